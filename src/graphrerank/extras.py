@@ -28,7 +28,7 @@ ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", 
 _GRAMMARS = ("python", "javascript", "typescript", "go", "java", "rust", "c", "cpp")
 DOCUMENTS = (
     *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "selectolax", "lxml"),
-    *("charset_normalizer", "nbformat", "pypdf", "pptx", "openpyxl", "tree_sitter"),
+    *("charset_normalizer", "pypdf", "pptx", "openpyxl", "tree_sitter"),
     *(f"tree_sitter_{language}" for language in _GRAMMARS),
 )
 EXTRAS = {
@@ -52,7 +52,6 @@ EXTRAS = {
     "mlflow": Extra("logger=mlflow", ("mlflow",)),
     "tensorboard": Extra("logger=tensorboard", ("tensorboard",)),
     "ir-measures": Extra("evaluate measures=[...] beyond ours", ("ir_measures",)),
-    "ir-datasets": Extra("data=ir_datasets", ("ir_datasets",)),
     "pandas": Extra("results as data frames", ("pandas",)),
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),

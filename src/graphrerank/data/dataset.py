@@ -157,17 +157,13 @@ class Dataset:
             name: Short name; the folder's name if None.
             splits: Judgements to read. None: every file, under its name; queries without judgements stay, else only
                 those of the splits are kept. A list of names, or a mapping from a split's name to a file's, perhaps
-                with a share of its queries in the file's order: ``{"train": "train[:90%]", "val": "train[90%:]",
-                "test": "dev"}``. ``auto``: the queries of all files, divided into train, val and test by a hash,
-                near-duplicates together; ``auto_documents``: also together if they share a relevant document
-                (:mod:`~graphrerank.data.readers.judgements`).
+                with a share of its queries in the file's order: ``{"train": "train[:90%]", "val": "train[90%:]"}``.
+                ``auto`` and ``auto_documents`` divide all queries (:mod:`~graphrerank.data.readers.judgements`).
             edges: Names of edge files in the folder; ``edges.tsv``, if present, if None. Of several edges of one type
                 between two documents the largest weight is kept. ``auto`` finds edges in any texts: ``edges.tsv``, if
                 present; mentions, if titles are names (of type ``entity`` if the file states references); adjacent
-                chunks; shared entities (of ``entities``, else of ``entities.jsonl``, else by their spelling) as edges
-                of a bounded number; and, once there are vectors, the 10 nearest neighbours of every document, or in a
-                corpus of more than 131,072 documents of those with fewer than 3 neighbours. ``mentions``,
-                ``adjacency``, ``entities`` and ``knn`` that are given take precedence.
+                chunks; a bounded number by shared entities; and, once there are vectors, nearest neighbours.
+                ``mentions``, ``adjacency``, ``entities`` and ``knn`` that are given take precedence.
             edge_types: Types of edges to keep, as the files name them; None keeps all.
             edge_meanings: Meaning of the files' names of types, one of
                 :data:`~graphrerank.graphs.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names.

@@ -27,10 +27,6 @@ class MappedPages:
         self._maps: list[mmap.mmap] = []
         self._kept_bytes = 0  # left when pages were given back last
 
-    def __reduce__(self) -> tuple[type["MappedPages"], tuple[int]]:
-        """Arrays are copied to another process, and so are no pages of files there."""
-        return MappedPages, (self._most_bytes,)
-
     def map(self, path: Path, dtype: str, shape: tuple[int, ...], *, private: bool = False) -> npt.NDArray[Any]:
         """Map the start of a file, which is no symbolic link, as a read-only array of at least a byte.
 

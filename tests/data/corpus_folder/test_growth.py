@@ -381,28 +381,6 @@ def test_a_damaged_column_is_not_copied(tmp_path: Path, monkeypatch: pytest.Monk
         compact_corpus(folder)
 
 
-def test_what_an_older_version_wrote_opens_and_does_not_grow(tmp_path: Path) -> None:
-    """It had no `num_prepared`, `knn` and `derived` of today; a folder that it had grown is refused."""
-    folder = prepare_corpus(load(tmp_path / "base", draw_texts(20, 0)), tmp_path / "corpus")
-    expected = open_corpus(folder)
-    manifest = json.loads((folder / "corpus.json").read_text())
-    old = {key: manifest[key] for key in manifest if key not in ("num_prepared", "knn", "knn_below")}
-    old |= {"format": 2, "nearest": {"k": 3, "below": None}, "num_nodes": 20}
-    old["derived"] = {"mention_type": 0, "entity_source": None, "max_entity_share": 1.0, "chooses": False}
-    (folder / "corpus.json").write_text(json.dumps(old))
-    found = open_corpus(folder, thorough=True)
-    assert dataclasses.asdict(found)["fingerprint"] == expected.fingerprint
-    assert list(found.graph.texts) == list(expected.graph.texts)
-    for change in (grow_corpus, compact_corpus):
-        with pytest.raises(ValueError, match=r"an older version wrote it.* prepare it again: graphrerank prepare"):
-            change(folder)
-    old["columns"]["removed"]["shape"] = [1]
-    old["columns"]["removed"]["pieces"] = [[8, ""]]
-    (folder / "corpus.json").write_text(json.dumps(old))
-    with pytest.raises(ValueError, match="an older version wrote it"):
-        open_corpus(folder)
-
-
 @pytest.mark.parametrize("changes", [4, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", ["grow", "compact"])
 def test_killed_at_random_moments(make_dataset: MakeDataset, tmp_path: Path, step: str, changes: int) -> None:

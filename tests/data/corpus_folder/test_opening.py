@@ -120,7 +120,7 @@ def test_only_its_encoder_or_none_is_taken(make_dataset: MakeDataset, tmp_path: 
 def test_a_damaged_or_missing_manifest_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"needed corpus\.json, which `graphrerank prepare DIR` writes last"):
         open_corpus(tmp_path)
-    for content in ("{", "[]", '{"format": 9}', '{"format": 1}'):
+    for content in ("{", "[]", '{"format": 9}', '{"format": 2}'):
         (tmp_path / "corpus.json").write_text(content)
         with pytest.raises(ValueError, match=r"corpus\.json: "):
             open_corpus(tmp_path)

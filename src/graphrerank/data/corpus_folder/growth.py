@@ -120,7 +120,7 @@ def grow_corpus(
             version, an id or an edge does not fit, or the encoder is not that of the corpus.
     """
     folder = Path(folder)
-    read_manifest(folder, to_change=True)  # before a folder is made
+    read_manifest(folder)  # before a folder is made
     with sole_use(folder):
         growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})
         lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
@@ -303,7 +303,7 @@ def compact_corpus(folder: str | Path) -> Path:
     it is what it was, and takes no passages. Errors are those of :func:`grow_corpus`; all hashes are compared first.
     """
     folder = Path(folder)
-    read_manifest(folder, to_change=True)  # before a folder is made
+    read_manifest(folder)  # before a folder is made
     with sole_use(folder):
         manifest, columns = read_columns(folder, thorough=True)
         if not manifest.has_grown():

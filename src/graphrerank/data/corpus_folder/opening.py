@@ -44,7 +44,7 @@ from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.untrusted import plain_name, read_json
 
 MANIFEST = "corpus.json"
-FORMAT, OLD_FORMAT = 3, 2  # the old one opens as it was prepared, and does not grow
+FORMAT = 3
 CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 Array = npt.NDArray[Any]
@@ -284,29 +284,23 @@ def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifes
                 raise
 
 
-def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
-    """Read the manifest of a corpus folder; a ValueError names what is wrong with it.
-
-    One that an older version wrote is refused if the folder has grown, or is ``to_change``.
-    """
+def read_manifest(folder: Path) -> CorpusManifest:
+    """Read the manifest of a corpus folder; a ValueError names what is wrong with it."""
     path = folder / MANIFEST
     again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
     try:
         os.close(open_plain(path))
         content = read_json(path)
         found = content.get("format") if isinstance(content, dict) else content
-        if found not in (FORMAT, OLD_FORMAT):
+        if found != FORMAT:
             raise UserError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
-        manifest = CorpusManifest.model_validate(content)
-        if found == OLD_FORMAT and (manifest.has_grown() or to_change):
-            raise UserError(f"{path}: an older version wrote it, whose corpora open if they have not grown; {again}")
+        return CorpusManifest.model_validate(content)
     except FileNotFoundError:
         needed = f"{MANIFEST}, which `graphrerank prepare DIR` writes last"
         raise UserError(f"{folder}: needed {needed}; found none") from None
     except (ValidationError, KeyError) as error:
         reason = str(error).partition("\n  For further")[0].replace("\n", " ")
         raise UserError(f"{path}: is damaged ({reason}); {again}") from error
-    return manifest
 
 
 def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:

@@ -1,17 +1,4 @@
-"""The data set folder, the format of users' own data: BEIR's layout with edges and entities.
-
-- ``corpus.jsonl``: ``{"_id", "title"?, "text", "metadata"?}`` a line; where a record lacks ``_id`` or ``text``, its one
-  synonym (``id``, ``contents`` and the like) is read. Ids may be integers.
-- ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line; a corpus to search in needs neither these nor judgements.
-- ``qrels/<split>.tsv``: ``query-id corpus-id score``, or TREC's four columns; 0 or less means judged not relevant.
-- ``edges.tsv``, optional: ``source target type [weight]``.
-- ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
-- ``drafted.jsonl``, optional: questions drafted from the corpus, ``{"text", "relevant": ["d1", ...]}`` a line.
-
-Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id
-(unless ``drop_unknown``) or a score that is no number is an error that names file and line. Documents without title and
-text, equal rows of judgements and what ``drop_unknown`` leaves out are counted by a warning.
-"""
+"""The data set folder, the format of users' own data: BEIR's layout with edges and entities (docs/your_data.md)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,23 +1,15 @@
-r"""Relevance judgements in BEIR's layout: ``qrels/<split>.tsv`` with the columns ``query-id corpus-id score``.
+r"""Relevance judgements in BEIR's layout, ``qrels/<split>.tsv``, in TREC's, or as a spreadsheet writes them (CSV).
 
-TREC's four columns ``query-id 0 corpus-id score`` are read too (also as ``.txt``, ``.qrels`` or ``.trec``), separated
-by tabs or blanks, both with and without a header. A negative score is 0; equal rows count once, and a warning counts
-them.
-
-A pool that was judged in a spreadsheet is ``qrels/<split>.csv``: the same columns first, further ones are not read, and
-a row without a score was not judged.
-
-``splits: auto`` divides the questions into train, val and test by a hash, near-duplicates together. Two questions are
-near-duplicates if their character trigrams (of the text in lower case, all that is no letter or digit read as one
-space) overlap in 0.7 of their weight:
+``splits: auto`` divides the questions into train, val and test by a hash, near-duplicates together: those whose
+character trigrams (of the text in lower case, all that is no letter or digit read as one space) overlap in 0.7 of their
+weight,
 
 .. math:: J(x, y) = \frac{\sum_{g \in x \cap y} w_g}{\sum_{g \in x \cup y} w_g} \ge 0.7, \quad
     w_g = \ln\left(1 + \frac{N}{N_g}\right)
 
-with :math:`N_g` of the :math:`N` questions holding the trigram, so that questions made from one template differ.
-Chains of near-duplicates are one group; with ``auto_documents`` so are questions that share a relevant document. The
-SHA-256 of the first of a group's questions, in the order of their letters, says its split: below 0.8 of the range
-train, below 0.9 val, else test. A question that is added moves others only if it joins their group.
+with :math:`N_g` of the :math:`N` questions holding the trigram. Chains of near-duplicates are one group; with
+``auto_documents`` so are questions that share a relevant document. The SHA-256 of the first of a group's questions, in
+the order of their letters, says its split. A question that is added moves others only if it joins their group.
 """
 
 import math

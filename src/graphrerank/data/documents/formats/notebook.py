@@ -10,7 +10,6 @@ from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats.front_matter import front_matter
 from graphrerank.data.documents.formats.markdown import MarkdownReader
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
-from graphrerank.extras import optional
 
 _MAX_OUTPUT = 500  # characters of an output; longer ones are data
 _COLOURS = re.compile(r"\x1b\[[\d;]{0,20}m")
@@ -41,11 +40,8 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 
 
 def _cells(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the type and the text of each cell and of each short output, valid or not, of any version."""
+    """Yield the type and the text of each cell and of each short output, valid or not."""
     notebook = json.loads(text)
-    if notebook["nbformat"] < 4:
-        nbformat = optional("nbformat", "a notebook of a version before 4")
-        notebook = nbformat.convert(nbformat.from_dict(notebook), 4)
     for cell in notebook["cells"]:
         yield str(cell["cell_type"]), _joined(cell["source"])
         for output in cell.get("outputs", ()):
