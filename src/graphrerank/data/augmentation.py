@@ -1,7 +1,7 @@
 """Augmentation that makes training candidates resemble those of other retrievers and graphs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -39,62 +39,39 @@ class QueryDraws:
         return torch.randint(options, (self.num_queries,), generator=self.generator)[self.share]
 
 
+@dataclass
 class CandidateAugmentation:
-    """Hide scores and edges of whole queries at random.
+    """Hide scores and edges of whole queries at random; a ValueError if a probability is out of range.
 
     Each draw is made once per query, so that its list remains one that some retriever could give. A hidden score is 0
     for every candidate: models scale scores within a list, where a constant carries no information.
-
-    Args:
-        feature_names: Names of the scores in ``CandidateGraphs.x``; the first is the base ranking's.
-        base_swap: Probability in [0, 1] that BM25 or the cosine, equally likely, replaces the base score.
-        score_dropout: Probability in [0, 1] that a score other than the base score is hidden. Those of an expansion
-            are hidden together, and so are those of :class:`TextMatch`.
-        cross_encoder_dropout: Probability in [0, 1] that a cross-encoder's scores are hidden, all together; they are
-            hidden by nothing else.
-        edge_dropout: Probability in [0, 1] that a query's graph loses all edges and the scores computed from them.
-        type_merge: Probability in [0, 1] that all edges of a query are merged, and are ``other``.
-        type_swap: Probability in [0, 1] that the types of a query trade places, in any order.
-        type_dropout: Probability in [0, 1] that a query's edges of one type are hidden, for each type.
-        edge_noise: Probability in [0, 1] that up to ``MOST_NOISE`` edges between random candidates, all of one type,
-            are added to a query's.
-        list_cut: Probability in [0, 1] that a query keeps the first 20 to 80 candidates by its base score, if one of
-            them is relevant.
-
-    Raises:
-        ValueError: If a probability is out of range.
     """
 
-    def __init__(
-        self,
-        feature_names: Sequence[str],
-        *,
-        base_swap: float = 0.0,
-        score_dropout: float = 0.0,
-        cross_encoder_dropout: float = 0.0,
-        edge_dropout: float = 0.0,
-        type_merge: float = 0.0,
-        type_swap: float = 0.0,
-        type_dropout: float = 0.0,
-        edge_noise: float = 0.0,
-        list_cut: float = 0.0,
-    ) -> None:
-        check_share(base_swap=base_swap, score_dropout=score_dropout, cross_encoder_dropout=cross_encoder_dropout)
-        check_share(edge_dropout=edge_dropout, type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
-        check_share(edge_noise=edge_noise, list_cut=list_cut)
-        self.base_swap = base_swap
-        self.edge_dropout = edge_dropout
-        self.edge_noise, self.list_cut = edge_noise, list_cut
-        self.type_merge, self.type_swap, self.type_dropout = type_merge, type_swap, type_dropout
-        column = {name: index for index, name in enumerate(feature_names)}
+    feature_names: Sequence[str]  # of the scores in `CandidateGraphs.x`; the first is the base ranking's
+    _: KW_ONLY
+    # probabilities in [0, 1]:
+    base_swap: float = 0.0  # BM25 or the cosine, equally likely, replaces the base score
+    # a score other than the base score is hidden; those of an expansion together, and so those of `TextMatch`
+    score_dropout: float = 0.0
+    cross_encoder_dropout: float = 0.0  # a cross-encoder's scores are hidden, all together, and by nothing else
+    edge_dropout: float = 0.0  # the graph loses all edges and the scores computed from them
+    type_merge: float = 0.0  # all edges are merged, and are `other`
+    type_swap: float = 0.0  # the types trade places, in any order
+    type_dropout: float = 0.0  # the edges of one type are hidden, for each type
+    edge_noise: float = 0.0  # up to `MOST_NOISE` edges between random candidates, all of one type, are added
+    list_cut: float = 0.0  # only the first 20 to 80 candidates by the base score are kept, if one of them is relevant
+
+    def __post_init__(self) -> None:
+        check_share(**{each.name: getattr(self, each.name) for each in fields(self) if each.type in (float, "float")})
+        column = {name: index for index, name in enumerate(self.feature_names)}
         groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
         *together, of_pairs = ([column[name] for name in group if name in column] for group in groups)
         alone = sorted(set(column.values()) - {0}.union(of_pairs, *together))
         self.coverages = [column.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
         self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
         # columns that are hidden together, and with what probability
-        hidden = [(columns, score_dropout) for columns in (*([index] for index in alone), *together)]
-        self.hidden_together = [entry for entry in (*hidden, (of_pairs, cross_encoder_dropout)) if entry[0]]
+        hidden = [(columns, self.score_dropout) for columns in (*([index] for index in alone), *together)]
+        self.hidden_together = [entry for entry in (*hidden, (of_pairs, self.cross_encoder_dropout)) if entry[0]]
 
     def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         """Return a changed copy of a batch.

@@ -63,15 +63,9 @@ def draft_questions(
 ) -> list[Draft]:
     """Draft at most ``count`` questions whose relevant passages are known, because their words were taken from these.
 
-    - ``single``: a question that a sentence of one passage answers, or its name and phrases. No other passage has its
-      words, and neighbours are not relevant: a model must not follow edges blindly.
-    - ``long``: two or three clauses that one passage answers.
-    - ``pair``: phrases of two or three passages that edges join; only passages that cover the words *together* are
-      relevant. Half of them name the first passage and take a common phrase of the other, which is found along the
-      edge. Edges are drawn evenly from their types.
-    - ``many``: all 4 to 40 passages that mention a phrase, or a named passage and those that references join with it.
-
-    Four tenths of each are ``reworded`` (:class:`~graphrerank.data.drafted_rewording.Rewording`). Passages that nobody
+    docs/your_data.md lists the kinds. No other passage has the words of a ``single`` one, whose neighbours are not
+    relevant: a model must not follow edges blindly. Half of the ``pair`` ones name the first passage and take a common
+    phrase of the other, which is found along the edge; edges are drawn evenly from their types. Passages that nobody
     asks for (changelogs, licences, lists of names) are left out (:mod:`~graphrerank.data.drafted_wording`), unless
     nearly all are such, as the tables of a schema are.
 

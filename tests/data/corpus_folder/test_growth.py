@@ -1,7 +1,6 @@
 """A corpus folder that grew, or was compacted, gives what one gives that was prepared with the same passages."""
 
 import dataclasses
-import json
 import multiprocessing
 import os
 import random

@@ -33,6 +33,7 @@ from graphrerank.data.corpus_folder.opening import (
     open_corpus,
     read_columns,
     read_manifest,
+    stated_edges,
 )
 from graphrerank.data.corpus_folder.preparation import PARTS, StoredVectors, hash_strings, prepare_corpus, read_words
 from graphrerank.data.dataset import Dataset, Qrels
@@ -339,10 +340,7 @@ def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest
     number = torch.full((graph.num_nodes,), -1)
     number[kept] = torch.arange(len(kept))
     passages = replace(graph.passages, words=None).select(places)
-    stated = graph.typed_edges()
-    if "stated.pairs" in columns:
-        weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
-        stated = (columns.tensor("stated.pairs", "<i8", (2,)), weight, types)
+    stated = stated_edges(columns) or graph.typed_edges()
     pairs = number[stated[0]]
     left = (pairs >= 0).all(1)
     again, derived = graph_of(passages, [(pairs[left], stated[1][left], stated[2][left])], None), None

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.derived_edges import EdgeRule, FoundEdges
+from graphrerank.data.derived_edges import EdgeRule, Edges, FoundEdges
 from graphrerank.files import append_bytes, hash_files, open_plain, write_chunks
 from graphrerank.graphs import (
     AddedTokens,
@@ -262,15 +262,22 @@ def _found(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> Fo
     """Map what edges follow from that the preparation found."""
     if manifest.derived is None and not manifest.knn:
         return None
-    stated, names = None, None
-    if "stated.pairs" in columns:
-        weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
-        stated = (columns.tensor("stated.pairs", "<i8", (2,)), weight, types)
+    names = None
     if "stated.entities.offsets" in columns:
         held = columns.strings("stated.entities")
         names = lambda nodes: [set(json.loads(row) or ()) for row in held.chosen(nodes)]  # noqa: E731
     below = graph.num_nodes if manifest.knn_below == manifest.num_prepared else manifest.knn_below
-    return FoundEdges(stated, manifest.derived or EdgeRule(mention_type=None), names, manifest.knn, below)
+    return FoundEdges(
+        stated_edges(columns), manifest.derived or EdgeRule(mention_type=None), names, manifest.knn, below
+    )
+
+
+def stated_edges(columns: Columns) -> Edges | None:
+    """Map the edges that a preparation was given, where it found others."""
+    if "stated.pairs" not in columns:
+        return None
+    weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
+    return columns.tensor("stated.pairs", "<i8", (2,)), weight, types
 
 
 def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifest, Columns]:

@@ -7,10 +7,10 @@ from hashlib import blake2b
 from posixpath import dirname
 
 from graphrerank.data.documents.document import Block, Document
+from graphrerank.data.documents.pages import ancestors, file_of
 
 _EDGE = 20  # blocks at the start and at the end of a page
 _MIN_PAGES, _SHARE = 10, 0.5  # pages of a folder that tell; what a block must have more of
-_MAX_DEPTH = 12  # folders of a path, from the top
 DROPPED = "repeated blocks"
 
 
@@ -33,14 +33,15 @@ def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[i
     """
     total = Counter(key for keys in pages.values() for key in keys)
     frequent = {key for key, number in total.items() if number > _MIN_PAGES * _SHARE}
-    sizes = Counter(folder for name in pages for folder in _folders(name))
+    folders = {name: ancestors(dirname(file_of(name))) for name in pages}
+    sizes = Counter(folder for name in pages for folder in folders[name])
     found = {name: frequent.intersection(keys) for name, keys in pages.items()}
-    within = Counter((folder, key) for name, keys in found.items() for folder in _folders(name) for key in keys)
+    within = Counter((folder, key) for name, keys in found.items() for folder in folders[name] for key in keys)
     repeated = {
         pair for pair, number in within.items() if sizes[pair[0]] >= _MIN_PAGES and number > sizes[pair[0]] * _SHARE
     }
     dropped = {
-        name: frozenset(key for key in keys if any((folder, key) in repeated for folder in _folders(name)))
+        name: frozenset(key for key in keys if any((folder, key) in repeated for folder in folders[name]))
         for name, keys in found.items()
     }
     return {name: keys for name, keys in dropped.items() if keys}
@@ -77,11 +78,3 @@ def _run(blocks: Sequence[Block], places: Iterable[int], keys: Collection[int]) 
 
 def _key(text: str) -> int:
     return int.from_bytes(blake2b(" ".join(text.split()).encode("utf-8", "replace"), digest_size=8).digest())
-
-
-def _folders(name: str) -> Iterator[str]:
-    """Yield the folder of a page and those above it, the top one included."""
-    parts = dirname(name.partition("#")[0]).split("/")[:_MAX_DEPTH]
-    yield from ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
-    if parts[0]:
-        yield ""

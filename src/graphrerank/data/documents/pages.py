@@ -47,7 +47,7 @@ class Pages:
     def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
         self._own = [normalize("NFC", document.name) for document in documents]
         self.files = {normalize("NFC", name) for name in files} | {*map(file_of, self._own)}
-        folders = {folder for name in self.files for folder in _ancestors(dirname(name))}
+        folders = {folder for name in self.files for folder in ancestors(dirname(name))}
         self._folders = dict.fromkeys(folders, FILE)
         self._keys, self._loose, self._aliases, self._folded = (_Paths(dict) for _ in range(4))
         self._known = (self._keys, self._loose, self._aliases)
@@ -81,7 +81,7 @@ class Pages:
             self._loose["/".join(date.group(1, 3, 4, 5))].setdefault(suffix, number)
         for alias in aliases:
             path = _split(normalize("NFC", re.split("[?#]", alias)[0]))[0]
-            for top in _ancestors(dirname(file)) if path.startswith("/") else [dirname(file)]:
+            for top in ancestors(dirname(file)) if path.startswith("/") else [dirname(file)]:
                 self._aliases[_joined(top, path.strip("/"))].setdefault(suffix, number)
 
     def find(self, own: int, path: str) -> int:
@@ -113,7 +113,7 @@ class Pages:
 
     def _absolute(self, file: str, path: str) -> Iterator[str]:
         """Yield what a path of a site may be in the folder: from its configuration's folder on, or from any above."""
-        above = _ancestors(dirname(file))
+        above = ancestors(dirname(file))
         near = sorted((root for root in self._roots if root in above), key=len, reverse=True)
         path = _joined("", path)
         rests = [path, *(f"{path}/"[len(prefix) : -1] for prefix in self._prefixes if f"{path}/".startswith(prefix))]
@@ -194,11 +194,11 @@ def _joined(folder: str, path: str) -> str:
     return "" if joined == "." else joined
 
 
-def _ancestors(folder: str) -> list[str]:
+def ancestors(folder: str) -> list[str]:
     """Return the folders from the top to a folder, itself included.
 
     Example:
-        >>> _ancestors("a/b")
+        >>> ancestors("a/b")
         ['', 'a', 'a/b']
     """
     parts = folder.split("/")[:_MAX_DEPTH] if folder else []

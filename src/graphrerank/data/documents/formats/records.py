@@ -16,7 +16,6 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from graphrerank.data.documents.document import MAX_NAME, Block, Document, Section, UnreadableError
-from graphrerank.data.documents.formats.chats import read_chat
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
 
 MAX_DEPTH, MAX_LEVELS = 32, 4  # of nested objects, deeper ones are left out; within which records are searched for
@@ -42,14 +41,12 @@ class _Row(NamedTuple):
 
 
 def read_json(content: bytes, name: str) -> list[Document]:
-    """Read a list of records, below a key or not, one record, a chat, or else JSON lines."""
+    """Read a list of records, below a key or not, one record, or else JSON lines."""
     text = decode_text(content)
     try:
         value = json.loads(text)
     except ValueError:
         return _documents(name, _lines(text), len(text))
-    if (chat := read_chat(value, name)) is not None:
-        return chat
     rows = value if isinstance(value, list) else _records(value)
     if isinstance(value, list) and 0 < len(_text(value)) < _LONG * len(value):  # a list of words
         rows = [{"text": value}]
