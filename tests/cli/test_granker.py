@@ -73,6 +73,13 @@ def reading(model: Path) -> tuple[str, ...]:
     return ("pair_encoder=cross_encoder", f"pair_encoder.model={model}", "pair_encoder.max_length=40", "device=cpu")
 
 
+def test_it_trains_on_a_device(head: Path, arguments: tuple[str, ...], run_on_device, tmp_path: Path) -> None:
+    there = [argument for argument in arguments if argument not in ("trainer.accelerator=cpu", "device=cpu")]
+    run_on_device("train.py", *there, f"hydra.run.dir={tmp_path}")
+    here = measures_of(head)
+    assert {name: pytest.approx(measures) for name, measures in measures_of(tmp_path).items()} == here
+
+
 def test_a_trained_head(head: Path, reader: Path) -> None:
     assert list(measures_of(head)) == [*FROZEN, "cross_encoder_head", "granker_head"]
     manifest = manifest_of(head / "granker_head")

@@ -30,12 +30,15 @@ def test_pipelines_side_by_side(run_command, ring: Path, reader: Path, tmp_path:
     assert {path.name.split(".")[1] for path in (tmp_path / "runs").glob("*.trec")} == set(found)
 
 
-def test_curves(run_command, ring: Path, reader: Path, tmp_path: Path) -> None:
-    done = run_command(
+def test_curves(run_command, run_on_device, ring: Path, reader: Path, tmp_path: Path) -> None:
+    arguments = [
         "evaluate.py", "experiment=fastinsight_curves", "job.budgets=[4,8]", "job.settings.smoothing=[0.2,0.5]",
         "job.settings.structure_weight=[0.0,1.0]", f"datasets=[{ring}]", f"pair_encoder.model={reader}",
-        "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
-    )  # fmt: skip
+        "pair_encoder.max_length=48",
+    ]  # fmt: skip
+    done = run_command(*arguments, f"hydra.run.dir={tmp_path}")
+    run_on_device(*arguments, f"hydra.run.dir={tmp_path / 'device'}")
+    assert without_times(tmp_path / "device") == without_times(tmp_path)
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found, name = json.loads((tmp_path / "metrics.json").read_text()), ring.name
     rows = {(row["pipeline"], row["budget"]): row for row in found[f"{name}: budget"]}

@@ -8,6 +8,7 @@ import pytest
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import DataEntry
 from graphrerank_papers.benchmark import PUBLISHED, Benchmark, has_seen, read_published, settings_with, training_sets
+from tests.support.commands import without_times
 from tests.support.folders import write_dataset
 
 NAMES = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet"]
@@ -20,7 +21,7 @@ def make(**settings) -> Benchmark:
     return Benchmark(**{**defaults, **settings})
 
 
-def test_every_set_that_is_there(run_command, tmp_path: Path) -> None:
+def test_every_set_that_is_there(run_command, run_on_device, tmp_path: Path) -> None:
     folder = write_dataset(
         tmp_path / "data" / "2wikimultihopqa",
         corpus=[
@@ -37,6 +38,8 @@ def test_every_set_that_is_there(run_command, tmp_path: Path) -> None:
         f"+job.sets.part={{passages: 6119, questions: 1000, of: 2wikimultihopqa, data: {folder}, skip: [base]}}",
     ]  # fmt: skip
     done = run_command("evaluate.py", *arguments)
+    run_on_device("evaluate.py", *arguments, f"hydra.run.dir={tmp_path / 'device'}")
+    assert without_times(tmp_path / "device") == without_times(run)
     assert "missing: musique is not in paths.datasets" in done.stdout
     assert "two_wiki: ours, `base`" in done.stdout
     found = json.loads((run / "metrics.json").read_text())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import torch
 
 from graphrerank.cli.main import main
 from tests.support import ROOT
+from tests.support.device import made_up_device
 from tests.support.isolation import blank_pictures, isolated
 
 KEPT_SOURCES = 12
@@ -81,10 +83,34 @@ def run_script(
     return Finished(argv, code, stdout.getvalue(), stderr.getvalue())
 
 
+def without_times(folder: Path) -> Any:
+    """Return the content of a run's ``metrics.json`` without what differs between two equal runs."""
+
+    def strip(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: strip(entry) for key, entry in part.items() if not re.search("ms|seconds|time", key)}
+        return [strip(entry) for entry in part] if isinstance(part, list) else part
+
+    return strip(json.loads((folder / "metrics.json").read_text()))
+
+
 @pytest.fixture(scope="session")
 def run_command(cache: Path) -> RunCommand:
     """:func:`run_script` with the session's cache; pictures are blank but with ``pictures=True``."""
     return partial(run_script, folder=cache, cache=cache)
+
+
+@pytest.fixture(scope="session")
+def run_on_device(run_command: RunCommand) -> RunCommand:
+    """Run a command on the made-up device, on which a ``trainer`` trains too unless that is False."""
+
+    def run(script: str, *arguments: str, trainer: bool = True, status: int = 0) -> Finished:
+        strategy = "trainer.strategy={_target_: tests.support.device.MadeUpStrategy}"
+        with made_up_device() as device:
+            also = [strategy] if script == "train.py" and trainer else []
+            return run_command(script, *arguments, f"device={device}", *also, status=status)
+
+    return run
 
 
 @pytest.fixture(scope="session")

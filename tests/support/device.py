@@ -75,6 +75,14 @@ class Moved(Tensor):
         traffic.to_host += 1
         return self.inner.tolist()
 
+    def __format__(self, form: str) -> str:
+        traffic.to_host += 1
+        return format(self.inner, form)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # a file holds a plain tensor
+        traffic.to_host += 1
+        return self.inner.__reduce_ex__(protocol)
+
     def __getitem__(self, index: Any) -> Tensor:  # torch builds the index of a list on its own, on the device
         return super().__getitem__(make_tensor(index, dtype=torch.int64) if isinstance(index, list) else index)
 
@@ -124,7 +132,7 @@ class _Mode(TorchDispatchMode):
 
 @contextmanager
 def made_up_device() -> Iterator[torch.device]:
-    """Make tensors on the device where it is given; without inference mode, in which they have no views."""
+    """Make tensors on the device where it is given; inference mode, in which they have no views, is ``no_grad``."""
 
     def tensor(data: Any, *, device: Any = None, **more: Any) -> Tensor:
         return make_tensor(data, **more).to(device)
@@ -132,7 +140,11 @@ def made_up_device() -> Iterator[torch.device]:
     def autocast(device_type: str, **settings: Any) -> Any:
         return mixed_precision(CPU.type if device_type == MADE_UP.type else device_type, **settings)
 
-    never = patch.multiple(torch.inference_mode, __enter__=lambda _: None, __exit__=lambda *_: None)
+    def enter(mode: Any) -> None:
+        mode.without = torch.no_grad()
+        mode.without.__enter__()
+
+    never = patch.multiple(torch.inference_mode, __enter__=enter, __exit__=lambda mode, *_: mode.without.__exit__(*_))
     with _Mode(), torch.no_grad(), patch("torch.tensor", tensor), patch("torch.autocast", autocast), never:
         yield MADE_UP
 

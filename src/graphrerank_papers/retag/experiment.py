@@ -151,8 +151,8 @@ class _Bench:
         where: Row = {"level": level, "scope": scope}
 
         def recall(retrieval: ReTAGRetrieval, rows: Tensor) -> Tensor:
-            nodes = retrieval.retrieve(self._queries.select(rows)).ranking.nodes[:, : self._job.top_p]
-            return summary_recall(nodes.cpu(), relevant[rows])
+            ranking = retrieval.retrieve(self._queries.select(rows)).ranking
+            return summary_recall(ranking.nodes[:, : self._job.top_p], relevant[rows])
 
         for name, (base, settings) in self._job.grid().items():
             choices = [{**best[base], **each} for each in settings]
@@ -301,7 +301,7 @@ def summary_recall(nodes: Tensor, relevant: Tensor) -> Tensor:
     Both are ``[Q, K]`` int64 nodes, padded with -1.
     """
     is_relevant = relevant >= 0
-    hits = (nodes.unsqueeze(1) == relevant.unsqueeze(2)).any(2) & is_relevant
+    hits = (nodes.to(relevant.device).unsqueeze(1) == relevant.unsqueeze(2)).any(2) & is_relevant
     return hits.sum(1).double() / is_relevant.sum(1)
 
 

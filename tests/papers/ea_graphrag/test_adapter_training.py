@@ -1,12 +1,14 @@
 """``experiment=complexity_adapter`` and ``experiment=ea_benchmark`` on two small folders."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from graphrerank.models.checkpoint import load_primary
+from tests.support.commands import without_times
 from tests.support.folders import write_dataset
 from tests.support.tracking import mlflow_runs
 
@@ -60,9 +62,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def train(run_command, folders: dict[str, Path]):
-    def run_training(run: Path, *overrides: str, status: int = 0):
-        return run_command(
+def train(run_command, run_on_device, folders: dict[str, Path]):
+    def run_training(run: Path, *overrides: str, on_device: bool = False, status: int = 0):
+        return (partial(run_on_device, trainer=False) if on_device else run_command)(
             "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
             "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
             *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
@@ -111,22 +113,29 @@ def test_called_again_it_gives_the_same_from_the_same_rankings(run: Path, train,
     assert "`labels` must hold both classes" in refused.stderr
 
 
+def test_on_a_device_as_on_the_cpu(run: Path, train, tmp_path: Path) -> None:
+    train(tmp_path, f"paths.cache={tmp_path / 'cache'}", on_device=True)
+    assert without_times(tmp_path) == without_times(run)
+
+
 def test_the_model_alone_names_its_experiment(run_command, folders: dict[str, Path], tmp_path: Path) -> None:
     data = ["data=folder", f"data.path={folders['single']}", "encoder=none", f"hydra.run.dir={tmp_path}"]
     done = run_command("train.py", "model=complexity_adapter", *data, status=1)
     assert "which `train.py experiment=complexity_adapter` trains" in done.stderr
 
 
-def test_the_benchmark(run: Path, run_command, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_the_benchmark(run: Path, run_command, run_on_device, folders: dict[str, Path], tmp_path: Path) -> None:
     arguments = [
         "experiment=ea_benchmark", f"checkpoint={run}", "job.graph=hipporag2_ppr", "job.draws=50",
         "~job.single_hop.scifact", "~job.single_hop.spider",
         "~job.multi_hop.two_wiki", "~job.multi_hop.hotpotqa",
-        f"+job.single_hop.single={{data:{folders['single']},splits:[test]}}", f"hydra.run.dir={tmp_path}",
+        f"+job.single_hop.single={{data:{folders['single']},splits:[test]}}",
         f"+job.multi_hop.multi={{data:{folders['multi']},splits:[train,test]}}",
         "logger=mlflow", f"paths.runs={tmp_path}",
     ]  # fmt: skip
-    done = run_command("evaluate.py", *arguments)
+    done = run_command("evaluate.py", *arguments, f"hydra.run.dir={tmp_path}")
+    run_on_device("evaluate.py", *arguments, f"hydra.run.dir={tmp_path / 'device'}")
+    assert without_times(tmp_path / "device") == without_times(tmp_path)
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = json.loads((tmp_path / "metrics.json").read_text())
     assert found["left_out_as_known"] == {"single": 0, "multi": NUM_TRAIN}

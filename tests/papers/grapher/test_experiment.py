@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import without_times
 from tests.support.folders import write_dataset
 
 COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
@@ -31,7 +32,7 @@ def _folder(path: Path, seed: int, **counts: int) -> Path:
 
 
 @pytest.mark.slow
-def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> None:
+def test_tables_are_written_and_gone_on_with(run_command, run_on_device, tmp_path: Path) -> None:
     one = _folder(tmp_path / "one", 1, train=40, val=20)  # as those that are only trained on
     two = _folder(tmp_path / "two", 2, train=40, val=20, test=20)
     aside = _folder(tmp_path / "aside", 3, test=20)
@@ -45,6 +46,9 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
         f"hydra.run.dir={run}",
     ]  # fmt: skip
     done = run_command("train.py", *arguments, "job.seeds=[1]")
+    on_device = f"hydra.run.dir={tmp_path / 'device'}"
+    run_on_device("train.py", *arguments, "job.seeds=[1]", on_device, trainer=False)
+    assert without_times(tmp_path / "device") == without_times(run)
     assert done.stdout.splitlines()[-1] == str(run)
     assert "[4/4] " in done.stdout  # 2 models with 2 settings
     assert "[7/7] " in done.stdout  # 3 frozen operators, 2 models, 2 ablations

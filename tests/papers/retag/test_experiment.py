@@ -10,6 +10,7 @@ from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerCounts, SystemAnswers
 from graphrerank_papers.answers.writers import CitedReply
 from graphrerank_papers.retag.experiment import count_answers, read_by_pairs, summary_recall
+from tests.support.commands import without_times
 from tests.support.encoders import HashPairEncoder
 from tests.support.folders import write_dataset
 
@@ -43,6 +44,15 @@ SMALL = (
     "pipeline.steps.0.setup.settings.num_topics=2", "pipeline.steps.0.setup.settings.max_community=3",
     "pair_encoder.max_length=48", "pair_encoder.dtype=float32",
 )  # fmt: skip
+
+
+def test_on_a_device_as_on_the_cpu(
+    run_command: Any, run_on_device: Any, folder: Path, reader: Path, tmp_path: Path
+) -> None:
+    small = (*SMALL, f"job.data={folder}", f"pair_encoder.model={reader}", f"paths.cache={tmp_path / 'cache'}")
+    run_command("evaluate.py", *small, f"hydra.run.dir={tmp_path / 'cpu'}", "device=cpu")
+    run_on_device("evaluate.py", *small, f"hydra.run.dir={tmp_path / 'device'}")
+    assert without_times(tmp_path / "device") == without_times(tmp_path / "cpu")
 
 
 def test_reading_recall_and_answers(
