@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import systems_of
+from tests.support.commands import systems_of, without_times
 
 
 def test_pipelines_side_by_side(run_command, ring: Path, reader: Path, tmp_path: Path) -> None:

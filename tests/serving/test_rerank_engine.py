@@ -15,6 +15,7 @@ from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
 from tests.serving.conftest import SMALL
+from tests.support.device import made_up_device, traffic
 
 QUERY = "who wrote the red book"
 DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]
@@ -57,6 +58,21 @@ def test_against_eager_by_hand(make_checkpoint, encoder, features, scores):
     results = ask(engine, edges=EDGES, scores=scores)
     torch.testing.assert_close(by_index(results), expected, rtol=0, atol=1e-5)
     assert [r.index for r in results] == sorted(range(6), key=lambda i: (-by_index(results)[i].item(), i))
+
+
+def test_a_device_answers_as_the_cpu_does(make_checkpoint, encoder):
+    artifact = eager(make_checkpoint(edge_features=True))
+    requests = {f"r{i}": RerankRequest(query=QUERY, documents=DOCUMENTS[i:], edges=[[0, 1]]) for i in range(3)}
+    expected, costs = RerankEngine(eager(make_checkpoint(edge_features=True)), encoder).rerank(requests), []
+    with made_up_device() as device:
+        engine = RerankEngine(artifact, encoder, device=str(device))
+        for count in (1, 3):
+            before = traffic.now()
+            found = engine.rerank({uid: requests[uid] for uid in list(requests)[:count]})
+            costs.append(traffic - before)
+    for uid, response in expected.items():
+        torch.testing.assert_close(by_index(found[uid].results), by_index(response.results))
+    assert costs[0].transfers == costs[1].transfers > 0
 
 
 def test_a_batch_equals_single_requests(engine):

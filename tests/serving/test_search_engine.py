@@ -31,6 +31,7 @@ from graphrerank.serving.search_engine import (
     SearchRequest,
 )
 from graphrerank.serving.watching import folder_version
+from tests.support.device import made_up_device, traffic
 from tests.support.encoders import HashEncoder
 from tests.support.searching import searchable
 
@@ -179,8 +180,8 @@ FILMS = [
 EDGES = {(0, 1): REFERENCE, (1, 2): REFERENCE, (1, 4): REFERENCE, (2, 5): SIMILARITY}
 
 
-def typed_corpus(edges: dict[tuple[int, int], int] = EDGES) -> SearchableCorpus:
-    return searchable([f"p{number}" for number in range(len(FILMS))], FILMS, edges, budget=5, other="vectors")
+def typed_corpus(edges: dict[tuple[int, int], int] = EDGES, **more: object) -> SearchableCorpus:
+    return searchable([f"p{number}" for number in range(len(FILMS))], FILMS, edges, budget=5, other="vectors", **more)
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +198,28 @@ def inspect(search: SearchEngine) -> Callable[..., InspectResponse]:
         return InspectEngine(search, limits).answer({"a": request})["a"]
 
     return ask
+
+
+def test_a_device_answers_as_the_cpu_does(search: SearchEngine, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").touch()
+    requests = {
+        "plain": SearchRequest(query=QUERY, return_documents=True),
+        "other": SearchRequest(query="Paris", min_probability=0.01, return_confidence=True),
+    }
+
+    def answers(engine: SearchEngine) -> list[dict]:
+        found = [*engine.answer(requests).values()]
+        found += InspectEngine(engine).answer({"a": InspectRequest(query=QUERY)}).values()
+        return [answer.model_dump(exclude={"meta", "milliseconds"}) for answer in found]
+
+    with made_up_device() as device:
+        engine = SearchEngine(lambda _: typed_corpus(device=device), tmp_path)
+        engine.warm_up()
+        before = traffic.now()
+        found = answers(engine)
+        cost = traffic - before
+    assert found == answers(search)
+    assert cost.transfers > 0
 
 
 def test_the_last_ranking_is_that_of_a_search(inspect: Callable[..., InspectResponse], search: SearchEngine) -> None:

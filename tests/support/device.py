@@ -145,7 +145,7 @@ def made_up_device() -> Iterator[torch.device]:
         mode.without.__enter__()
 
     never = patch.multiple(torch.inference_mode, __enter__=enter, __exit__=lambda mode, *_: mode.without.__exit__(*_))
-    with _Mode(), torch.no_grad(), patch("torch.tensor", tensor), patch("torch.autocast", autocast), never:
+    with _Mode(), patch("torch.tensor", tensor), patch("torch.autocast", autocast), never:
         yield MADE_UP
 
 

@@ -24,14 +24,15 @@ def searchable(
     budget: int,
     other: str,
     dim: int = 256,
+    device: Any = "cpu",
 ) -> SearchableCorpus:
     """Index texts with edges of types; ``other`` is the name of the vector search to compare with."""
     encoder = HashEncoder(dim=dim, by_word=True)
     pairs, types = torch.tensor(list(edges)), torch.tensor(list(edges.values()))
     graph = CorpusGraph.from_edges(list(ids), list(texts), pairs, edge_type=types)
-    graph = graph.with_embedding(encoder.encode(texts))
+    graph = graph.with_embedding(encoder.encode(texts)).to(device)
     search: Any = partial(VectorSearch, retriever=HybridRetriever)
-    rerank: Any = partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device="cpu"))
+    rerank: Any = partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device=device))
     pipeline = Pipeline(graph, steps=[search, rerank], budget=budget)
     compared = Pipeline(graph, steps=[search], budget=budget + 1)
     return SearchableCorpus(graph, pipeline, MemoryVectorCache(encoder), {other: compared})
