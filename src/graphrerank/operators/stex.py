@@ -89,8 +89,8 @@ def semantic_topological_expansion(
     paths = torch.stack([row, seeds.nodes[row, column], column + 1])  # [3, P]: row, last node, 1-based rank of the seed
     excluded = seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1)
     offset = torch.arange(len(seeds), device=excluded.device)[:, None] * graph.num_nodes
-    forbidden = torch.unique((offset + excluded)[excluded >= 0])  # ascending keys of row and node
-    allowed = None if only is None else torch.unique((offset + only)[only >= 0])
+    forbidden = torch.where(excluded >= 0, offset + excluded, -1).flatten().sort().values  # keys of row and node
+    allowed = None if only is None else torch.where(only >= 0, offset + only, -1).flatten().sort().values
     num_seeds, width = valid.sum(1), valid.shape[1] + 1  # ranks are below it
     remaining = torch.full_like(num_seeds, top_k)
     reached: list[tuple[Tensor, ...]] = []
@@ -118,7 +118,7 @@ def semantic_topological_expansion(
         if hop == hops:
             break
         remaining, paths = remaining - taken, torch.cat(onward, dim=1)
-        forbidden = torch.unique(torch.cat([forbidden, paths[0] * graph.num_nodes + paths[1]]))
+        forbidden = torch.cat([forbidden, paths[0] * graph.num_nodes + paths[1]]).sort().values
     row, *parts = (torch.cat(part) for part in zip(*reached, strict=True))
     order = torch.argsort(row, stable=True)  # hop after hop within a row
     node, score, best_rank, count, hop_of = (part[order] for part in parts)

@@ -88,9 +88,9 @@ class Resources:
                 vectors = vectors.new_zeros(*is_new.shape, self.cross_encoder.hidden_size)
             row, column = torch.nonzero(is_new, as_tuple=True)
             if len(row):
-                query_texts = [state.queries.texts[query] for query in row.tolist()]
-                passages = [texts[node] for node in state.nodes[row, column].tolist()]
-                encoded = self.cross_encoder.encode(query_texts, passages)
+                queries, nodes = torch.stack([row, state.nodes[row, column]]).tolist()
+                pairs = [state.queries.texts[query] for query in queries], [texts[node] for node in nodes]
+                encoded = self.cross_encoder.encode(*pairs)
                 vectors = vectors.index_put((row, column), encoded.to(vectors))
             num_encodings = state.num_encodings + is_new.sum(1)
             return replace(state, vectors=vectors, is_encoded=state.is_encoded | is_new, num_encodings=num_encodings)

@@ -93,10 +93,10 @@ class GRanker:
     def run(self, state: RetrievalState) -> RetrievalState:
         """Encode new pairs, smooth, and rank all nodes."""
         state = self._resources.encode_pairs(state)
-        valid = state.nodes >= 0
         with self._resources.clock("graph"):
             edge_index, _, _, _ = candidate_edges(self._resources.graph, state.nodes)
-            degree, vectors = self._degree[state.nodes[valid]], state.vectors[valid]
+            row, column = torch.nonzero(state.nodes >= 0, as_tuple=True)
+            degree, vectors = self._degree[state.nodes[row, column]], state.vectors[row, column]
         with self._resources.clock("rerank"):
             if self._resources.head is not None:
                 return state.scored(self._resources.head.score(vectors, edge_index, degree))
