@@ -7,6 +7,7 @@ import transformers
 from tokenizers.pre_tokenizers import Whitespace
 
 from graphrerank.operators.cross_encoder import CrossEncoder
+from tests.support.device import made_up_device, traffic
 from tests.support.models import LETTERS, write_tokenizer
 
 SIZES: dict[str, Any] = {
@@ -75,6 +76,20 @@ def test_against_the_models_own_logits(kind: str, max_length: int, tmp_path: Pat
     torch.testing.assert_close(encoder.head(vectors), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(encoder.head(vectors.reshape(1, 5, 16)), expected[None], atol=1e-5, rtol=0)
     assert encoder.head(encoder.encode([], [])).shape == (0,)
+
+
+def test_on_a_device_vectors_come_back_once(tmp_path: Path) -> None:
+    folder, passes = build("bert", tmp_path), list[None]()
+    expected = CrossEncoder(folder, max_length=36, device="cpu").encode(QUERIES, PASSAGES)
+    with made_up_device() as device:
+        encoder = CrossEncoder(folder, max_length=36, batch_size=2, device=device)
+        encoder._loaded.body.register_forward_hook(lambda *_: passes.append(None))
+        before = traffic.now()
+        vectors = encoder.encode(QUERIES * 4, PASSAGES * 4)
+        to_host = (traffic - before).to_host
+    torch.testing.assert_close(vectors, expected.repeat(4, 1))
+    assert len(passes) == 10
+    assert to_host == 1 + len(passes)  # in each pass transformers looks whether a mask is needed
 
 
 def test_half_precision_is_close_and_given_out_as_float32(tmp_path: Path) -> None:
