@@ -63,7 +63,8 @@ class GATv2Reranker(nn.Module):
     """Score the candidates of a batch of queries from their features and the edges among them.
 
     Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.
-    Where we differ: residual connections, layer normalisation and dropout; the modes ``scores`` and ``full``.
+    Where we differ: a linear layer with a ReLU before them, residual connections, layer normalisation and dropout; GCS
+    of scores scaled within the list; the modes ``scores`` and ``full``.
     """
 
     def __init__(
