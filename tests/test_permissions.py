@@ -19,13 +19,14 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus, with_word
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, FoundEdges
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
-from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.edge_lists import GuardedEdges
 from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
 from graphrerank.graphs.metadata import Metadata
 from graphrerank.graphs.packed_strings import chosen
 from graphrerank.graphs.passages import Passages
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
@@ -264,3 +265,31 @@ def test_answers_over_folders(tmp_path: Path, settings: str, prepares: bool) -> 
             assert one == other
             one, other = (shown(InspectEngine(engine).answer({"a": inspect})["a"]) for engine in engines)
             assert one == other
+
+
+def test_global_statistics_are_of_the_whole_corpus_and_show_none_of_it() -> None:
+    """Words weigh as in the whole corpus, by the largest score of what is shown, and found edges are those of it."""
+    num_changed = 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        drawn = Drawn.of(rng, 9)
+        drawn = replace(drawn, records=[record if record.get("principals", "x") else {} for record in drawn.records])
+        dataset = dataset_of(drawn, EdgeRule(mention_type=REFERENCE), 1)
+        caller = frozenset(rng.sample(NAMES, 1))
+        queries = Queries(["q"], [" ".join(rng.choices(WORDS, k=3))])
+        ways = {of: dataset.seen_by(caller, statistics=of) for of in ("global", "visible")}
+        ways["whole"] = dataset.seen_by(frozenset(NAMES))
+        shown = drawn.seen_by(caller).ids
+        assert [*ways["global"].node_ids] == shown
+        scores, edges = {}, {}
+        for of, graph in ways.items():
+            ranking = BM25Retriever(graph, top_k=9).retrieve(queries)
+            rows = zip(ranking.nodes[0].tolist(), ranking.scores[0].tolist(), strict=True)
+            scored = {graph.node_ids[node]: score for node, score in rows if node >= 0}
+            scores[of] = torch.tensor([scored[node] for node in shown])
+            scores[of] /= scores[of].max().clamp(min=1e-9)
+            edges[of] = {(graph.node_ids[i], graph.node_ids[j]) for i, j in graph.typed_edges()[0].tolist()}
+        torch.testing.assert_close(scores["global"], scores["whole"])
+        assert edges["global"] <= edges["whole"]
+        num_changed += not torch.allclose(scores["global"], scores["visible"])
+    assert num_changed > 20
