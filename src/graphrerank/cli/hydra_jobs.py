@@ -16,7 +16,7 @@ from graphrerank.cli.overrides import read_override
 from graphrerank.extensions import check_settings
 from graphrerank.passwords import check_no_password
 
-OPEN = ("service.", "settings.")  # mappings to which keys are added
+OPEN = ("service.", "settings.", "filter.", "filter={")  # mappings to which keys are added
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
 
 
@@ -64,13 +64,15 @@ def _stopping(task: Callable[[DictConfig], object]) -> Callable[[DictConfig], No
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write settings of pipelines as Hydra adds them, and paths as it reads them.
+    """Write settings of pipelines and filters as Hydra adds them, and paths as it reads them.
 
     URLs with a password, which Hydra would log, are refused.
 
     Example:
         >>> read_arguments(["settings.fastinsight.budget=50"])
         ['+settings.fastinsight.budget=50']
+        >>> read_arguments(["filter={lang: de}"])
+        ['+filter={lang: de}']
     """
     for argument in arguments:
         check_no_password(**{argument.lstrip("+~").partition("=")[0]: argument})
