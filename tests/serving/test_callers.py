@@ -170,6 +170,10 @@ def test_bodies_are_trusted_only_where_it_is_set(make_service):
     trusting = make_service(trust_body=True)
     assert found(trusting, principals=["law"]) == ["a", "c"]
     assert found(trusting) == ["a"]
+    new = {"documents": [{"id": "e", "text": "red melon"}]}
+    assert trusting.post("/documents", json=new).status_code == 403
+    assert trusting.post("/documents", json={**new, "principals": ["write"]}).status_code == 200
+    assert trusting.request("DELETE", "/documents", json={"ids": ["e"], "principals": ["write"]}).status_code == 200
     assert found(make_service()) == ["a"]  # nothing is set
 
 
