@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from graphrerank.cli.http_service import ADD_FEEDBACK, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
+from graphrerank.feedback.log import read_log
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.metadata import Metadata
 from graphrerank.operators.bm25 import BM25Retriever
@@ -76,21 +78,25 @@ def bearer(subject: str | None, *principals: str) -> dict[str, str]:
     return {"authorization": f"Bearer {jwt.encode(content, KEY, algorithm='HS256')}"}
 
 
-def test_what_is_kept_of_searches_and_feedback(make_client: Any, events: Any, artifact: Any) -> None:
+def test_what_is_kept_of_searches_and_feedback(make_client: Any, events: Any, tmp_path: Path) -> None:
+    """It is what :mod:`graphrerank.feedback.log` reads."""
     client = make_client(queries=True)
     found = client.post("/search", json={"query": "plum", "user": "ann@example.org"}).json()
     ids = [result["doc_id"] for result in found["results"]]
-    given = {"request_id": found["id"], "clicked": [1], "cited": [ids[1]], "weight": 0.5, "time": 1764230400.0}
+    given = {"request_id": found["id"], "clicked": [1], "cited": [ids[1]], "weight": 0.5, "time": time.time()}
     answer = client.post("/feedback", json=given)
     assert answer.status_code == 200, answer.text
     assert answer.json() == {"id": answer.headers["x-request-id"], "events": 1, "meta": {}}
-    feedback, shown = events()
+    shown, feedback = events()
     scores = [round(result["score"], 6) for result in found["results"]]
     assert shown["request_id"] == found["id"]
     assert (shown["query"], shown["ids"], shown["scores"]) == ("plum", ids, scores)
     assert (shown["ranker"], shown["corpus"], shown["artifact"].split("@")[0]) == ("live", "f", "test-model")
-    named = {"request_id": found["id"], "clicked": ids[:1], "cited": [ids[1]], "weight": 0.5, "time": 1764230400.0}
+    named = {**given, "clicked": ids[:1], "cited": [ids[1]]}
     assert feedback == {"event": "feedback", **named, "user": shown["user"]}
+    (session,) = read_log(tmp_path / "log", known={"a", "b", "c", "d"}, corpora={"f"}).sessions
+    assert (session.query, session.ids, session.user) == ("plum", tuple(ids), shown["user"])
+    assert session.gains == (0.5, 0.5, *[0.0] * (len(ids) - 2))
     assert "ann" not in json.dumps([shown, feedback])
     assert "pear" not in json.dumps([shown, feedback])
 
@@ -184,7 +190,9 @@ def test_a_user_is_forgotten(make_client: Any, events: Any) -> None:
     assert client.delete("/feedback", headers=people["bob"]).status_code == 400
 
 
-def test_exploration_exchanges_neighbours_and_says_how_probable_it_was(make_client: Any, events: Any) -> None:
+def test_exploration_exchanges_neighbours_and_says_how_probable_it_was(
+    make_client: Any, events: Any, tmp_path: Path
+) -> None:
     """Against the order without it: chi-square of 600 draws."""
     client = make_client(explore=0.25)
     usual = [result["doc_id"] for result in make_client().post("/search", json={"query": "red plum"}).json()["results"]]
@@ -200,6 +208,12 @@ def test_exploration_exchanges_neighbours_and_says_how_probable_it_was(make_clie
             order[first - 1 : second] = order[first - 1 : second][::-1]
         assert ids == order
         drawn[first, is_exchanged] += 1
+    log = read_log(tmp_path / "log")
+    assert not log.left_out
+    assert Counter(session.swaps for session in log.sessions).total() == 601
+    assert {swap for session in log.sessions for swap in session.swaps} == {
+        (first, first + 1, probability) for first in (1, 2, 3) for probability in (0.25, 0.75)
+    }
     expected = {(first, exchanged): 200 * (0.25 if exchanged else 0.75) for first in (1, 2, 3) for exchanged in (0, 1)}
     assert sum((drawn[key] - count) ** 2 / count for key, count in expected.items()) < 25  # 5 degrees: p = 1e-4
 

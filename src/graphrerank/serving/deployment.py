@@ -8,10 +8,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.evaluation.sequential import preference_evidence
@@ -25,29 +26,15 @@ from graphrerank.serving.json_log import log
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest, SearchResponse, scorer_of
 from graphrerank.serving.watching import WatchedFolder
 
-ERROR_RATE = 0.05  # of each verdict, over the whole comparison
+LEVEL = math.log(1 / 0.05)  # of evidence: each verdict is wrong with at most this probability, over the whole time
 MOST_OF_USER, SHARE_OF_USER = 3, 0.2  # judgements of one user that count, the larger: nobody decides alone
 COMPARING, WORSE, BETTER = "comparing", "worse", "better"
 DROPPED = "dropped"  # folder in that of the log: comparisons that ended, which a restart does not begin again
 OUTCOME = re.compile(rb'^\{"event":"feedback",.*"won":.*\}$', re.MULTILINE)
 
 
-class ArtifactEngine(Protocol):
-    """An engine of one artifact."""
-
-    @property
-    def encoder(self) -> MemoryVectorCache | None:
-        """The encoder of what it answers."""
-
-    def answer(self, jobs: Mapping[str, Any], check: Check) -> Mapping[str, Any]:
-        """Answer a batch of jobs, by id."""
-
-    def warm_up(self) -> None:
-        """Load everything that is loaded at the first use."""
-
-
 class ArtifactSearch:
-    """Searches the corpus of a search engine with the model of an artifact as the last step of its pipeline."""
+    """Searches the corpus of a search engine with an artifact as the last step of its pipeline."""
 
     def __init__(self, search: SearchEngine, folder: Path) -> None:
         self.search = search
@@ -79,7 +66,7 @@ class _Deployed(NamedTuple):
     """An artifact that is loaded."""
 
     name: str
-    engine: ArtifactEngine
+    engine: Any
     manifest: Manifest
 
 
@@ -111,7 +98,7 @@ class Comparison:
     """Counts what the feedback of all processes says of two artifacts, and tests it after each judgement.
 
     The first judgement of a list counts, and of one user ``MOST_OF_USER``, or ``SHARE_OF_USER`` of all. It ends for
-    good when the rival is worse: the level holds over the whole time (:func:`preference_evidence`).
+    good when the rival is worse (:func:`preference_evidence`).
     """
 
     def __init__(self, folder: Path, live: str, rival: str) -> None:
@@ -126,32 +113,25 @@ class Comparison:
     def look(self) -> None:
         """Read the feedback that was written since the last look."""
         for path in sorted(self._folder.glob("feedback-*.jsonl")):
-            try:
-                if path.stat().st_size == self._read[path]:
-                    continue
-                with path.open("rb") as file:
-                    file.seek(self._read[path])
-                    content = file.read()
-            except FileNotFoundError:  # deleted, as it is old
-                continue
-            end = content.rfind(b"\n") + 1
-            self._read[path] += end
-            for line in OUTCOME.findall(content, 0, end):
-                self._count(json.loads(line))
+            with suppress(FileNotFoundError), path.open("rb") as file:  # old ones are deleted
+                file.seek(self._read[path])
+                content = file.read()
+                self._read[path] += (end := content.rfind(b"\n") + 1)
+                for line in OUTCOME.findall(content, 0, end):
+                    self._count(json.loads(line))
 
     def _count(self, event: Mapping[str, Any]) -> None:
         if {event["won"], event["lost"]} != {self.live, self.rival} or event["request_id"] in self._judged:
             return
         self._judged.add(event["request_id"])
         user, most = event["user"], max(MOST_OF_USER, SHARE_OF_USER * self.counts.total())
-        if (user is not None and self._by_user[user] >= most) or self.verdict == WORSE:
+        if user is not None and self._by_user[user] >= most:
             return
         self._by_user[user] += 1
         self.counts[event["won"]] += 1
         better, worse = preference_evidence(self.counts[self.rival], self.counts[self.live])
-        level = -math.log(ERROR_RATE)
-        verdict = WORSE if worse >= level else BETTER if better >= level or self.verdict == BETTER else COMPARING
-        if verdict != self.verdict:
+        verdict = WORSE if worse >= LEVEL else BETTER if better >= LEVEL else self.verdict
+        if verdict != self.verdict != WORSE:
             self.verdict = verdict
             log("interleaved artifact judged", **self.describe())
             if verdict == WORSE:
@@ -172,7 +152,7 @@ class DeployedEngine(Engine[Any]):
 
     def __init__(
         self,
-        make: Callable[[Path], ArtifactEngine],
+        make: Callable[[Path], Any],
         folder: Path,
         *,
         rival: Path | None = None,
@@ -196,7 +176,7 @@ class DeployedEngine(Engine[Any]):
         return _Deployed(artifact_name(manifest), engine, manifest)
 
     @property
-    def live(self) -> ArtifactEngine:
+    def live(self) -> Any:
         """The engine of the artifact that serves now."""
         return self._live.current[1].engine
 

@@ -63,8 +63,10 @@ class Recorder:
         return answered
 
     def write(self, job: Any, answered: Answered, uid: str, caller: Caller, **more: Any) -> None:
-        """Write an answer; where the log cannot be written, it is counted."""
+        """Write an answer that has results; where the log cannot be written, it is counted."""
         answer, user = answered.answer, user_named(caller, job)
+        if not answer.ids:
+            return
         event = {
             "event": "shown",
             "request_id": uid,

@@ -44,6 +44,8 @@ class RerankEngine:
     none; ``auto``: that of their documents. A head of GRanker needs its ``pair_encoder``, and explains nothing.
     """
 
+    corpus = "request"  # in a log of feedback: its ids are of no corpus
+
     def __init__(
         self,
         artifact: Artifact,
