@@ -23,13 +23,14 @@ from graphrerank.pipelines.steps import VectorSearch
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.deployment import ArtifactSearch, DeployedEngine
-from graphrerank.serving.feedback import MAX_EXPLORED, FeedbackEngine, Recorder
+from graphrerank.serving.feedback import MAX_EXPLORED, AddFeedback, FeedbackEngine, Recorder
 from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
 from graphrerank.serving.json_log import LOGGER
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from tests.support import ROOT
 from tests.support.client import TestClient
 
 TEXTS = ["red pear", "red plum", "red apple", "red fig"]
@@ -234,3 +235,9 @@ def test_a_full_disk_costs_the_memory_and_not_the_answer(make_client: Any, monke
     ]
     refused = client.post("/feedback", json={"request_id": uid, "clicked": [1]})
     assert (refused.status_code, refused.json()["message"]) == (507, "the feedback could not be written")
+
+
+def test_the_request_of_the_page() -> None:
+    page = (ROOT / "docs" / "feedback.md").read_text(encoding="utf-8")
+    body = AddFeedback.model_validate_json(page.split("-d '")[1].split("'")[0])
+    assert (body.clicked, body.cited) == ([1, 3], ["solaris"])

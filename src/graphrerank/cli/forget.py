@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
+def parser() -> argparse.ArgumentParser:
+    """Describe the arguments."""
+    described = argparse.ArgumentParser(prog="graphrerank forget", description=__doc__)
+    described.add_argument("log", type=Path, help="the folder of a service's feedback.path")
+    described.add_argument("user", help="`sub` of tokens, else principals with commas between, or the requests' `user`")
+    return described
+
+
 def main(arguments: Sequence[str]) -> int:
     """Delete all events of a user (:func:`~graphrerank.serving.feedback_log.forget_user`), and print their number."""
-    parser = argparse.ArgumentParser(prog="graphrerank forget", description=__doc__)
-    parser.add_argument("log", type=Path, help="the folder of a service's feedback.path")
-    parser.add_argument("user", help="`sub` of tokens, else principals with commas between, or the `user` of requests")
-    given = parser.parse_args(arguments)
+    given = parser().parse_args(arguments)
     from graphrerank.serving.feedback_log import forget_user
 
     print(f"{forget_user(given.log, given.user)} events deleted")
