@@ -195,8 +195,11 @@ def test_exploration_exchanges_neighbours_and_says_how_probable_it_was(
     make_client: Any, events: Any, tmp_path: Path
 ) -> None:
     """Against the order without it: chi-square of 600 draws."""
-    client = make_client(explore=0.25)
-    usual = [result["doc_id"] for result in make_client().post("/search", json={"query": "red plum"}).json()["results"]]
+    client = make_client(explore=0.25, queries=True)
+    usual = [
+        result["doc_id"]
+        for result in make_client(queries=True).post("/search", json={"query": "red plum"}).json()["results"]
+    ]
     shown = [client.post("/search", json={"query": "red plum"}).json() for _ in range(600)]
     drawn: Counter[tuple[int, bool]] = Counter()
     for answer, event in zip(shown, events()[1:], strict=True):

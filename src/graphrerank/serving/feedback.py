@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, Field, ValidationInfo, model_validator
 
 from graphrerank.checks import UserError
+from graphrerank.feedback.log import FEEDBACK, GAINS, SHOWN
 from graphrerank.serving import metrics
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Check, Engine, Refusal
@@ -18,10 +19,9 @@ from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import PER_FEEDBACK, CallerRequest, Work, check_most, limits_of
 
-KINDS = ("clicked", "cited", "accepted", "dismissed")
 MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
 MAX_EXPLORED = 10  # results of which two neighbours may be exchanged
-LIVE, SHADOW, INTERLEAVED = "live", "shadow", "interleaved"
+LIVE, INTERLEAVED = "live", "interleaved"
 LOG_SECONDS = 60.0  # between two lines about a log that cannot be written
 
 Shown = Annotated[list[Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True)]], Field(fail_fast=True)]
@@ -68,7 +68,7 @@ class Recorder:
         if not answer.ids:
             return
         event = {
-            "event": "shown",
+            "event": SHOWN,
             "request_id": uid,
             "time": round(time.time(), 3),
             "user": None if user is None else self._log.pseudonym(user),
@@ -123,9 +123,9 @@ class AddFeedback(CallerRequest):
 
     @model_validator(mode="after")
     def _says_something(self, info: ValidationInfo) -> Self:
-        if not any(getattr(self, kind) for kind in KINDS):
-            raise UserError(f"one of {', '.join(f'`{kind}`' for kind in KINDS)} must name a result, got none")
-        for kind in KINDS:
+        if not any(getattr(self, kind) for kind in GAINS):
+            raise UserError(f"one of {', '.join(f'`{kind}`' for kind in GAINS)} must name a result, got none")
+        for kind in GAINS:
             check_most(limits_of(info).documents, len(getattr(self, kind)), kind)
         return self
 
@@ -185,7 +185,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
             log("feedback log could not be written", level=logging.ERROR, error=error)
             return answers | dict.fromkeys(events, Refusal(507, "the feedback could not be written"))
         for event in events.values():
-            for kind in KINDS:
+            for kind in GAINS:
                 metrics.FEEDBACK.labels(kind).inc(len(event.get(kind, ())))
         return answers | {uid: FeedbackResponse(id=uid, events=1) for uid in events}
 
@@ -195,10 +195,10 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
         named = None if user is None else self._log.pseudonym(user)
         if shown is None or named not in (None, shown["user"]):
             raise Refusal(404, "request_id: must be of an answer that this caller was shown and the service remembers")
-        event = {"event": "feedback", "request_id": job.request_id, "time": job.time or round(time.time(), 3)}
+        event = {"event": FEEDBACK, "request_id": job.request_id, "time": job.time or round(time.time(), 3)}
         event |= {"user": shown["user"], "weight": job.weight}
         ids = shown["ids"]
-        for kind in KINDS:
+        for kind in GAINS:
             named_ids = []
             for place, result in enumerate(getattr(job, kind)):
                 if isinstance(result, int) and 1 <= result <= len(ids):
@@ -221,7 +221,7 @@ def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str,
         return {}
     team_of, gains = dict(zip(shown["ids"], shown["teams"], strict=True)), Counter(dict.fromkeys(shown["between"], 0))
     bad = set(feedback.get("dismissed", ()))
-    good = {each for kind in KINDS for each in feedback.get(kind, ())} - bad
+    good = {each for kind in GAINS for each in feedback.get(kind, ())} - bad
     gains.update(map(team_of.__getitem__, good))
     gains.subtract(map(team_of.__getitem__, bad))
     (won, most), (lost, least) = gains.most_common(2)

@@ -23,15 +23,14 @@ import numpy as np
 from pydantic_core import to_json
 
 from graphrerank.checks import UserError, check_counts
+from graphrerank.feedback.log import FEEDBACK, HASHED, SHADOW, SHOWN
 from graphrerank.files import append_bytes, blank_lines, new_private_file
 
-KINDS = ("shown", "feedback")
 DAY = 86_400.0  # seconds
 KEY = "key"
 FILES_OF_LOG = 16  # into which its bytes are divided, so that the oldest of them can be dropped
 PRUNE_SECONDS = 3600.0
 BLOCK = 1 << 24  # bytes read at once; no line is as long
-HASHED = "hash:"  # begins a query whose text is not kept
 # events begin so, in the order in which they are written
 STARTS = re.compile(rb'^\{"event":"shown","request_id":"([0-9a-f-]{36})"', re.MULTILINE)
 
@@ -128,7 +127,9 @@ class FeedbackLog:
         assert settings.path is not None
         self.folder, self._settings = Path(settings.path), settings
         self._key = folder_key(self.folder)
-        self._files = {kind: _Appender(self.folder, kind, settings.max_bytes // FILES_OF_LOG) for kind in KINDS}
+        self._files = {
+            kind: _Appender(self.folder, kind, settings.max_bytes // FILES_OF_LOG) for kind in (SHOWN, FEEDBACK)
+        }
         self._indices: dict[Path, _Index] = {}
         self._finding = threading.Lock()
         threading.Thread(target=self._keep_pruned, daemon=True).start()
@@ -155,7 +156,7 @@ class FeedbackLog:
                     index.read_on(path)
                     for line in filter(bytes.strip, index.lines(path, request_id)):  # others are forgotten
                         event: dict[str, Any] = json.loads(line)
-                        if event["request_id"] == request_id and event["ranker"] != "shadow":
+                        if event["request_id"] == request_id and event["ranker"] != SHADOW:
                             return event
         return None
 

@@ -14,11 +14,12 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
+from graphrerank.feedback.log import SHADOW
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.feedback import SHADOW, Answered, Recorder
+from graphrerank.serving.feedback import Answered, Recorder
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import CallerRequest, Limits, Work
 
