@@ -218,6 +218,7 @@ def test_a_shadow_ranks_behind_the_answer(make_client: Any, artifacts: list[Path
     with caplog.at_level("INFO", "graphrerank.serving"), client:
         found = client.post("/v2/rerank", json={**BODY, "documents": TEXTS}).json()
         until(lambda: len(events_of(log)) == 2)
+        assert client.get("/info").json()["deployment"] == {"artifact": names(artifacts)[0]}
         failing = "broken shadow"
 
         def fail(jobs: Any, check: Any) -> None:

@@ -33,7 +33,7 @@ from graphrerank.serving.feedback_log import open_log
 from graphrerank.serving.http_guard import HttpGuard, RefusingProtocol
 from graphrerank.serving.json_log import LOG_CONFIG
 from graphrerank.serving.page import PAGE_PATHS, add_page
-from graphrerank.serving.routes import Endpoints, Route
+from graphrerank.serving.routes import SHADOW_OF, Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
 
 OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
@@ -159,8 +159,9 @@ def create_app(
 
     @app.get("/info", summary="The artifact's manifest, the types of edges, and the limits of requests.")
     async def describe() -> dict[str, Any]:
-        parts = [engine.describe() for engine in batcher.engines.values() if isinstance(engine, DeployedEngine)]
-        return described | (parts[-1] if parts else {})
+        live = [engine for kind, engine in batcher.engines.items() if not kind.startswith(SHADOW_OF)]
+        parts = [engine.describe() for engine in live if isinstance(engine, DeployedEngine)]
+        return described | (parts[0] if parts else {})
 
     @app.get("/metrics", summary="Metrics in Prometheus's text format.", response_class=Response)
     def measures() -> Response:  # no `async`: reads files, in the thread pool
