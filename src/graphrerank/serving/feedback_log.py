@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -54,10 +54,10 @@ class FeedbackSettings:
 
 
 class _Appender:
-    """Appends lines to files of this process, each of at most a day."""
+    """Appends lines to files of this process, each of at most a day; ``begun`` is called after each new one."""
 
-    def __init__(self, folder: Path, kind: str, most_bytes: int) -> None:
-        self._folder, self._kind, self._most_bytes = folder, kind, most_bytes
+    def __init__(self, folder: Path, kind: str, most_bytes: int, begun: Callable[[], None]) -> None:
+        self._folder, self._kind, self._most_bytes, self._begun = folder, kind, most_bytes, begun
         self._lock = threading.Lock()
         self._path, self._size, self._until = folder, 0, 0.0
 
@@ -78,6 +78,7 @@ class _Appender:
         self._path = self._folder / f"{self._kind}-{now:017.6f}-{getpid()}.jsonl"
         self._size, self._until = 0, now + DAY
         new_private_file(self._path)
+        self._begun()
 
 
 @dataclass
@@ -96,7 +97,7 @@ class _Index:
             file.seek(self.size)
             while end := (block := file.read(BLOCK)).rfind(b"\n") + 1:
                 for match in STARTS.finditer(block, 0, end):
-                    self.keys.append(_number(match[1]))
+                    self.keys.append(_number(match[1].decode()))
                     self.starts.append(self.size + match.start())
                 self.size += end
                 file.seek(self.size)
@@ -111,8 +112,8 @@ class _Index:
                     yield file.readline()
 
 
-def _number(request_id: bytes | str) -> int:
-    return int(request_id[:18].replace(*((b"-", b"") if isinstance(request_id, bytes) else ("-", ""))), 16)
+def _number(request_id: str) -> int:
+    return int(request_id[:18].replace("-", ""), 16)
 
 
 class FeedbackLog:
@@ -120,16 +121,15 @@ class FeedbackLog:
 
     An event that :meth:`append` has written survives ``kill -9``; with ``sync`` also the end of the machine. A line
     that was cut off ends its file. Files older than ``days``, and the oldest ones above ``max_bytes``, are deleted
-    when the log is opened and every hour.
+    when a file begins and every hour.
     """
 
     def __init__(self, settings: FeedbackSettings) -> None:
         assert settings.path is not None
         self.folder, self._settings = Path(settings.path), settings
         self._key = folder_key(self.folder)
-        self._files = {
-            kind: _Appender(self.folder, kind, settings.max_bytes // FILES_OF_LOG) for kind in (SHOWN, FEEDBACK)
-        }
+        most = settings.max_bytes // FILES_OF_LOG
+        self._files = {kind: _Appender(self.folder, kind, most, self.prune) for kind in (SHOWN, FEEDBACK)}
         self._indices: dict[Path, _Index] = {}
         self._finding = threading.Lock()
         threading.Thread(target=self._keep_pruned, daemon=True).start()
