@@ -140,6 +140,7 @@ def test_feedback_survives_a_kill_and_artifacts_are_replaced(tmp_path, run_comma
         while before in {deployed(service) for _ in range(8)}:
             assert time.monotonic() < deadline, "the artifact was not taken over"
             time.sleep(0.5)
+        text = service.log.read_text()
         for process in [psutil.Process(service.process.pid), *service.workers()]:
             process.kill()
     with running(tmp_path, *plan) as service:
@@ -148,6 +149,5 @@ def test_feedback_survives_a_kill_and_artifacts_are_replaced(tmp_path, run_comma
         assert (answer.status_code, answer.json()["events"]) == (200, 0)
         assert int(run_command("forget", str(log), "ann").stdout.split()[0]) >= 8 + 16 + 16
         assert ask(service, "/feedback", {"request_id": shown[0], "cited": [1]}).status_code == 404
-    text = (tmp_path / "log.jsonl").read_text()
     assert '"event": "shadow"' in text
     assert "a film" not in text + "".join(path.read_text() for path in log.glob("*.jsonl"))
