@@ -14,6 +14,7 @@ Writes the table and the plot of docs/learning.md. Lists are scored once and kep
 import argparse
 import random
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -50,7 +51,7 @@ RELEVANT, OTHER = 0.9, 0.08  # chances of a click
 ADVERSARIAL, LOUD = 0.05, 0.1
 DRAFTED = 100
 LEVEL = 0.05
-MODELS = ("position", "cascade")
+MODELS, NOTHING = ("position", "cascade"), ("agree", "noise")
 
 
 def prepare(parts: Parts, folder: Path, name: str, cache: Path) -> Material:
@@ -72,7 +73,10 @@ def prepare(parts: Parts, folder: Path, name: str, cache: Path) -> Material:
         encoder=parts.from_manifest("encoder", manifest.encoder),
         reads_vectors=False,
     ).with_features(manifest.retriever.feature_names)
+    begin = time.process_time()
     material = Material.of(prepared, checkpoint.model, ["train"])
+    took = 1000 * (time.process_time() - begin) / len(dataset.query_ids)
+    print(f"{name}: {took:.1f} ms of CPU a question to score its list", file=sys.stderr)
     torch.save(material, kept)
     return material
 
@@ -153,8 +157,10 @@ def measure(material: Material, users: Users, learned: Learned) -> dict[str, Any
 def run(material: Material, count: int, model: str, seed: int, truth: str = "judged") -> dict[str, Any]:
     """Simulate sessions, learn from them and measure."""
     users = Users(material, seed, truth)
-    learned = learn_from_sessions(material, users.sessions(count, model), seed=seed)
-    return {"sessions": count, "model": model, "truth": truth, "seed": seed, **measure(material, users, learned)}
+    sessions, begin = users.sessions(count, model), time.process_time()
+    learned = learn_from_sessions(material, sessions, seed=seed)
+    row = {"sessions": count, "model": model, "truth": truth, "seed": seed, "seconds": time.process_time() - begin}
+    return {**row, **measure(material, users, learned)}
 
 
 def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
@@ -227,16 +233,21 @@ def main() -> None:
         ]
         for seed in range(at, arguments.nothing, len(arguments.sets)):
             for model in MODELS:
-                nothing += [{"set": name, **run(material, 1000, model, 1000 + seed, t)} for t in ("agree", "noise")]
+                nothing += [{"set": name, **run(material, 1000, model, 1000 + seed, t)} for t in NOTHING]
         write_json(arguments.out / "learning.json", {"results": results, "nothing": nothing})
-        print(table(results), file=sys.stderr, flush=True)
-    plot(results, arguments.out / "learning.png")
+        plot(results, arguments.out / "learning.png")
+        print(name, file=sys.stderr, flush=True)
     print(table(results))
-    for truth in ("agree", "noise"):
+    for truth in NOTHING:
         part = [row for row in nothing if row["truth"] == truth]
         print(f"nothing to learn, {truth}: {sum(row['accepted'] for row in part)} of {len(part)} accepted")
     every = [row for rows in [*results.values(), nothing] for row in rows]
     print(f"significantly below base: {sum(row['p worse'] <= LEVEL for row in every)} of {len(every)} runs")
+    taught = [row for rows in results.values() for row in rows if row["stage"]]
+    worse = sum(row["ungated"] < row["base"] for row in taught)
+    seconds = [row["seconds"] for rows in results.values() for row in rows if row["sessions"] == 1000]
+    print(f"1,000 sessions: {fmean(seconds):.2f} s of CPU to learn from, once lists are scored")
+    print(f"without the gate: {worse} of {len(taught)} learned rankers below base")
 
 
 if __name__ == "__main__":
