@@ -4,7 +4,7 @@ Users are simulated on judged sets: 60 % of the questions are asked again and ag
 next, the others measure nDCG@10 and are in no log. A user looks at rank k with probability 1/k (`position`), or goes
 down the list until satisfied (`cascade`), and clicks a relevant passage with probability 0.9, another one with 0.08.
 5 % of the lists get clicks by the opposite, and one user asks a tenth of all questions and clicks the fifth passage.
-Every third list has two of the first five exchanged by a coin, as a service that explores does. The gate has drafted
+Two neighbours of each list are exchanged by a coin, as a service with feedback.explore=0.5 does. The gate has drafted
 questions, and no judgement. `nothing` is the same with clicks that tell nothing: of relevance drawn from `base`'s own
 probabilities (`agree`: the order is right already), or of no relation to the passage (`noise`).
 
@@ -46,7 +46,7 @@ SETS = {  # and splits, on none of which `base` was trained
 MOST_QUESTIONS = 300  # of a set, evenly spaced
 SESSIONS = (50, 200, 1000, 5000)
 TRAFFIC = 0.6  # share of the questions that are asked; the others measure
-SHOWN, EXPLORED = 10, 5  # passages of a list, and first ones of which two are exchanged
+SHOWN, EXPLORE = 10, 0.5  # passages of a list, and `feedback.explore` of the service
 RELEVANT, OTHER = 0.9, 0.08  # chances of a click
 ADVERSARIAL, LOUD = 0.05, 0.1
 DRAFTED = 100
@@ -111,11 +111,11 @@ class Users:
         rng, dataset = self.rng, self.material.prepared.dataset
         columns = list(self.shown[query])
         swaps: tuple[tuple[int, int, float], ...] = ()
-        if explore and rng.random() < 1 / 3 and len(columns) > 1:
-            first, second = sorted(rng.sample(range(1, min(EXPLORED, len(columns)) + 1), 2))
-            swaps = ((first, second, 0.5),)
-            if rng.random() < 0.5:
-                columns[first - 1], columns[second - 1] = columns[second - 1], columns[first - 1]
+        if explore and len(columns) > 1:  # as the service does
+            first = rng.randrange(len(columns) - 1)
+            swaps = ((first + 1, first + 2, EXPLORE),)
+            if rng.random() < EXPLORE:
+                columns[first], columns[first + 1] = columns[first + 1], columns[first]
         loud, adversarial = rng.random() < LOUD, rng.random() < ADVERSARIAL
         gains = []
         goes_on = True
