@@ -9,10 +9,11 @@ P = torch.tensor([0.9, 0.5, 0.5, 0.1])
 
 
 def test_numbers_worked_by_hand() -> None:
-    beyond, within = list_statistics(torch.tensor([0.5, 0.25, 0.0])).exp().unbind(1)
+    beyond, within, best = list_statistics(torch.tensor([0.5, 0.25, 0.0])).exp().unbind(1)
     assert beyond.dtype == torch.float64
     assert beyond.tolist() == pytest.approx([0.251, 0.001, 0.001])
     assert within.tolist() == pytest.approx([0.501, 0.751, 0.751])
+    assert best.tolist() == pytest.approx([0.501] * 3)
 
 
 def test_it_never_falls_with_the_rank() -> None:
@@ -21,6 +22,14 @@ def test_it_never_falls_with_the_rank() -> None:
     falling = ListConfidence(beyond=0.0, within=-1.0, intercept=0.0)
     first, *others = falling.perfect_recall(torch.tensor([0.9, 0.5, 0.1])).tolist()
     assert others == [first, first]
+
+
+def test_a_sure_first_passage_counts() -> None:
+    p = torch.tensor([[0.9, 0.1, 0.1], [0.1, 0.1, 0.1]])
+    sure, unsure = ListConfidence(beyond=-1.0, within=0.0, intercept=0.0, best=0.5).perfect_recall(p)[:, 0].tolist()
+    assert sure > unsure
+    old = ListConfidence(beyond=-1.0, within=0.0, intercept=0.0).perfect_recall(p)[:, 0]
+    assert old[0] == old[1]
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (1,), (2, 5), (3, 100)])

@@ -12,20 +12,21 @@ CALIBRATE = "`graphrerank calibrate checkpoint=CHECKPOINT` adds it to one that h
 
 
 def list_statistics(probabilities: Tensor) -> Tensor:
-    """Compute, at each rank, the logarithms of how many relevant passages are expected beyond it and up to it.
+    """Compute logarithms at each rank: of how many relevant passages are expected beyond it and up to it, and of `p_1`.
 
-    ``probabilities`` ``[..., K]`` of relevance are best first, 0 where padded. Returns ``[..., K, 2]`` float64.
+    ``probabilities`` ``[..., K]`` of relevance are best first, 0 where padded. Returns ``[..., K, 3]`` float64.
     """
     p = probabilities.double()
     within = p.cumsum(-1)
     beyond = (p.sum(-1, keepdim=True) - within).clamp(min=0)
-    return torch.stack([beyond, within], dim=-1).add(FLOOR).log()
+    return torch.stack([beyond, within, p[..., :1].expand_as(p)], dim=-1).add(FLOOR).log()
 
 
 class ListConfidence(BaseModel):
     r"""A logistic regression on a list's probabilities of relevance.
 
-    .. math:: P(\text{PR@}k = 1) = \max_{j \le k} \sigma(w_1 \log \sum_{i > j} p_i + w_2 \log \sum_{i \le j} p_i + b)
+    .. math:: P(\text{PR@}k = 1) = \max_{j \le k}
+        \sigma(w_1 \log \sum_{i > j} p_i + w_2 \log \sum_{i \le j} p_i + w_3 \log p_1 + b)
 
     The maximum changes nothing where :math:`w_1 \le 0 \le w_2`.
 
@@ -43,6 +44,7 @@ class ListConfidence(BaseModel):
     beyond: Finite  # `w_1`
     within: Finite  # `w_2`
     intercept: Finite  # `b`
+    best: Finite = 0.0  # `w_3`; 0 where a checkpoint was fitted without it
 
     def perfect_recall(self, probabilities: Tensor) -> Tensor:
         """Map probabilities ``[..., K]`` of relevance, best first and 0 where padded, to those that PR@k is 1.
@@ -51,7 +53,7 @@ class ListConfidence(BaseModel):
         """
         if probabilities.numel() == 0:
             return probabilities.float()
-        weights = torch.tensor([self.beyond, self.within], dtype=torch.float64, device=probabilities.device)
+        weights = torch.tensor([self.beyond, self.within, self.best], dtype=torch.float64, device=probabilities.device)
         logits = list_statistics(probabilities) @ weights + self.intercept
         return torch.sigmoid(logits).cummax(-1).values.float()
 

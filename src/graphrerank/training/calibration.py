@@ -71,10 +71,11 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     from sklearn.linear_model import LogisticRegression
 
     rows, labels, weights = [], [], []
+    used = 3 if len(lists) > 1 else 2  # the best probability tells corpora apart; within one it adds noise
     for name in teach_confidence({name: complete for name, (_, complete) in lists.items()}, ranks):
         probabilities, complete = lists[name]
         at = [rank - 1 for rank in ranks if rank <= probabilities.shape[1]]
-        rows.append(list_statistics(probabilities)[:, at].flatten(0, 1))
+        rows.append(list_statistics(probabilities)[:, at, :used].flatten(0, 1))
         labels.append(complete[:, at].flatten())
         weights.append(torch.full((len(labels[-1]),), 1 / max(1, len(labels[-1]))))
     count = sum(int(of.sum()) for of in labels)
@@ -89,8 +90,8 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     model = LogisticRegression(C=PENALTY, max_iter=1000)
     model.fit(((x - mean) / spread).numpy(), y.numpy(), sample_weight=(weight / weight.mean()).numpy())
     slope = torch.from_numpy(model.coef_[0]) / spread
-    beyond, within = slope.tolist()
-    return ListConfidence(beyond=beyond, within=within, intercept=float(model.intercept_[0] - slope @ mean))
+    named = dict(zip(("beyond", "within", "best"), slope.tolist(), strict=False))
+    return ListConfidence(**named, intercept=float(model.intercept_[0] - slope @ mean))
 
 
 def teach_confidence(complete: Mapping[str, Tensor], ranks: Sequence[int] = RANKS) -> list[str]:
