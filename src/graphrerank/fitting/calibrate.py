@@ -101,9 +101,9 @@ def _pairs(lists: Mapping[str, LabelledLists]) -> tuple[Tensor, ...]:
 
 
 def _trained_on(parts: Parts, checkpoint: Checkpoint) -> dict[str, Dataset]:
-    """Load the judged data sets that a manifest names, or all where none is judged."""
-    datasets = {}
-    for name, entry in checkpoint.reranker.trained_on.items():
+    """Load the judged data sets of a checkpoint's last training, or all of them where none is judged."""
+    datasets, entries = {}, checkpoint.reranker.last_trained_on
+    for name, entry in ({n: e for n, e in entries.items() if not e.arguments.get("drafted")} or entries).items():
         arguments = dict(entry.arguments)
         datasets[name] = parts.dataset(
             parts.from_manifest("data", GroupEntry(choice=str(arguments.pop("data")), arguments=arguments))

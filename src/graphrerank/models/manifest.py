@@ -182,7 +182,12 @@ class RerankerManifest(Manifest):
         The arguments of each name its file of ``conf/data``, as ``data``.
         """
         before = {} if self.start is None else {f"{self.start.name}/{n}": e for n, e in self.start.trained_on.items()}
-        return before | {
+        return before | self.last_trained_on
+
+    @property
+    def last_trained_on(self) -> Mapping[str, DataEntry]:
+        """The data sets of :attr:`trained_on` without those of the checkpoint that it started from."""
+        return {
             name: entry.model_copy(update={"arguments": {"data": name, **entry.arguments}})
             for name, entry in {str(self.data.choice): self.data, **self.mix}.items()
         }
