@@ -182,7 +182,7 @@ class RerankerManifest(Manifest):
         The arguments of each name its file of ``conf/data``, as ``data``.
         """
         before = {} if self.start is None else {f"{self.start.name}/{n}": e for n, e in self.start.trained_on.items()}
-        return before | self.last_trained_on
+        return {**before, **self.last_trained_on}
 
     @property
     def last_trained_on(self) -> Mapping[str, DataEntry]:
