@@ -30,6 +30,8 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
@@ -144,10 +146,22 @@ def dataset_of(drawn: Drawn, rule: EdgeRule | None, knn: int) -> Dataset:
     return Dataset("drawn", graph, [], [], {}, found=found)
 
 
+class Degrees:
+    """Rank by numbers of neighbours in the corpus, which operators may read."""
+
+    def __init__(self, resources: Resources) -> None:
+        graph = resources.graph
+        self._degree = graph.num_neighbours + 0.01 * graph.count_neighbours(torch.arange(graph.num_nodes))
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        return state.ranked_by(self._degree[state.nodes])
+
+
 def pipeline_of(kind: str) -> Pipeline:
     graph = CorpusGraph.from_edges(["x"], ["x"], torch.zeros(0, 2)).with_embedding(torch.ones(1, 16))
-    steps: list[Any] = [partial(VectorSearch, top_k=3, retriever=HybridRetriever), PageRank]
-    if kind != "pagerank":
+    last = Degrees if kind == "degrees" else PageRank
+    steps: list[Any] = [partial(VectorSearch, top_k=3, retriever=HybridRetriever), last]
+    if kind not in ("degrees", "pagerank"):
         steps = [partial(VectorSearch, retriever=partial(HybridExpandRetriever, top_k=6, base_k=3, num_seeds=2))]
     if kind == "base":
         steps.append(partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device="cpu")))
@@ -174,7 +188,7 @@ def shown(answer: Any) -> str:
 
 def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path) -> None:
     """Over the whole and over the visible part, built from its lists: all of the answer, bit by bit."""
-    pipelines = {kind: pipeline_of(kind) for kind in ("base", "pagerank", "expand")}
+    pipelines = {kind: pipeline_of(kind) for kind in ("base", "pagerank", "expand", "degrees")}
     num_hidden = 0
     for seed in range(NUM_CORPORA):
         rng = random.Random(seed)
@@ -188,7 +202,7 @@ def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path
                 EdgeRule(mention_type=REFERENCE, entity_source="file", makes_choices=True),
             ]
         )
-        knn, pipeline = rng.choice([0, 0, 1]), pipelines[rng.choice(["base", "pagerank", "expand"])]
+        knn, pipeline = rng.choice([0, 0, 1]), pipelines[rng.choice(["base", "pagerank", "expand", "degrees"])]
         caller = frozenset(rng.sample(NAMES + "d", rng.randint(0, 3)))
         conditions = rng.choice([{}, {}, {"year": {"gte": 1}}, {"principals": "a"}, {"yaer": 1}])
         fields = {"filter": conditions, "return_documents": True, "as_of": rng.choice([None, "2015-01-01"])}
