@@ -64,8 +64,6 @@ def test_runs_with_other_candidates(
     folder = compare(*runs)
     found = EvaluationResult.load(folder).datasets["ring"]
     before = [EvaluationResult.load(path).datasets["ring"] for path in runs]
-    assert before[0].densities != before[1].densities
-    assert found.densities == before[1].densities
     names = ["retriever (hybrid)", "ppr (hybrid)", "gcs (hybrid)", "gatv2 (hybrid)",
              "retriever (expand)", "ppr (expand)", "gcs (expand)", "gatv2 (expand)"]  # fmt: skip
     assert set(found.systems) <= {*names, "retriever", "ppr", "gcs", "gatv2"}

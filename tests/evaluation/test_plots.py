@@ -52,27 +52,6 @@ def test_pareto_marks_what_is_dominated_and_draws_intervals() -> None:
     assert hollow == [50.0]
 
 
-def test_queries_are_counted_by_both_scores() -> None:
-    scores = {"retriever": [0.0, 0.0, 1.0, 0.5, NAN, 0.51], "ours": [1.0, 1.0, 0.0, 0.5, 1.0, 0.52]}
-    systems = [
-        replace(system(name, 0.0, None), values={"R@5": torch.tensor(row).double()}) for name, row in scores.items()
-    ]
-    axes = draw(toy(*systems), "queries")
-    assert [text.get_text() for text in axes.texts] == ["3 gain", "1 lose"]  # 51 and 52 lie in one cell
-    marks = [line for line in axes.lines if line.get_marker() == "o"]
-    assert [(float(m.get_xdata()[0]), float(m.get_ydata()[0])) for m in marks] == [(0, 100), (50, 50), (100, 0)]
-    assert points_of(axes) == [ACCENT, INK, WARM]
-    assert marks[0].get_markersize() > marks[2].get_markersize()
-
-
-def test_the_retriever_is_what_queries_are_set_against(dataset: DatasetResult) -> None:
-    assert dataset.baseline == "retriever"
-    others = {name: system for name, system in dataset.systems.items() if name != "retriever"}
-    assert replace(dataset, systems=others).baseline == next(iter(others))
-    alone = {dataset.primary: dataset.systems[dataset.primary]}
-    assert replace(dataset, systems=alone).baseline is None
-
-
 @pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (0.07, 1e6)])
 def test_times_have_plain_ticks_at_any_scale(low: float, ratio: float) -> None:
     axes = draw(toy(system("a", 0.4, low), system("b", 0.7, low * ratio)), "pareto")
@@ -122,7 +101,7 @@ def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetResult)
     systems = {HOSTILE if name == "ppr" else name: system for name, system in dataset.systems.items()}
     tests = [replace(test, baseline=HOSTILE) if test.baseline == "ppr" else test for test in dataset.tests]
     pictures = list(dataset_pictures(replace(dataset, systems=systems, tests=tests, tested=("PR@10",))))
-    assert len(pictures) == 4 + 1
+    assert len(pictures) == 3 + 1
     for picture in pictures:
         text = svg(picture)
         page = Outline(text)

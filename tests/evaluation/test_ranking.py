@@ -15,7 +15,6 @@ from graphrerank.evaluation.ranking import (
     rerank,
     run_pipelines,
     run_reranker,
-    training_config,
     tune_restart_prob,
 )
 from graphrerank.evaluation.records import DatasetResult
@@ -24,12 +23,10 @@ from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, Queries, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
-from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from graphrerank.operators.gcs import GCS
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from tests.support.encoders import HashPairEncoder
-from tests.support.manifests import make_manifest
 
 RETRIEVER = System("retriever", base_ranking, reads_graph=False)
 
@@ -280,17 +277,3 @@ def test_the_first_queries_by_id(small: PreparedDataset) -> None:
     assert ranking.nodes.tolist() == [[3, 4, 2], [0, 1, 2]]
     with pytest.raises(ValueError, match="`num_queries` must be a positive integer, got 0"):
         judged(small, limit=0)
-
-
-def test_trained_alike_but_for_seed_and_folders() -> None:
-    def manifest(name: str = "gatv2", **changed: object) -> RerankerManifest:
-        config = {"seed": 1, "paths": {"run_dir": "a"}, "model": {"heads": 4}, **changed}
-        parsed = parse_manifest(make_manifest("granker_head", {}, name=name, config=config), "somewhere")
-        assert isinstance(parsed, RerankerManifest)
-        return parsed
-
-    one = training_config(manifest())
-    assert one == training_config(manifest(seed=2, paths={"run_dir": "b"}))
-    assert one != training_config(manifest(model={"heads": 8}))
-    assert one != training_config(manifest("mlp"))
-    assert training_config(manifest().without("config")) is None

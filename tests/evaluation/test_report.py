@@ -24,7 +24,7 @@ def columns(table: Table) -> dict[str, list[Cell]]:
 
 def test_every_table_is_whole_and_texts_are_on_the_left(result: EvaluationResult) -> None:
     tables = all_tables(result)
-    titles = ["quality", "tests", "cost", "groups of queries", "edges by type", "other edges", "seeds",
+    titles = ["quality", "tests", "cost", "groups of queries", "other edges",
               "calibration", "confidence", "queries", "systems"]  # fmt: skip
     assert list(tables) == [*(f"{name}: {title}" for name in result.datasets for title in titles), "over all data sets"]
     for table in tables.values():

@@ -24,7 +24,6 @@ def test_what_ships_says_what_its_file_says(name: str) -> None:
     entries = manifest.model_dump(mode="json", include={"name", "operators", "encoder", "artifact", "retriever"})
     assert all(content[key] == content[key] | entry for key, entry in entries.items() if isinstance(entry, dict))
     assert manifest.calibration.slope == content["calibration"]["slope"]
-    assert manifest.seed == content["config"]["seed"]
     reads_types = bool(content["model"]["arguments"].get("num_edge_types"))
     assert (manifest.inputs, manifest.embedding_dim) == (SCORES.with_edge_types() if reads_types else SCORES, 0)
 
@@ -73,8 +72,7 @@ def test_a_broken_entry_is_refused_by_file_and_name(entries: dict[str, Any], mes
 
 def test_a_manifest_without_the_validation_split_is_refused_where_it_is_needed() -> None:
     manifest = parse_manifest(make_manifest("granker_head", {}), "here")
-    assert manifest.seed is None
     with pytest.raises(ValueError, match=r"here: the manifest needs an entry `config\.batches\.val_split`"):
         _ = manifest.val_split
     split = manifest.with_entries(config={"batches": {"val_split": "val"}, "seed": 3})
-    assert (split.val_split, split.seed) == ("val", 3)
+    assert split.val_split == "val"

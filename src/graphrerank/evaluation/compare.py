@@ -103,17 +103,16 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         tested=tuple(tested),
         tables=tables,
         grouped=[name for name in last.grouped if name in measures],
-        edges_of_type=(),
         notes=(),
         **taken_over,
     )
-    sets = [(part.candidates, part.ceiling, part.base_ceiling, list(part.densities)) for part in parts.values()]
+    sets = [(part.candidates, part.ceiling, part.base_ceiling) for part in parts.values()]
     if any(other != sets[-1] for other in sets):
         listed = [
             f"{run} {part.candidates or 'none'} a query, ceiling of PR {percent_cell(part.ceiling)}"
             for run, part in parts.items()
         ]
-        note = f"candidates differ: {'; '.join(listed)}; groups by graph density are of {list(parts)[-1]}"
+        note = f"candidates differ: {'; '.join(listed)}"
         merged = replace(merged, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
     return merged, EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
 

@@ -1,10 +1,9 @@
-"""From rankings to a result: measures, tests, groups of queries, edges and seeds of one data set's systems."""
+"""From rankings to a result: measures, tests and groups of queries of one data set's systems."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,25 +13,18 @@ from graphrerank.evaluation.records import (
     Breakdown,
     Counterfactual,
     DatasetResult,
-    EdgesOfType,
     PairedTest,
     QueryDifference,
-    SeedSpread,
     SystemResult,
 )
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
-from graphrerank.graphs import CorpusGraph, Ranking, candidate_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.text import WordTokenizer
-from graphrerank.text.tokenizer import count_tokens
+from graphrerank.graphs import Ranking
 
 TOP = 10
-TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes")  # by a result from what was ranked
+TAKEN_OVER = ("name", "kind", "source", "fingerprint", "routes")  # by a result from what was ranked
 MOST = 10  # queries listed on either side
-GROUPS = 3
-BLOCK_QUERIES = 256
 RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
 
 
@@ -45,7 +37,6 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
     qrels, graph = dataset.split(ranked.split), dataset.graph
     relevant = relevant_nodes(qrels, queries)
     ids, texts = ([strings[q] for q in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
-    nodes = (systems[-1].ranking if candidates is None else candidates).nodes
 
     def measured(ranking: Ranking) -> dict[str, Tensor]:
         ranking = break_ties(ranking, graph.node_ids, ties=plan.ties)
@@ -95,10 +86,8 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         query_ids=ids,
         query_texts=texts,
         num_relevant=(relevant >= 0).sum(1).tolist(),
-        densities=mean_degree(graph, nodes).tolist(),
         systems=results,
         tested=tuple(plan.tested),
-        edges_of_type=edges_of_type(graph, nodes, qrels.relevance(queries, nodes, num_nodes=graph.num_nodes) > 0),
         counterfactuals=[
             _compare_with_itself(system, edges, values[system.name], measured(ranking), plan)
             for system in systems
@@ -146,13 +135,8 @@ def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResu
         ]
         best = max(others, key=lambda name: float(result.systems[name].values[main].nansum()))
         differences = query_differences(result, baseline=best)
-    num_words = count_tokens(WordTokenizer(), result.query_texts)
-    usual = {
-        "relevant nodes": relevant_groups(result.num_relevant),
-        "graph density": quantile_groups(result.densities, unit="neighbours"),
-        "query length": quantile_groups(num_words, unit="words"),
-    }
-    usual = {by: parts for by, parts in usual.items() if len(parts) > 1}
+    by_relevant = relevant_groups(result.num_relevant)
+    usual = {"relevant nodes": by_relevant} if len(by_relevant) > 1 else {}
     return replace(
         result,
         tests=tests,
@@ -161,7 +145,6 @@ def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResu
             *break_down(result, usual, measure=main),
             *(group for measure in result.grouped for group in break_down(result, groups, measure=measure)),
         ],
-        seed_spreads=seed_spreads(result),
     )
 
 
@@ -223,76 +206,3 @@ def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
         if bool(inside.any()):
             groups[f"{low} or more" if high is None else str(low) if low == high else f"{low} to {high}"] = inside
     return groups
-
-
-def quantile_groups(of_queries: Sequence[float], *, unit: str) -> dict[str, Tensor]:
-    """Group queries by a number into about equal parts, the lowest first; equal numbers stay together."""
-    numbers, ascending = torch.tensor(of_queries, dtype=torch.float64), sorted(of_queries)
-    ends = {ascending[len(ascending) * part // GROUPS - 1] for part in range(1, GROUPS + 1)} if ascending else set()
-    groups, below = {}, -torch.inf
-    for end in sorted(ends):
-        inside = (numbers > below) & (numbers <= end)
-        low, high = (f"{float(edge):.3g}" for edge in (numbers[inside].min(), numbers[inside].max()))
-        groups[f"{low} {unit}" if low == high else f"{low} to {high} {unit}"] = inside
-        below = end
-    return groups
-
-
-def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
-    """Average the numbers of neighbours among the candidates ``[Q, K]`` of each query: ``[Q]`` float64."""
-    edges = []
-    for part in torch.split(nodes.cpu(), BLOCK_QUERIES):
-        edge_index, _, ptr, _ = candidate_edges(graph, part)
-        ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
-        edges.append(ends[1:] - ends[:-1])
-    return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)
-
-
-def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[EdgesOfType]:
-    """Describe the edges of each type between the candidates ``[Q, K]``; ``relevance`` is ``[Q, K]`` bool."""
-    counts = torch.zeros(len(EDGE_TYPES), 5, dtype=torch.int64)  # pairs; nodes; relevant ones; their ends, relevant
-    valid = nodes.cpu() >= 0
-    relevance = relevance.cpu() & valid
-    for part, here, labels in zip(
-        *(torch.split(rows, BLOCK_QUERIES) for rows in (nodes.cpu(), valid, relevance)), strict=True
-    ):
-        edge_index, _, _, edge_type = candidate_edges(graph, part, keep_types=True)
-        assert edge_type is not None
-        relevant = labels[here]
-        for number in torch.unique(edge_type).tolist():
-            source, target = edge_index[:, edge_type == number]
-            pairs = torch.unique(torch.stack([source, target]).sort(dim=0).values, dim=1).shape[1]
-            led = relevant[source]  # edges out of relevant candidates
-            reached = torch.unique(target[led & relevant[target]]).numel()
-            counts[number] += torch.tensor(
-                [pairs, torch.unique(target).numel(), reached, int(led.sum()), int((led & relevant[target]).sum())]
-            )
-    num_nodes, num_relevant = max(int(valid.sum()), 1), int(relevance.sum())
-    return [
-        EdgesOfType(
-            EDGE_TYPES[number],
-            per_query=pairs / max(len(nodes), 1),
-            share_joined=joined / num_nodes,
-            share_reached=reached / num_relevant if num_relevant else None,
-            share_relevant=hits / led if led else None,
-            base_rate=num_relevant / num_nodes,
-        )
-        for number, (pairs, joined, reached, led, hits) in enumerate(counts.tolist())
-        if pairs
-    ]
-
-
-def seed_spreads(result: DatasetResult) -> list[SeedSpread]:
-    """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
-    alike: dict[str, dict[str, SystemResult]] = {}
-    for name, system in result.systems.items():
-        if system.config is not None and system.seed is not None:
-            alike.setdefault(system.config, {})[name] = system
-    spreads = []
-    for group in alike.values():
-        seeds = tuple(system.seed for system in group.values() if system.seed is not None)
-        for measure in result.tested if len(set(seeds)) > 1 else ():
-            means = np.array([system.means[measure] for system in group.values()])
-            numbers = float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
-            spreads.append(SeedSpread(tuple(group), seeds, measure, *numbers))
-    return spreads

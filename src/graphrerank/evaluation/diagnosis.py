@@ -4,9 +4,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
-from math import ceil, sqrt
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -31,7 +29,6 @@ from graphrerank.evaluation.records import (
     RETRIEVER,
     Counterfactual,
     DatasetResult,
-    EdgesOfType,
     PairedTest,
     to_plain,
 )
@@ -43,8 +40,7 @@ from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.checkpoint import Checkpoint
 
-LEVEL, POWER = 0.05, 0.8  # of the tests
-FACTOR = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(POWER)
+LEVEL = 0.05  # of the tests
 NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain
 WITH, WITHOUT = "with the graph", "without the graph"
 ALL = "all judged questions"
@@ -53,20 +49,6 @@ MEASURES = ("nDCG@10", "R@10", "PR@10")
 POOLED_QUERIES, DEPTH = 50, 10  # questions to judge, and passages of each ranking
 HEADER = ("query-id", "corpus-id", "score", "query", "text")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
-
-
-def minimum_effect(deviation: float, num_queries: int) -> float:
-    r"""Return the smallest mean difference of two systems that a test over some questions finds as a rule.
-
-    .. math:: \delta = (z_{1 - \alpha / 2} + z_{1 - \beta})\, \frac{s}{\sqrt{Q}}
-
-    with :math:`\alpha = 0.05`, two-sided, found in :math:`1 - \beta = 0.8` of all cases, and :math:`s` the standard
-    deviation of the questions' differences.
-
-    Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988, chapter 2 (paired samples; the
-    normal approximation); for search, Sakai, "Statistical Reform in Information Retrieval?", 2014.
-    """
-    return FACTOR * deviation / sqrt(num_queries)
 
 
 @dataclass(frozen=True)
@@ -121,7 +103,6 @@ class Diagnosis:
     result: DatasetResult  # of the systems; the last is the model with the graph
     questions: str  # which ones
     shape: GraphShape
-    deviation: float  # standard deviation of the questions' differences with and without the graph
 
     @property
     def measure(self) -> str:
@@ -143,33 +124,21 @@ class Diagnosis:
         tables = [
             quality_table(self.result),
             records_table(PairedTest, self.tests),
-            records_table(EdgesOfType, self.result.edges_of_type),
             records_table(Counterfactual, self.result.counterfactuals),
         ]
         return [table for table in tables if table.rows]
 
     @property
-    def minimum(self) -> float:
-        """The difference that this number of questions can show (:func:`minimum_effect`); 0 if none differs."""
-        return minimum_effect(self.deviation, self.benefit.num_queries) if self.deviation > 0 else 0.0
-
-    def lines(self) -> list[str]:
-        """Describe what expansion finds, and the difference that this number of questions can show."""
-        effect = "no question differs with and without the graph"
-        if self.minimum:
-            effect = (
-                f"{self.benefit.num_queries:,} questions show a difference of {100 * self.minimum:.1f} points of "
-                f"{self.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
-            )
-        ceiling = (
+    def found_line(self) -> str:
+        """Describe what expansion finds."""
+        return (
             f"all that is relevant is among the candidates for {self.result.base_ceiling:.1%} of the questions before "
             f"expansion along the edges, for {self.result.ceiling:.1%} after"
         )
-        return [ceiling, effect]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
-        kept = ("base_ceiling", "ceiling", "counterfactuals", "edges_of_type")
+        kept = ("base_ceiling", "ceiling", "counterfactuals")
         content = {
             "dataset": self.result.name,
             "questions": self.questions,
@@ -179,7 +148,6 @@ class Diagnosis:
             **{name: getattr(self.result, name) for name in kept},
             "means": {name: system.means[self.measure] for name, system in self.result.systems.items()},
             "tests": self.tests,
-            "minimum_effect": self.minimum,
             "verdict": verdict(self),
         }
         return dict(to_plain(content))
@@ -195,7 +163,7 @@ class GraphVerdict:
 
 
 def verdict(found: Diagnosis) -> GraphVerdict:
-    """Decide by the paired randomisation tests at the level 0.05, and by the difference that the questions can show."""
+    """Decide by the paired randomisation tests at the level 0.05, and by the interval of the gain."""
     test, measure = found.benefit, found.measure
     amount = f"{measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
     changes = {change.edges: change for change in found.result.counterfactuals}
@@ -224,26 +192,20 @@ def verdict(found: Diagnosis) -> GraphVerdict:
                 f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
                 f"candidates {measure} is {points_cell(shuffled.difference)} lower, "
                 f"{p_text(shuffled.p_randomization)}.",
-                "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges, "
-                "and see which type leads to relevant passages below.",
+                "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges.",
             )
         step = "Keep the graph, and train on your own questions: train.py data.splits=auto."
         if harmful:
             names = ", ".join(name for _, name in harmful)
             step = f"Leave out the edges of type {names}, without which the ranking is better."
         return GraphVerdict("helps", f"The graph helps: {amount}.", step)
-    if not found.minimum or test.interval[1] < NOTICEABLE:
+    if test.interval[1] < NOTICEABLE:
         sentence = f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions."
         return GraphVerdict("no help", sentence, _other_edges(found))
-    step = f"Judge more questions, or take other edges. {_other_edges(found)}"
-    if test.difference > 0:
-        needed, points = ceil((FACTOR * found.deviation / test.difference) ** 2), 100 * test.difference
-        step = f"Judge more questions: about {needed:,} would show a difference of {points:.1f} points."
     return GraphVerdict(
         "unclear",
-        f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}; they would show a difference "
-        f"of {100 * found.minimum:.1f} points four times out of five.",
-        step,
+        f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}.",
+        f"Judge more questions, or take other edges. {_other_edges(found)}",
     )
 
 
@@ -309,10 +271,7 @@ def diagnose(
     on_other_edges = {kind: rerank(whole, queries, changed) for kind, changed in others.items()}
     ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
     result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
-    with_graph, without = (result.systems[name].values[plan.tested[0]] for name in (WITH, WITHOUT))
-    difference = (with_graph - without)[~with_graph.isnan()]
-    found = Diagnosis(result, questions, graph_shape(dataset.graph), float(difference.std()))
-    _show(found, run_dir, command)
+    _show(Diagnosis(result, questions, graph_shape(dataset.graph)), run_dir, command)
 
 
 def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:
@@ -346,9 +305,12 @@ def _show(found: Diagnosis, run_dir: Path, command: str) -> None:
     judged = verdict(found)
     for table in found.tables():
         print_table(table, title=table.title)
-    print("\n".join([*found.lines(), judged.sentence, f"next: {judged.next_step}"]))
+    print("\n".join([found.found_line, judged.sentence, f"next: {judged.next_step}"]))
     sections = [f"# Does the graph of {found.result.name} help?", f"`{command}`", judged.sentence]
-    sections += [f"Next: {judged.next_step}", "\n".join(f"- {line}" for line in [*found.shape.lines(), *found.lines()])]
+    sections += [
+        f"Next: {judged.next_step}",
+        "\n".join(f"- {line}" for line in [*found.shape.lines(), found.found_line]),
+    ]
     sections += [f"## {table.title.capitalize()}\n\n{table.caption}\n\n{markdown(table)}" for table in found.tables()]
     write_text(run_dir / "diagnosis.md", "\n\n".join(sections) + "\n")
     write_json(run_dir / "diagnosis.json", found.to_json())

@@ -10,8 +10,6 @@ from math import isnan, nan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
 from graphrerank.evaluation.tables import Cell, percent_cell, points_cell, row_name
@@ -23,7 +21,6 @@ INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#fffff
 VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}  # of page.css
 WIDTH = 5.6  # inches; 72 units of the SVG each
 TITLE, NAME = 70, 22  # characters of a line of a title and of a system's name
-CELL = 5.0  # percent: scores of queries that lie nearer to each other than this are one point
 KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
 FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # of labels, in points
@@ -93,11 +90,6 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
                 height = 0.8 + 0.3 * len(rows) * max(fill(name, NAME).count("\n") + 1 for name, *_ in rows)
                 yield Picture(f"{dataset.name}.{kind}.{measure}", said, partial(draw, rows=rows), height)
     for measure in dataset.tested:
-        if dataset.baseline is not None:
-            caption = f"{measure} of each query: gains lie above the line, losses below; larger points are more queries"
-            draw = partial(_draw_gains, dataset=dataset, measure=measure)
-            yield Picture(f"{dataset.name}.queries.{measure}", caption, draw)
-    for measure in dataset.tested:
         timed = {
             name: (system.cost.ms[TOTAL]["p50"], system.means[measure])
             for name, system in dataset.systems.items()
@@ -140,23 +132,6 @@ def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fa
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=label)
     if zero:
         axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
-
-
-def _draw_gains(axes: "Axes", *, dataset: DatasetResult, measure: str) -> None:
-    """Draw the queries by the scores of the baseline and of the primary system, to the nearest :data:`CELL`."""
-    names = (str(dataset.baseline), dataset.primary)
-    scores = torch.stack([dataset.systems[name].values[measure] for name in names], dim=1).double()
-    rounded = (100 * scores[~scores.isnan().any(1)] / CELL).round() * CELL
-    cells, counts = torch.unique(rounded, dim=0, return_counts=True)
-    axes.plot([0, 100], [0, 100], ls="--", color=SOFT, lw=1)
-    for (x, y), count in zip(cells.tolist(), counts.tolist(), strict=True):
-        color = ACCENT if y > x else WARM if y < x else INK
-        _point(axes, x, y, color, size=3.5 + 14 * (count / int(counts.max())) ** 0.5)
-    gains, losses = int((scores[:, 1] > scores[:, 0]).sum()), int((scores[:, 1] < scores[:, 0]).sum())
-    axes.text(2, 97, f"{gains:,} gain", color=ACCENT, va="top", zorder=4)
-    axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
-    axes.set(xlim=(-6, 106), ylim=(-6, 106), xlabel=f"{fill(row_name(names[0]), TITLE)}: {measure}, percent")
-    axes.set_ylabel(f"{fill(row_name(names[1]), NAME)}: {measure}, percent")
 
 
 def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple[float, float]], measure: str) -> None:
@@ -205,9 +180,9 @@ def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
     _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins])
 
 
-def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False, size: float = 8) -> None:
+def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False) -> None:
     inside, edge = (PAPER, color) if hollow else (color, PAPER)
-    axes.plot([x], [y], marker="o", ms=size, ls="", color=inside, markeredgecolor=edge, zorder=3)
+    axes.plot([x], [y], marker="o", ms=8, ls="", color=inside, markeredgecolor=edge, zorder=3)
 
 
 def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:

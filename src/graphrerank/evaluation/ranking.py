@@ -26,7 +26,7 @@ from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.records import READING, RETRIEVER, Cost
 from graphrerank.evaluation.systems import RankedSystem, Scorer, System, base_ranking
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.files import hash_files, hash_json
+from graphrerank.files import hash_files
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, PairEncoder, Queries, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges, shuffled_graph
@@ -47,8 +47,6 @@ TOGETHER = MATCH_FEATURES[2]  # the one that depends on edges
 RESTART_GRID = tuple(round(0.1 * step, 1) for step in range(1, 10))
 FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training, next to those of checkpoints
 TIMED_QUERIES, TIMED_PAIRS = 8, 128  # read once more, past the cache, to know what reading takes
-# settings of a training without which a model learns the same
-MACHINE_SETTINGS = ("seed", "paths", "device", "num_threads", "debug", "scorers", "models")
 
 
 class OtherEdges:
@@ -307,8 +305,6 @@ def rank_candidates(
                 if cost is not None and group.reads is not None:  # in no stage's time
                     cost = replace(cost, encodings=float(min(group.reads, row.ranking.nodes.shape[1])))
                 trained_as: dict[str, Any] = {
-                    "config": training_config(checkpoint.reranker),
-                    "seed": checkpoint.reranker.seed,
                     "fingerprint": hash_files([checkpoint.path]),
                     "calibration": checkpoint.reranker.calibration,
                     "confidence": checkpoint.reranker.list_confidence,
@@ -329,14 +325,6 @@ def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:
     if manifest.pair_encoder is not None:
         settings |= dict.fromkeys(("cross_encoder", "granker"), manifest.pair_encoder.fingerprint)
     return settings
-
-
-def training_config(manifest: RerankerManifest) -> str | None:
-    """Hash the settings that a model was trained with, except its seed; None where the manifest lacks them."""
-    if not manifest.config:
-        return None
-    kept = {key: entry for key, entry in manifest.config.items() if key not in MACHINE_SETTINGS}
-    return hash_json([manifest.name, kept, manifest.content["data"]])
 
 
 def run_pipelines(

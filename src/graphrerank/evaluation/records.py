@@ -79,7 +79,7 @@ class QueryDifference:
 class Breakdown:
     """The mean of every system over one group of queries."""
 
-    by: str  # what groups the queries: `relevant nodes`, `graph density` or `query length`
+    by: str  # what groups the queries: `relevant nodes`, or a kind of a stage
     group: str  # name of the group, as `3 to 5`
     num_queries: int
     measure: str
@@ -105,42 +105,6 @@ class Counterfactual:
     interval: tuple[Number, Number]  # 95% paired bootstrap interval of `difference`
     p_randomization: Number = field(metadata=column("p", "p"))  # two-sided
     share_changed: Number = field(metadata=column("queries whose top 10 changed", "percent"))
-
-
-@dataclass(frozen=True)
-class EdgesOfType:
-    """The edges of one type between the candidates, and whether they lead from relevant candidates to others."""
-
-    TITLE = "edges by type"
-    CAPTION = (
-        "Pairs of candidates that are joined, by type of the edges, in percent. Edges tell something where the "
-        "neighbours of relevant candidates are relevant far more often than candidates are. What removing each type "
-        "does is below, under other edges."
-    )
-
-    edges: str = field(metadata=column("edges", "text"))  # one of `EDGE_TYPES`
-    per_query: Number = field(metadata=column("pairs a query", ".1f"))
-    share_joined: Number = field(metadata=column("candidates with one", "percent"))
-    # None without relevant
-    share_reached: float | None = field(metadata=column("relevant ones with a relevant neighbour", "percent"))
-    share_relevant: float | None = field(metadata=column("neighbours of relevant ones that are relevant", "percent"))
-    base_rate: Number = field(metadata=column("candidates that are relevant", "percent"))
-
-
-@dataclass(frozen=True)
-class SeedSpread:
-    """Checkpoints that differ in nothing but their seed."""
-
-    TITLE = "seeds"
-    CAPTION = "One training with several seeds, in percent."
-
-    systems: tuple[str, ...] = field(metadata=column("systems", "system"))
-    seeds: tuple[int, ...] = field(metadata=column("seeds", "text"))
-    measure: str = field(metadata=column("measure", "text"))
-    mean: Number = field(metadata=column("mean", "percent"))  # of the systems' means
-    std: Number = field(metadata=column("standard deviation", "percent"))  # over n - 1
-    lowest: Number = field(metadata=column("lowest", "percent"))
-    highest: Number = field(metadata=column("highest", "percent"))
 
 
 @dataclass(frozen=True)
@@ -245,8 +209,6 @@ class SystemResult:
     missing: Sequence[str] = field(default=(), metadata=column("queries missing", ",.0f"))
     # share of the queries where a tie of scores straddles rank 10 or lies above it
     tied_share: float | None = field(default=None, metadata=column("tied", "percent"))
-    config: str | None = None  # hash of what it was trained with except for the seed; None where not trained
-    seed: int | None = None  # of its training
     fingerprint: str | None = None  # SHA-256 of its weights or run file; None where it has neither
     # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
     ranking: InstanceOf[Ranking] | None = None
@@ -279,13 +241,9 @@ class DatasetResult:
     tests: Sequence[PairedTest] = ()  # the primary system against every other one
     query_differences: Sequence[QueryDifference] = ()  # the queries on which it gains and loses most
     breakdowns: Sequence[Breakdown] = ()
-    edges_of_type: Sequence[EdgesOfType] = ()
     counterfactuals: Sequence[Counterfactual] = ()  # of the systems that read the graph
-    seed_spreads: Sequence[SeedSpread] = ()
     reliability: Sequence[Reliability] = ()  # of the systems whose scores were calibrated
     list_reliability: Sequence[ListReliability] = ()  # of the systems with a confidence in whole lists
-    # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
-    densities: Sequence[Number] = ()
     notes: Sequence[str] = ()  # where the candidates come from, how the runs of a comparison differ
     tables: Sequence[Table] = ()  # of stages after ranking
     # of stages after ranking: rows of queries by kind of group and name of the group, and the measures averaged there
@@ -293,12 +251,6 @@ class DatasetResult:
     grouped: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
     node_ids: Sequence[str] = ()  # of the corpus; empty where read back
-
-    @property
-    def baseline(self) -> str | None:
-        """Name of the system whose queries are set against the primary one's: the retriever, else the first other."""
-        others = [name for name in self.systems if name != self.primary]
-        return RETRIEVER if RETRIEVER in others else others[0] if others else None
 
     @property
     def primary(self) -> str:

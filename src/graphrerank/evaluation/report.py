@@ -9,12 +9,10 @@ from graphrerank.evaluation.records import (
     READING,
     Counterfactual,
     DatasetResult,
-    EdgesOfType,
     ListReliability,
     PairedTest,
     QueryDifference,
     Reliability,
-    SeedSpread,
     SystemResult,
 )
 from graphrerank.evaluation.tables import (
@@ -144,9 +142,7 @@ def dataset_tables(dataset: DatasetResult) -> list[Table]:
         *dataset.tables,
         _cost_table(dataset),
         _groups_table(dataset),
-        records_table(EdgesOfType, dataset.edges_of_type),
         records_table(Counterfactual, dataset.counterfactuals),
-        records_table(SeedSpread, dataset.seed_spreads),
         records_table(Reliability, dataset.reliability),
         records_table(ListReliability, dataset.list_reliability),
         records_table(QueryDifference, dataset.query_differences),

@@ -43,8 +43,6 @@ class RankedSystem:
     source: str  # where it came from
     ranking: Ranking  # `[Q, K]`; a query that it ranked nothing for is all padding
     cost: Cost | None = None  # what it takes, or None
-    config: str | None = None  # hash of what it was trained with except for the seed, or None
-    seed: int | None = None  # seed of its training, or None
     fingerprint: str | None = None  # SHA-256 of its weights or run file, or None
     calibration: Calibration | None = None  # turns its scores into probabilities
     confidence: ListConfidence | None = None  # turns those into probabilities of a complete top

@@ -134,12 +134,6 @@ class Manifest(Entry):
         """Names of the models that the same run trained for comparison."""
         return frozenset(self.config.get("ablations") or ())
 
-    @property
-    def seed(self) -> int | None:
-        """The training's seed; None if unknown."""
-        seed = self.config.get("seed")
-        return seed if isinstance(seed, int) else None
-
     def with_entries(self, **entries: Any) -> "Manifest":
         """Return the manifest with new or replaced entries, checked."""
         return parse_manifest({**self.content, **entries}, self.source)
