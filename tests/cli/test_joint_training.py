@@ -1,4 +1,4 @@
-"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU; and two workers of a Ray cluster."""
+"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU; and sweeps on a Ray cluster."""
 
 import csv
 import json
@@ -116,24 +116,6 @@ def test_the_first_process_is_told_from_the_environment() -> None:
         {"SLURM_PROCID": "3"},
     ):  # as torchrun sets them
         assert not is_first_process(others)
-
-
-@pytest.mark.slow
-def test_two_workers_of_ray_train_what_one_process_does(
-    job: tuple[str, ...], run_command: Any, run_process: Any, tmp_path: Path
-) -> None:
-    for module in ("ray", "pyarrow", "pandas"):
-        pytest.importorskip(module, reason="Ray Train is optional: pip install 'graphrerank[ray]'")
-    more = ("trainer.max_epochs=2", "~ablations.mlp")
-    ray = ("trainer=ray", "trainer.num_nodes=2")
-    for run, name, trainer in ((run_command, "alone", ()), (run_process, "ray", ray)):
-        done = run("train.py", *trainer, *job, *more, f"hydra.run.dir={tmp_path / name}")
-        assert done.stdout.splitlines()[-1] == str(tmp_path / name)
-    one, two = (logged(tmp_path / name / "gatv2") for name in ("alone", "ray"))
-    assert len(one) == len(two) >= 4
-    for alone, shared in zip(one, two, strict=True):
-        assert shared == pytest.approx(alone, rel=1e-4, abs=1e-5)
-    assert not list(tmp_path.glob(".ray-*"))
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ def test_the_ckpt_and_the_logged_keys(toy: PreparedDataset, tmp_path: Path) -> N
 
 def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> None:
     data = CandidateDataModule(toy, batch_size=5)  # 16 queries: the last batch is smaller
-    made = module().eval()
+    made = module(measures=["PR@2", "nDCG@10", "PR@2/multi"]).eval()
     torch.nn.init.normal_(made.model.lin_out.weight)
     found = trainer(tmp_path).validate(made, data, verbose=False)[0]
     qrels = toy.dataset.split("val")
@@ -190,7 +190,7 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
         relevant = set(qrels.node[qrels.query == query].tolist())
         perfect += relevant <= set(ranked[:2])
         gain += sum(1 / math.log2(rank + 2) for rank, node in enumerate(ranked[:10]) if node in relevant)
-    assert found["val/pr@2"] == pytest.approx(perfect / 16)
+    assert found["val/pr@2"] == found["val/pr@2/multi"] == pytest.approx(perfect / 16)  # all have two
     assert found["val/ndcg@10"] == pytest.approx(gain / 16 / (1 + 1 / math.log2(3)), abs=1e-6)
 
 
@@ -201,6 +201,8 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
         ("weight_decay", -1.0, "must not be negative, got -1.0"),
         ("warmup_steps", -1, "must not be negative, got -1"),
         ("divergence", -0.1, "must not be negative, got -0.1"),
+        ("measures", [], "must name at least one measure and none twice"),
+        ("measures", ["R@3", "R@3"], "must name at least one measure and none twice"),
     ],
 )
 def test_arguments_out_of_range_are_refused(name: str, bad: Any, message: str) -> None:

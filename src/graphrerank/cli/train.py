@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from graphrerank.api import evaluate
 from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
-from graphrerank.cli.joint_training import is_for_ray, joint_training, train_on_ray
+from graphrerank.cli.joint_training import joint_training
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.ranking import FROZEN
@@ -28,9 +27,8 @@ from graphrerank.processes import is_first_process
 
 
 def run(cfg: DictConfig) -> Path | None:
-    """Run the job of ``conf/train.yaml``, on the workers of Ray where its trainer is Ray's."""
-    train_here = partial(run_job, name="train")
-    return train_on_ray(cfg, train_here) if is_for_ray(cfg) else train_here(cfg)
+    """Run the job of ``conf/train.yaml``."""
+    return run_job(cfg, "train")
 
 
 def train(command: Command) -> Path:

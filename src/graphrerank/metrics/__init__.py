@@ -1,12 +1,10 @@
-"""Ranking measures: pure functions of gains in rank order and of all gains of a query, and a torchmetrics class.
+"""Ranking measures: pure functions of gains in rank order and of all gains of a query.
 
 Measures of rankings take ``ranked_relevance`` ``[num_queries, depth]``, the gain of the document at each rank, 0 if not
 relevant or padding; ``qrels`` ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded
 with 0; and the cutoff rank ``top_k``, where ranks below ``depth`` count as not relevant. They return ``[num_queries]``
 float64 in [0, 1]. A ValueError is raised if shapes do not fit, a query has no relevant document or fewer than its
 ranking holds, or ``top_k`` is below 1.
-
-The torchmetrics class is in :mod:`graphrerank.metrics.retrieval` alone: torchmetrics takes seconds to import.
 """
 
 from graphrerank.metrics.calibration import area_under_roc, brier_score, expected_calibration_error, reliability_bins

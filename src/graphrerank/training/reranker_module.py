@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from graphrerank.checks import check_not_negative, check_positive
+from graphrerank.checks import UserError, check_not_negative, check_positive
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.losses import divergence_from_retriever
-from graphrerank.metrics.retrieval import RankingMeasures
+from graphrerank.metrics import parse_measure
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -54,6 +54,8 @@ class RerankerModule(L.LightningModule):
     ) -> None:
         super().__init__()
         check_positive(learning_rate=learning_rate)
+        if not measures or len(set(measures)) != len(measures):
+            raise UserError(f"`measures` must name at least one measure and none twice, got {list(measures)}")
         check_not_negative(weight_decay=weight_decay, warmup_steps=warmup_steps, divergence=divergence)
         self.model = model
         self.inputs = cast(ModelInputs, model.inputs)
@@ -64,9 +66,10 @@ class RerankerModule(L.LightningModule):
         self.divergence = divergence
         self.seed = seed
         self.val_names = tuple(val_names)
-        self.val_measures = [RankingMeasures(measures, prefix="") for _ in self.val_names or [""]]
-        self._val_measures = nn.ModuleList(self.val_measures)  # so that they move with the module
-        self._val_losses: list[list[Tensor]] = [[] for _ in self.val_measures]  # [2] per batch: sum, queries
+        self.measures = [parse_measure(name) for name in measures]
+        self._val_sums: list[
+            Tensor | float
+        ] = []  # of each data set [2, 1 + M]: loss and measures, over how many queries
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return scores ``[N]``."""
@@ -92,26 +95,33 @@ class RerankerModule(L.LightningModule):
         )
         return loss * (num_queries * self.trainer.world_size / all_queries)
 
+    def on_validation_epoch_start(self) -> None:
+        """Forget what an earlier validation summed."""
+        self._val_sums = [0.0 for _ in self.val_names or [""]]
+
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Log the loss and accumulate the measures of a batch, ranked in the precision of the weights."""
+        """Add up the loss and the measures of a batch, ranked in the precision of the weights, in float64 on the CPU."""
         with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
             scores = self(graphs)
         assert graphs.relevance is not None
         assert graphs.gains is not None
         order = graphs.order(scores)
-        ranked = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0)
-        self.val_measures[dataloader_idx].update(ranked, graphs.gains)
+        ranked, gains = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0).cpu(), graphs.gains.cpu()
+        per_query = torch.stack([measure(ranked, gains) for measure in self.measures])
         loss, num_queries = self._loss(graphs, scores)
-        self._val_losses[dataloader_idx].append(torch.stack([loss * num_queries, num_queries]))
+        of_loss = torch.stack([loss * num_queries, num_queries]).unsqueeze(1)
+        sums = torch.stack([per_query.nansum(1), (~per_query.isnan()).sum(1)]).to(of_loss)
+        self._val_sums[dataloader_idx] += torch.cat([of_loss, sums], dim=1)
 
     def on_validation_epoch_end(self) -> None:
         """Log the measures over each whole split, and their mean over the data sets."""
         parts = []
-        for measures, losses in zip(self.val_measures, self._val_losses, strict=True):
-            total, num_queries = self._over_processes(torch.stack(losses).sum(0))
-            parts.append({"loss": total / num_queries.clamp(min=1), **measures.compute()})
-            measures.reset()
-            losses.clear()
+        keys = ["loss", *(measure.name.lower() for measure in self.measures)]
+        for sums in self._val_sums:
+            assert isinstance(sums, Tensor)
+            total, num_queries = self._over_processes(sums)
+            num_queries[:1].clamp_(min=1)
+            parts.append(dict(zip(keys, total / num_queries, strict=True)))
         for name, part in zip(self.val_names, parts, strict=False):  # no names: a single data set
             self.log_dict({f"val/{name}/{key}": mean_score for key, mean_score in part.items()}, sync_dist=True)
         mean = {f"val/{key}": torch.stack([part[key] for part in parts]).mean() for key in parts[0]}
