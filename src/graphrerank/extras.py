@@ -63,7 +63,6 @@ EXTRAS = {
     "langchain": Extra("graphrerank.integrations.langchain", ("langchain_core",)),
     "llama-index": Extra("graphrerank.integrations.llama_index", ("llama_index",)),
     "haystack": Extra("graphrerank.integrations.haystack", ("haystack",)),
-    "mteb": Extra("graphrerank.integrations.mteb", ("mteb",)),
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),

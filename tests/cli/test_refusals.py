@@ -79,7 +79,7 @@ REFUSED = [
     ("doctor nothing", "`data` must name a file"),
     ("build nothing --from x --out {out}", "nothing"),
     ("build spider --from x --option k --out {out}", "`--option` must be KEY=VALUE, got 'k'"),
-    ("build stark --from x --option 'keep_types=[a' --out {out}", "`--option` must be KEY=VALUE, got 'keep_types=[a'"),
+    ("build nq --from x --option 'all_pages=[a' --out {out}", "`--option` must be KEY=VALUE, got 'all_pages=[a'"),
 ]
 
 

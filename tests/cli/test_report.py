@@ -71,7 +71,7 @@ def test_runs_with_other_candidates(
     assert all(list(group.means) == list(found.systems) for group in found.breakdowns)
     ceilings = [f"{100 * part.ceiling:.2f}" for part in before]
     note = (f"candidates differ: hybrid 4 a query, ceiling of PR {ceilings[0]}; expand 8 a query, ceiling of PR "
-            f"{ceilings[1]}; groups by graph density are of expand")  # fmt: skip
+            f"{ceilings[1]}")  # fmt: skip
     assert note in found.notes
     assert "config retriever.top_k: 4 in hybrid, 8 in expand" in found.notes
     assert any(line.startswith("hybrid: python evaluate.py ") for line in found.notes)

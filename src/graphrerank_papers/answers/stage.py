@@ -1,6 +1,5 @@
 """The stage behind any retrieval system: pack, write, score, judge and compare."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
@@ -31,28 +30,6 @@ from graphrerank_papers.answers.writers import RecordedModel, Writer, total_toke
 Right = Sequence[Sequence[str] | None]  # of each question, as in `score_answers`
 
 
-@dataclass(frozen=True)
-class Price:
-    """Prices of a model in USD per million tokens; None for both if no money is counted."""
-
-    input: float | None = None
-    output: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, usd in asdict(self).items():
-            if usd is not None and (type(usd) not in (int, float) or not 0 <= usd < math.inf):
-                raise UserError(f"`price.{name}` must be USD per million tokens, 0 or more, got {usd!r}")
-        if (self.input is None) != (self.output is None):
-            raise UserError(f"`price` must have both `input` and `output` or neither, got {self}")
-
-    def of(self, replies: Sequence[Reply]) -> float | None:
-        """Return the cost of replies in USD; None if the endpoint counted no tokens of one, or without a price."""
-        read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
-        if self.input is None or self.output is None or read is None or written is None:
-            return None
-        return (self.input * read + self.output * written) / 1e6
-
-
 @dataclass
 class AnswerCounts:
     """Counts over the questions of one system; a cached reply counts as a request."""
@@ -66,16 +43,12 @@ class AnswerCounts:
     models: Mapping[str, int]  # questions by the model's name; several names: it changed meanwhile
     input_tokens: int | None = None  # of all questions; None if the endpoint does not count
     output_tokens: int | None = None
-    usd: float | None = None  # of all questions; None without a price, or without counts
     verdicts: int = 0  # number of verdicts of the judge of right answers
     verdicts_unusable: int = 0  # of them, those without a decision
-    judge_usd: float | None = None  # of these verdicts
     problems: Mapping[str, int] = field(default_factory=dict)  # rejected and failed questions by error message
 
     @classmethod
-    def of(
-        cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context], price: Price | None
-    ) -> "AnswerCounts":
+    def of(cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context]) -> "AnswerCounts":
         """Count replies to ``Q`` questions from a context each."""
         outcomes, models = Counter(reply.outcome for reply in replies), Counter(reply.model for reply in replies)
         problems = Counter(reply.problem for reply in replies if reply.problem)
@@ -89,7 +62,6 @@ class AnswerCounts:
             models={name: models[name] for name in sorted(models) if name},
             input_tokens=total_tokens(replies, "input_tokens"),
             output_tokens=total_tokens(replies, "output_tokens"),
-            usd=None if price is None else price.of(replies),
             problems=dict(problems.most_common()),
         )
 
@@ -133,16 +105,8 @@ class AnswerStage:
     packing: Packing
     writer: Writer
     _: KW_ONLY
-    price: Price | None = None  # of the writer's model; None: no money is counted
     judge: CorrectnessJudge | None = None  # judges whether answers are right; None: no model does
-    judge_price: Price | None = None  # of the judge's model
     comparison: PairwiseJudge | None = None  # prefers one of two systems' answers; None: no model does
-    comparison_price: Price | None = None  # of the comparison's model
-
-    def __post_init__(self) -> None:
-        for name in ("price", "judge_price", "comparison_price"):
-            if not isinstance(price := getattr(self, name), Price | None):
-                raise UserError(f"`{name}` must have `input` and `output`, USD per million tokens, got {price!r}")
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -178,7 +142,7 @@ class AnswerStage:
             for other in others:
                 verdicts[other] = self.comparison.compare(questions, answers[primary].said, answers[other].said)
                 rates += win_rates(verdicts[other], system=primary, baseline=other, seed=seed)
-            notes += _comparison_notes(recorded[before:], self.comparison_price)
+            notes += _comparison_notes(recorded[before:])
         if run_dir is not None:
             folder = run_dir / "answers"
             write_json_lines(folder / f"{dataset.name}.jsonl", _answer_lines(ids, right, answers))
@@ -206,13 +170,12 @@ class AnswerStage:
             replies = written[number * len(questions) : (number + 1) * len(questions)]
             said = [reply.said for reply in replies]
             values = score_answers(said, [context.text for context in packed], right)
-            counts = AnswerCounts.of(self.writer.name, replies, packed, self.price)
+            counts = AnswerCounts.of(self.writer.name, replies, packed)
             verdicts: Sequence[Reply | None] = ()
             if self.judge is not None:
                 values[JUDGED], verdicts = self.judge.judge(questions, said, right)
                 found = [verdict for verdict in verdicts if verdict is not None]
                 counts.verdicts = len(found)
-                counts.judge_usd = None if self.judge_price is None else self.judge_price.of(found)
                 counts.verdicts_unusable = sum(parse_decision(verdict.text) is None for verdict in found)
             answers[name] = SystemAnswers(replies, packed, values, counts, verdicts)
         return answers
@@ -226,16 +189,13 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
         models = ", ".join(f"{name} ({n})" for name, n in row.models.items())
         cells = {"system": Cell(row_name(system)), "written by": Cell(row.writer), "model": Cell(models or "-")}
         numbers = {"tokens of a context": row.context_tokens, "tokens read": row.input_tokens}
-        numbers |= {"tokens written": row.output_tokens, "USD": row.usd, **row.outcomes}
+        numbers |= {"tokens written": row.output_tokens, **row.outcomes}
         numbers |= {"abstained": row.abstained, "repeated": row.repeated}
         if is_judged:
             numbers |= {"verdicts": row.verdicts, "unusable verdicts": row.verdicts_unusable}
-            numbers |= {"USD of verdicts": row.judge_usd}
-        for header, number in numbers.items():
-            cells[header] = number_cell(number, ".4f" if header.startswith("USD") else ",.0f")
-        rows.append(cells)
+        rows.append(cells | {header: number_cell(number, ",.0f") for header, number in numbers.items()})
     caption = (
-        "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
+        "Answers from the packed contexts. Tokens read and written are of all questions, as if this system "
         "were the only one, without rejected and failed requests. Model: the names under which it answered. Cut: by "
         "the limit of tokens. Refused: by the model or a filter. Rejected: a request at fault, such as one that is too "
         "long. Failed: no usable answer in all attempts. Unusable: not in the form of the prompt. These four are "
@@ -247,15 +207,13 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     return rows_table("answers", caption, rows, text_columns=3)
 
 
-def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str]:
+def _comparison_notes(replies: Sequence[Reply]) -> list[str]:
     """Describe the cost of a comparison whose model was recorded."""
     if not replies:
         return []
     failed = sum(not reply.has_come for reply in replies)
     read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
     cost = "tokens not counted" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
-    if price is not None and (usd := price.of(replies)) is not None:
-        cost += f", {usd:.4f} USD"
     return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {cost}"]
 
 

@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import io
 import json
-import pickle
 import re
 import shutil
 import tarfile
@@ -34,7 +33,7 @@ MAX_VALUES = 1 << 22
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHECKSUM = re.compile(r"(.+)#(md5|sha1|sha256|sha512)=([0-9a-fA-F]+)")
 _DAMAGED = (EOFError, RuntimeError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile, tarfile.TarError)
-_OF_ANOTHER_FORM = (AttributeError, LookupError, TypeError, ValueError, csv.Error, pickle.PickleError)
+_OF_ANOTHER_FORM = (AttributeError, LookupError, TypeError, ValueError, csv.Error)
 
 
 @dataclass(frozen=True)

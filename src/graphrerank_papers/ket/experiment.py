@@ -159,6 +159,6 @@ def judge_contexts(
     if answers is not None:
         (written,) = answers.answer(queries.texts, {"": packed}, right).values()
         row |= {name: float(written.values[name].mean()) for name in ("EM", "F1")}
-        row |= {"USD of answers": written.counts.usd, "answers": asdict(written.counts)}
+        row |= {"answers": asdict(written.counts)}
     tokens = statistics.mean(context.num_tokens for context in packed)
     return {**row, "questions": len(queries), "ms": statistics.median(milliseconds), "context_tokens": tokens}

@@ -279,7 +279,6 @@ def count_answers(answers: SystemAnswers) -> Row:
         "skipped": sum(helpfulness is None for helpfulness in parts),
         "input_tokens": counts.input_tokens,
         "output_tokens": counts.output_tokens,
-        "USD": counts.usd,
         "counts": asdict(counts),
     }
 

@@ -13,7 +13,7 @@ from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.judges import CorrectnessJudge, PairwiseJudge
 from graphrerank_papers.answers.packing import Context, Packing
-from graphrerank_papers.answers.stage import AnswerCounts, AnswerStage, Price
+from graphrerank_papers.answers.stage import AnswerCounts, AnswerStage
 from graphrerank_papers.answers.writers import PromptedWriter, RecordedModel
 from tests.support.language_models import ScriptedReplies
 
@@ -52,7 +52,7 @@ def test_a_lost_answer_is_no_abstention() -> None:
     questions = [*(key.removeprefix("?") for key in LOST), "abstains"]
     judge = CorrectnessJudge(ScriptedReplies({}), JUDGE)
     writer = PromptedWriter(ScriptedReplies({**LOST, "?abstains": " "}), Prompt("short", "{context}?{question}"))
-    judged = AnswerStage(Packing(3), writer, price=Price(1.0, 1.0), judge=judge)
+    judged = AnswerStage(Packing(3), writer, judge=judge)
     (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [[]] * 5).values()  # none has an answer
     assert answers.said == [None, None, None, None, ""]
     for measure in ("EM", "F1", "Contain-Match", "Judged"):
@@ -98,8 +98,8 @@ def test_the_last_systems_answers_are_compared_and_what_it_costs(tmp_path: Path)
         return failed if "Answer 1: N\n" in text else Reply(json.dumps(longer("", text)), "answered", "m", 10, 2)
 
     judge = PairwiseJudge(RecordedModel(ScriptedReplies(reply)), criteria={"length": "Which is longer?"}, tries=1)
-    compared = replace(plain_stage(), comparison=judge, comparison_price=Price(1.0, 1.0))
-    took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written, 0.0000 USD"
+    compared = replace(plain_stage(), comparison=judge)
+    took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written"
     result = compared(ranked(RIGHT), run_dir=tmp_path)
     assert list(result.notes) == [took]
     (rate,) = result.extra["win_rates"]  # "N" against "Metz", equal answers, "x" against none
@@ -137,7 +137,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_counts_and_money() -> None:
+def test_counts() -> None:
     replies = [
         Reply("Metz", "answered", "m-1", 1000, 10),
         Reply("", "answered", "m-2", 2000, 20, attempts=3),
@@ -145,27 +145,13 @@ def test_counts_and_money() -> None:
         Reply("", "failed", attempts=6, problem="status 500"),
     ]
     contexts = [Context(("a",), 10), Context(("a",), 20), Context(("a",), 30), Context((), 0)]
-    counts = AnswerCounts.of("w", replies, contexts, Price(0.5, 2.0))
+    counts = AnswerCounts.of("w", replies, contexts)
     assert counts.outcomes == {"answered": 2, "cut": 1, "refused": 0, "rejected": 0, "failed": 1, "unusable": 0}
     assert (counts.questions, counts.abstained, counts.repeated, counts.context_tokens) == (4, 1, 7, 15.0)
     assert (counts.input_tokens, counts.output_tokens) == (6000, 60)
-    assert counts.usd == pytest.approx((6000 * 0.5 + 60 * 2.0) / 1e6)
     assert counts.models == {"m-1": 2, "m-2": 1}
     assert counts.notes("x") == [
         "answers of x: 1 cut, 1 failed of 4; 1 times: status 500", "answers of x: the model changed its name, m-1, m-2",
     ]  # fmt: skip
-    assert Price().of(replies) is None
-    uncounted = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], contexts[:1], Price(1.0, 1.0))
-    assert (uncounted.usd, uncounted.input_tokens) == (None, None)
-
-
-@pytest.mark.parametrize("usd", ["abc", float("nan"), float("inf"), -0.1, True])
-def test_a_price_is_a_number(usd: Any) -> None:
-    for prices in ((usd, 1.0), (1.0, usd)):
-        with pytest.raises(ValueError, match=r"`price\.(input|output)` must be USD per million tokens, 0 or more, got"):
-            Price(*prices)
-    with pytest.raises(ValueError, match="`price` must have both `input` and `output` or neither"):
-        Price(1.0)
-    for name in ("price", "judge_price", "comparison_price"):
-        with pytest.raises(ValueError, match=f"`{name}` must have `input` and `output`, USD per million"):
-            replace(plain_stage(), **{name: 0.5})
+    uncounted = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], contexts[:1])
+    assert uncounted.input_tokens is None

@@ -11,7 +11,7 @@ from graphrerank.extensions import BUILDERS, find_builder
 from graphrerank.files import hash_files
 from graphrerank_papers.builders.builder import Builder, DatasetWriter
 from graphrerank_papers.builders.raw_files import RawFiles
-from tests.papers.builders import test_beir, test_conversations, test_multi_hop, test_stark, test_tables
+from tests.papers.builders import test_beir, test_conversations, test_multi_hop, test_tables
 from tests.support.raw import Content, build, jsonl
 
 
@@ -125,8 +125,6 @@ LOCOMO, LONGMEMEVAL = test_conversations.LOCOMO, test_conversations.FIRST
         ("hotpotqa", {"hotpot_dev.json": [HOTPOT | {"context": [["Ant"]]}]}, r"hotpot_dev\.json, entry 0: not in"),
         ("musique", {"musique_ans_dev.jsonl": jsonl(MUSIQUE | {"paragraphs": [1]})},
          r"musique_ans_dev\.jsonl, line 1: not in the format of MuSiQue: TypeError"),
-        ("stark", test_stark.FILES | {"qa/prime/stark_qa/stark_qa.csv": "id,query,answer_ids\n0,?,__import__('os')\n"},
-         r"stark_qa\.csv, line 2: not in the format of STaRK"),
         ("spider", test_tables.SPIDER | {"spider/tables.json": [test_tables.PETS | {"column_types": ["text"]}]},
          r"tables\.json, entry 0: not in the format of Spider"),
         ("spider", test_tables.SPIDER | {"spider/train_spider.json": [{"question": "?"}]},
