@@ -65,7 +65,7 @@ EXTRAS = {
     "haystack": Extra("graphrerank.integrations.haystack", ("haystack",)),
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
-    "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
+    "pyg": Extra("graphrerank.integrations.pyg", ("torch_geometric",)),
     "ray": Extra("train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),

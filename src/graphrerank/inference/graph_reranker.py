@@ -20,7 +20,7 @@ from graphrerank.graphs import CandidateGraphs, PairEncoder
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.list_confidence import adaptive_k
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.inference.hub import locate_model, model_source, push_model
+from graphrerank.inference.hub import locate_model, model_source
 from graphrerank.inference.inputs import KNOWN_FEATURES, input_edges, input_features, unit_vectors
 from graphrerank.inference.rerank_input import Matrix, Numbers, Pairs, RerankInput
 from graphrerank.inference.reranked_list import RerankedList
@@ -109,10 +109,6 @@ class GraphReranker:
         save_weights(folder, self.checkpoint.model)
         write_manifest(folder, self.checkpoint.manifest.without("artifact").content)
         return folder
-
-    def push_to_hub(self, repo_id: str, **settings: Any) -> str:
-        """Upload the model with a model card; settings are those of :func:`~graphrerank.inference.hub.push_model`."""
-        return push_model(self.checkpoint, repo_id, **settings)
 
     def rerank(
         self,

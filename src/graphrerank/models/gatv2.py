@@ -174,8 +174,6 @@ class GATv2Block(nn.Module):
     ) -> None:
         super().__init__()
         self.residual = residual
-        self.message_passing = message_passing
-        self.edge_dim = edge_dim
         self.norm = nn.LayerNorm(channels)
         self.layer: nn.Module = (
             GATv2Layer(channels, channels // heads, heads=heads, edge_dim=edge_dim, dropout=dropout)

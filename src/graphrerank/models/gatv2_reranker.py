@@ -221,7 +221,7 @@ class GATv2Reranker(nn.Module):
         if self.pair_evidence:
             words = base_features[:, num_scores:]
             edge_attr = torch.cat([edge_attr, pair_evidence(words, edge_index)], dim=1)
-        layer_index, layer_attr, rowptr = self.layer_edges(edge_index, edge_attr, num_nodes)
+        layer_index, layer_attr, rowptr = attention_edges(edge_index, edge_attr, num_nodes)
         for block in self.blocks:
             x = block(x, layer_index, layer_attr, rowptr)
         x = self.norm(x)
@@ -234,10 +234,6 @@ class GATv2Reranker(nn.Module):
         if self.features == "scores":
             return torch.where(evidence, gcs_weight * gcs, gcs), torch.where(evidence, delta, 0.0)
         return gcs_weight * gcs, delta
-
-    def layer_edges(self, edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Prepare edges for the layers; as of :func:`~graphrerank.models.gatv2.attention_edges`."""
-        return attention_edges(edge_index, edge_attr, num_nodes)
 
 
 def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:

@@ -157,7 +157,7 @@ def load_reference_network(
     rows: list[tuple[str, str, str, int]] = []  # id, text, its part before the bibliography, and paper of each chunk
     nodes_of: list[range] = []
     for number, paper in enumerate(papers):
-        chunks = split_chunks(paper.text, max_size=max_size, overlap=0, unit="characters")
+        chunks = split_chunks(paper.text, max_size=max_size)
         headings = list(_BIBLIOGRAPHY.finditer(paper.text))
         end = headings[-1].start() if headings else len(paper.text)
         pieces = [(paper.text[start:stop], paper.text[start : min(stop, end)]) for start, stop in chunks] or [("", "")]
