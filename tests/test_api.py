@@ -1,59 +1,21 @@
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from graphrerank import Dataset, GraphReranker
-from graphrerank.api import evaluate, prompts_of, short_names
-from graphrerank.cli import schema
+from graphrerank.api import evaluate, short_names
 from graphrerank.evaluation.ranking import FROZEN
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, StageResult
-from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from tests.support import ROOT
 from tests.support.folders import write_dataset
 
 WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
-MODEL = "{_target_: graphrerank.language_models.client.LanguageModel, base_url: u, model: m}"
-
-
-@pytest.fixture
-def _composing() -> Iterator[None]:
-    schema.register()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        yield
-
-
-@pytest.mark.usefixtures("_composing")
-@pytest.mark.parametrize(
-    ("group", "overrides", "names"),
-    [
-        ("pipeline", ["pipeline=light_rag"], []),
-        ("pipeline", ["pipeline=light_rag", f"pipeline.steps.1.language_model={MODEL}"], ["light_rag_keywords"]),
-        ("pipeline", ["pipeline=hipporag2", f"pipeline.steps.1.language_model={MODEL}"], []),
-        ("pipeline", ["pipeline=ircot", "prompt@shared.prompts.thought=kgp_evidence"], ["kgp_evidence"]),
-        ("pipeline", ["pipeline=ket", "extractor@shared.extractor=ket"], ["ket_entities", "ket_relations"]),
-        ("pipeline", ["pipeline=retag"], []),
-        ("answers", ["answers=judged", "prompt@answers.writer.prompt=short_answer"], ["short_answer", "grapher_judge"]),
-        (  # for the edges of a data set
-            "data",
-            ["data=2wikimultihopqa_conceptual", "+extractor@data.entities=grapher", "paths.datasets=x"],
-            ["grapher_entities"],
-        ),
-    ],
-)
-def test_prompts_that_are_told_and_those_that_are_not(group: str, overrides: list[str], names: list[str]) -> None:
-    cfg = compose("evaluate", overrides=[*overrides, "checkpoint=none"])
-    assert prompts_of(None, cfg[group]) == [f"{name} {shipped_prompt(name).fingerprint}" for name in names]
-    retag = compose("evaluate", overrides=["pipeline=retag", "pipeline.steps.0.setup.language=llm"])
-    assert len(prompts_of(retag.pipeline)) == 6
 
 
 def test_short_names() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.checks import UserError
@@ -36,7 +36,6 @@ from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.metadata import Filter
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.language_models.prompt import Prompt
 from graphrerank.models.checkpoint import Checkpoint, library_versions, load_checkpoints
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.parts import Part, Parts
@@ -48,8 +47,6 @@ RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 ENDINGS = r"(\.(trec|run|txt|tsv|jsonl))?(\.gz)?(\.ckpt)?$"
 DATASET = "{dataset}"  # in a run file's path: the name of the data set
 NONE = "none"  # the encoder that is none
-PROMPT = "graphrerank.language_models.prompt.Prompt"
-SLOTS = ("prompt", "prompts")
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,6 @@ def evaluate(
     show: bool = True,
     command: str = "graphrerank.evaluate",
     config: Mapping[str, Any] | None = None,
-    prompts: Sequence[str] = (),
 ) -> EvaluationResult:
     """Evaluate systems on the same queries of each data set; the last one is compared with every other.
 
@@ -125,7 +121,6 @@ def evaluate(
         show: Whether to print the table of each data set.
         command: The command, for the report.
         config: The command's configuration, for comparisons of runs.
-        prompts: Prompts of language models, for the report.
 
     Raises:
         ValueError: If a system is unknown, two have one name, or an argument does not fit.
@@ -169,16 +164,12 @@ def evaluate(
         tested = [*(name for name in TESTED if name in measured), *own]
     plan = EvaluationPlan(measured, tested, ties=ties, resamples=resamples, seed=seed, stage=scored)
     sets = [given if isinstance(given, PreparedDataset) else data_part(parts, given, manifests) for given in datasets]
-    configured = [part.settings for part in (*pipelines.values(), *sets) if isinstance(part, Part)]
-    prompts = list(dict.fromkeys([*prompts, *prompts_of(*configured)]))
     notes = []
     if groups:
         notes.append(f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encodes else ""))
         if pair_encoder is not None and reading:
             reader = parts.part("pair_encoder", pair_encoder).name
             notes[0] += f", {reader} on the first {cross_encoder_top_k}, whose time is in no stage"
-    if prompts:
-        notes.append(f"prompts: {', '.join(prompts)}")
     reads_vectors = bool(pipelines) and encodes is not None
     reads_vectors |= any(model.reranker.inputs.reads_vectors for g in groups.values() for model in g.models.values())
 
@@ -259,7 +250,6 @@ def evaluate(
 
     results: dict[str, DatasetResult] = {}
     kept = {"ties": ties, "resamples": resamples, "level": LEVEL, "seed": seed}
-    kept |= {"prompts": ", ".join(prompts)} if prompts else {}
     kept |= {"filter": json.dumps(filter)} if filter else {}
     folder = None if run_dir is None else Path(run_dir)
     for given in sets:
@@ -420,30 +410,6 @@ def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest])
                 data.splits = splits
                 break
     return data
-
-
-def prompts_of(*settings: Any) -> list[str]:
-    """List name and fingerprint of the prompts in settings of parts, without those that no language model reads."""
-    found: dict[str, None] = {}
-    pending = [OmegaConf.to_container(part, resolve=True) for part in settings if OmegaConf.is_config(part)]
-    while pending:
-        content: Any = pending.pop(0)
-        if isinstance(content, list):
-            pending += content
-        elif isinstance(content, Mapping) and content.get("_target_") == PROMPT:
-            prompt = Prompt(**{str(key): entry for key, entry in content.items() if key != "_target_"})
-            found[f"{prompt.name} {prompt.fingerprint}"] = None
-        elif isinstance(content, Mapping):
-            pending += [entry for key, entry in content.items() if not (key in SLOTS and _prompts_nothing(content))]
-    return list(found)
-
-
-def _prompts_nothing(step: Mapping[Any, Any]) -> bool:
-    return (
-        step.get("language_model", "") is None
-        or (step.get("language") == "extractive" and step.get("routing") != "language_model")
-        or step.get("rerank", "language_model") != "language_model"
-    )
 
 
 def _check(

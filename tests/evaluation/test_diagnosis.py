@@ -1,5 +1,4 @@
 import csv
-import json
 from io import StringIO
 from typing import Any
 
@@ -13,7 +12,6 @@ from graphrerank.evaluation.diagnosis import (
     HEADER,
     WITH,
     WITHOUT,
-    Diagnosis,
     GraphShape,
     TypeDensity,
     chosen_queries,
@@ -24,8 +22,6 @@ from graphrerank.evaluation.diagnosis import (
 from graphrerank.evaluation.records import Counterfactual, DatasetResult, PairedTest, SystemResult
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
 from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
-
-SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1)
 
 
 def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: float = 0.02) -> PairedTest:
@@ -44,10 +40,9 @@ def system(name: str, mean: float) -> SystemResult:
     return SystemResult(name, "operator", name, {"nDCG@10": torch.tensor([mean], dtype=torch.float64)}, {})
 
 
-def diagnosis(difference: float = 0.05, p: float = 0.001, *, half_width: float = 0.02, **fields: Any) -> Diagnosis:
-    questions = fields.pop("questions", "split test")
+def result(difference: float = 0.05, p: float = 0.001, *, half_width: float = 0.02, **fields: Any) -> DatasetResult:
     means = {"retriever": 0.4, WITHOUT: 0.45, WITH: 0.5}
-    result = DatasetResult(
+    return DatasetResult(
         name="mine",
         split="test",
         fingerprint="f",
@@ -64,7 +59,6 @@ def diagnosis(difference: float = 0.05, p: float = 0.001, *, half_width: float =
             **fields,
         },
     )
-    return Diagnosis(result, questions, SHAPE)
 
 
 HARMFUL = [changed("shuffled", 0.04, 0.001), changed("without reference", 0.03, 0.01),
@@ -104,7 +98,8 @@ HARMFUL = [changed("shuffled", 0.04, 0.001), changed("without reference", 0.03, 
     ],
 )
 def test_verdicts(given: dict[str, Any], kind: str, sentence: str, step: str) -> None:
-    found = verdict(diagnosis(**given))
+    questions = given.pop("questions", "split test")
+    found = verdict(result(**given), questions)
     assert found.kind == kind
     assert sentence in found.sentence
     assert step in found.next_step
@@ -112,23 +107,15 @@ def test_verdicts(given: dict[str, Any], kind: str, sentence: str, step: str) ->
 
 def test_a_type_whose_cost_is_unclear_is_not_named() -> None:
     unclear = [*HARMFUL[:2], changed("without similarity", -0.02, 0.3)]
-    assert "similarity" not in verdict(diagnosis(counterfactuals=unclear)).next_step
+    assert "similarity" not in verdict(result(counterfactuals=unclear), "split test").next_step
 
 
-def test_tables_lines_and_json() -> None:
-    found = diagnosis(counterfactuals=[changed("shuffled", 0.04, 0.001), changed("without similarity", 0.02, 0.01)])
-    tables = {table.title: [[str(cell) for cell in row] for row in table.rows] for table in found.tables()}
-    assert list(tables) == ["quality", "tests", "other edges"]
-    assert [row[:2] for row in tables["quality"]] == [["retriever", "40.00"], [WITHOUT, "45.00"], [WITH, "50.00"]]
-    assert [row[1] for row in tables["other edges"]] == ["shuffled", "without similarity"]
-    assert SHAPE.lines()[1:] == [
+def test_the_shape_in_lines() -> None:
+    shape = GraphShape(10, (TypeDensity("similarity", 5, 1.0, 0.5),), 0.1)
+    assert shape.lines() == [
         "similarity: 5 edges, 1.00 neighbours of a passage, 50.0% of the passages have one",
         "10 passages, 10.0% without an edge",
     ]
-    assert "80.0% of the questions before" in found.found_line
-    content = json.loads(json.dumps(found.to_json()))
-    assert content["verdict"]["kind"] == "helps"
-    assert content["shape"]["types"][0]["edges"] == "reference"
 
 
 @pytest.mark.parametrize("seed", range(3))

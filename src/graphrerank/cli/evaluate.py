@@ -62,7 +62,6 @@ def evaluate(command: Command) -> Path:
         parts=command.parts,
         command=command.line,
         config=command.config,
-        prompts=api.prompts_of(cfg.answers),
     )
     if expected is not None:
         differences = metric_differences(expected, json.loads(json.dumps(result.metrics())))

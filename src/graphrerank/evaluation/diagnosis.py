@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,16 +24,11 @@ from graphrerank.evaluation.ranking import (
     rerank,
     reranking_systems,
 )
-from graphrerank.evaluation.records import (
-    RETRIEVER,
-    Counterfactual,
-    DatasetResult,
-    PairedTest,
-    to_plain,
-)
-from graphrerank.evaluation.report import markdown, quality_table
+from graphrerank.evaluation.records import RETRIEVER, Counterfactual, DatasetResult, to_plain
+from graphrerank.evaluation.report import print_result
+from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
-from graphrerank.evaluation.tables import Table, p_text, points_cell, print_table, records_table
+from graphrerank.evaluation.tables import p_text, points_cell, print_table, records_table
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -97,63 +91,6 @@ def graph_shape(graph: CorpusGraph) -> GraphShape:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """Measurements on one corpus and its judged questions."""
-
-    result: DatasetResult  # of the systems; the last is the model with the graph
-    questions: str  # which ones
-    shape: GraphShape
-
-    @property
-    def measure(self) -> str:
-        """The measure that is tested."""
-        return self.result.tested[0]
-
-    @property
-    def tests(self) -> list[PairedTest]:
-        """The model with the graph against every other system."""
-        return [test for test in self.result.tests if test.measure == self.measure]
-
-    @property
-    def benefit(self) -> PairedTest:
-        """The model with the graph against the model without it."""
-        return next(test for test in self.tests if test.baseline == WITHOUT)
-
-    def tables(self) -> list[Table]:
-        """Lay out what was measured."""
-        tables = [
-            quality_table(self.result),
-            records_table(PairedTest, self.tests),
-            records_table(Counterfactual, self.result.counterfactuals),
-        ]
-        return [table for table in tables if table.rows]
-
-    @property
-    def found_line(self) -> str:
-        """Describe what expansion finds."""
-        return (
-            f"all that is relevant is among the candidates for {self.result.base_ceiling:.1%} of the questions before "
-            f"expansion along the edges, for {self.result.ceiling:.1%} after"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, with the verdict."""
-        kept = ("base_ceiling", "ceiling", "counterfactuals")
-        content = {
-            "dataset": self.result.name,
-            "questions": self.questions,
-            "num_queries": self.benefit.num_queries,
-            "measure": self.measure,
-            "shape": self.shape,
-            **{name: getattr(self.result, name) for name in kept},
-            "means": {name: system.means[self.measure] for name, system in self.result.systems.items()},
-            "tests": self.tests,
-            "verdict": verdict(self),
-        }
-        return dict(to_plain(content))
-
-
-@dataclass(frozen=True)
 class GraphVerdict:
     """Whether the graph helps, in a sentence, and what to do next."""
 
@@ -162,17 +99,21 @@ class GraphVerdict:
     next_step: str
 
 
-def verdict(found: Diagnosis) -> GraphVerdict:
-    """Decide by the paired randomisation tests at the level 0.05, and by the interval of the gain."""
-    test, measure = found.benefit, found.measure
+def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
+    """Decide by the paired randomisation tests at the level 0.05, and by the interval of the gain.
+
+    Of the first measure tested; ``questions`` says which ones were asked.
+    """
+    measure = result.tested[0]
+    test = next(test for test in result.tests if (test.baseline, test.measure) == (WITHOUT, measure))
     amount = f"{measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
-    changes = {change.edges: change for change in found.result.counterfactuals}
+    changes = {change.edges: change for change in result.counterfactuals}
     harmful = sorted(
         (change.difference, edges.removeprefix(WITHOUT_TYPE))
         for edges, change in changes.items()
         if edges.startswith(WITHOUT_TYPE) and change.difference < 0 and change.p_randomization < LEVEL
     )
-    if found.questions == DRAFTED:
+    if questions == DRAFTED:
         return GraphVerdict(
             "drafted",
             f"On drafted questions the graph changes {amount}. Most of them were drafted along its edges, so that it "
@@ -201,16 +142,16 @@ def verdict(found: Diagnosis) -> GraphVerdict:
         return GraphVerdict("helps", f"The graph helps: {amount}.", step)
     if test.interval[1] < NOTICEABLE:
         sentence = f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions."
-        return GraphVerdict("no help", sentence, _other_edges(found))
+        return GraphVerdict("no help", sentence, _other_edges(result))
     return GraphVerdict(
         "unclear",
         f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}.",
-        f"Judge more questions, or take other edges. {_other_edges(found)}",
+        f"Judge more questions, or take other edges. {_other_edges(result)}",
     )
 
 
-def _other_edges(found: Diagnosis) -> str:
-    before, after = found.result.base_ceiling or 0.0, found.result.ceiling or 0.0
+def _other_edges(result: DatasetResult) -> str:
+    before, after = result.base_ceiling or 0.0, result.ceiling or 0.0
     if after >= before + NOTICEABLE:
         return (
             f"Expansion finds more (all that is relevant among the candidates for {after:.1%} of the questions, "
@@ -235,7 +176,7 @@ def diagnose(
     run_dir: Path,
     command: str,
 ) -> None:
-    """Measure whether the edges of a corpus help a reranker, print the verdict, and write both into ``run_dir``.
+    """Measure whether the edges of a corpus help a reranker, print the verdict, and write it and the report.
 
     ``bare`` is the same data set, :func:`without_edges`. Judgements are those of ``split``, else all. The verdict is on
     nDCG@10 where it is one of the measures, else on the first. Where nothing is judged, ``to_judge.csv`` is written.
@@ -271,7 +212,15 @@ def diagnose(
     on_other_edges = {kind: rerank(whole, queries, changed) for kind, changed in others.items()}
     ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
     result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
-    _show(Diagnosis(result, questions, graph_shape(dataset.graph)), run_dir, command)
+    judged = verdict(result, questions)
+    EvaluationResult(command, {dataset.name: result}, settings={"resamples": plan.resamples}).save(run_dir)
+    content = {"dataset": dataset.name, "questions": questions, "num_queries": len(queries)}
+    content |= {"shape": graph_shape(dataset.graph), "verdict": judged}
+    write_json(run_dir / "diagnosis.json", to_plain(content))
+    print_result(result, ties=plan.ties)
+    if result.counterfactuals:
+        print_table(records_table(Counterfactual, result.counterfactuals), title=Counterfactual.TITLE)
+    print(judged.sentence, f"next: {judged.next_step}", sep="\n")
 
 
 def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:
@@ -298,22 +247,6 @@ def without_edges(prepared: PreparedDataset) -> Dataset:
         edge_counts={},
         encoded_by=prepared.encoder_fingerprint,
     )
-
-
-def _show(found: Diagnosis, run_dir: Path, command: str) -> None:
-    """Print tables and verdict, and write them into the run folder."""
-    judged = verdict(found)
-    for table in found.tables():
-        print_table(table, title=table.title)
-    print("\n".join([found.found_line, judged.sentence, f"next: {judged.next_step}"]))
-    sections = [f"# Does the graph of {found.result.name} help?", f"`{command}`", judged.sentence]
-    sections += [
-        f"Next: {judged.next_step}",
-        "\n".join(f"- {line}" for line in [*found.shape.lines(), found.found_line]),
-    ]
-    sections += [f"## {table.title.capitalize()}\n\n{table.caption}\n\n{markdown(table)}" for table in found.tables()]
-    write_text(run_dir / "diagnosis.md", "\n\n".join(sections) + "\n")
-    write_json(run_dir / "diagnosis.json", found.to_json())
 
 
 def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, depth: int = DEPTH) -> str:
