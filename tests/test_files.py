@@ -2,7 +2,6 @@ import json
 import math
 import os
 import resource
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,7 +17,6 @@ from graphrerank.files import (
     atomic_path,
     check_writable,
     claim_folder,
-    copy_file,
     load_tensors,
     read_checked_json,
     save_tensors,
@@ -171,24 +169,6 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, write: Call
     assert [(file, file.read_bytes()) for file in tmp_path.iterdir()] == (
         [] if write is in_folder else [(path, b"old")]
     )
-
-
-def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a").write_bytes(b"new")
-    (tmp_path / "b").write_bytes(b"old")
-
-    def cut(source: Path, target: Path) -> None:
-        Path(target).write_bytes(b"n")
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfile", cut)
-        with pytest.raises(OSError, match="No space left"):
-            copy_file(tmp_path / "a", tmp_path / "b")
-    assert (tmp_path / "b").read_bytes() == b"old"
-    copy_file(tmp_path / "a", tmp_path / "b")
-    assert (tmp_path / "b").read_bytes() == b"new"
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 def test_a_folder_belongs_to_one_alone(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import stat
 import tempfile
 import zlib
@@ -222,12 +221,6 @@ def blank_lines(path: Path, is_blanked: Callable[[bytes], bool]) -> int:
         file.flush()
         os.fsync(file.fileno())
     return count
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file atomically."""
-    with atomic_path(target) as temporary:
-        shutil.copyfile(source, temporary)
 
 
 def write_json(path: Path, content: Any) -> None:

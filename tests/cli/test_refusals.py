@@ -34,8 +34,6 @@ REFUSED = [
     (f"{FILMS} retriever=run retriever.path=nowhere.trec", "nowhere.trec: no such file"),
     ("train.py experiment=grapher_tables trainer.devices=2", "`trainer.devices` must be 1 for this job"),
     ("evaluate.py", "must name a system to evaluate, got none"),
-    ("train.py calibrate=RUN", "`calibrate` is now a command of its own: graphrerank calibrate"),
-    ("evaluate.py verify=RUN checkpoint=base", "command of its own: graphrerank evaluate ... expect=RUN/metrics.json"),
     ("evaluate.py checkpont=nowhere", "Key 'checkpont' is not in struct"),
     ("evaluate.py checkpoint=attack datasets=[atack]", "`data` must name a file of conf/data, got 'atack'"),
     ("evaluate.py checkpoint=base datasets=attack", "`datasets`: input should be a valid list, got 'attack'"),

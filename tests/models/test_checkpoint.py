@@ -176,17 +176,10 @@ def write_run(folder: Path, **systems: dict[str, Any]) -> Path:
     return folder
 
 
-OLD = {"config": {"ablations": {"no_messages": {"message_passing": False}}}}
-
-
 @pytest.mark.parametrize(
     "systems",
-    [
-        {"attack_net": {"primary": True}, "no_messages": {"primary": False}},
-        {"no_messages": OLD, "attack_net": OLD},  # a run of an older version, which said nothing
-        {"attack_net": {}},
-    ],
-    ids=["said", "old", "single"],
+    [{"attack_net": {"primary": True}, "no_messages": {"primary": False}}, {"attack_net": {}}],
+    ids=["said", "single"],
 )
 def test_the_run_says_which_model_is_primary(tmp_path: Path, systems: dict[str, Any]) -> None:
     run = write_run(tmp_path, **systems)

@@ -54,11 +54,6 @@ FLAGS = """
 graphrerank COMMAND --help lists the settings of a command, --cfg job prints them as they would hold.
 eval "$(graphrerank -sc install=bash)" completes commands and settings; also zsh, and for fish: ... | source
 """
-MOVED = {  # settings of earlier versions of `train` and `evaluate` -> the command
-    **{name: name for name in ("report", "prepare", "build", "calibrate")},
-    **{"add": "prepare", "remove": "prepare", "compact": "prepare", "diagnose": "doctor"},
-    "verify": "evaluate ... expect=RUN/metrics.json",
-}
 
 
 def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
@@ -114,9 +109,6 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
     overrides: list[str] = []
     flags = False  # after -m, -c job and the like
     for argument in arguments:
-        key = argument.lstrip("+~").partition("=")[0]
-        if name in ("train", "evaluate") and key in MOVED:
-            raise UserError(f"`{key}` is now a command of its own: graphrerank {MOVED[key]}")
         is_path = positional is not None and Path(argument).exists()
         is_word = ("=" not in argument or is_path) and not argument.startswith(("-", "~")) and not flags
         flags = argument.startswith("-")

@@ -157,13 +157,8 @@ def checkpoint_files(path: Path) -> list[Path]:
 
 
 def _primary_names(manifests: Sequence[Manifest]) -> list[str]:
-    """Name the model whose manifest says ``primary``; in runs of older versions those that are no ablation."""
-    if len(manifests) == 1:
-        return [manifests[0].name]
-    if any(manifest.primary is not None for manifest in manifests):
-        return [manifest.name for manifest in manifests if manifest.primary]
-    ablations = frozenset().union(*(manifest.ablations for manifest in manifests))
-    return [manifest.name for manifest in manifests if manifest.name not in ablations]
+    """Name the model whose manifest says ``primary``, or the only one."""
+    return [manifest.name for manifest in manifests if manifest.primary or len(manifests) == 1]
 
 
 def build_model(manifest: Manifest) -> nn.Module:

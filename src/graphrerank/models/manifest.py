@@ -129,11 +129,6 @@ class Manifest(Entry):
         """Shapes of an exported model's outputs by name, in order."""
         return {"scores": "[n]"}
 
-    @property
-    def ablations(self) -> frozenset[str]:
-        """Names of the models that the same run trained for comparison."""
-        return frozenset(self.config.get("ablations") or ())
-
     def with_entries(self, **entries: Any) -> "Manifest":
         """Return the manifest with new or replaced entries, checked."""
         return parse_manifest({**self.content, **entries}, self.source)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.evaluation.tables import markdown_table
-from graphrerank.files import atomic_path, write_json, write_json_lines, write_text
+from graphrerank.files import atomic_path, write_json, write_json_lines
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
 from graphrerank.models.manifest import write_manifest
@@ -30,7 +29,7 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
-from graphrerank_papers.experiments import hashed_order, rows_table
+from graphrerank_papers.experiments import hashed_order, write_tables
 
 PARTS = ("training", "validation")  # of the questions
 
@@ -93,8 +92,8 @@ class AdapterTraining:
         syntax = SyntaxFeatures(parts.cache / "syntax")
         sets = [self._judge(runner, syntax, name, entry) for name, entry in self.data.items()]
         write_json_lines(run_dir / "disagreements.jsonl", disagreements(sets))
-        report = ["# Complexity adapter", "## Which path was right", agreement_table(sets)]
-        write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
+        tables = {"Which path was right": agreement_rows(sets)}
+        write_tables(run_dir, "Complexity adapter", tables)
 
         train, held = (_disagreements(sets, held) for held in (False, True))
         manifest = self._train(run_dir / self.name, sets, train, held) | {
@@ -107,10 +106,8 @@ class AdapterTraining:
             "finished": True,
         }
         write_manifest(run_dir / self.name, manifest)
-        write_json(run_dir / "metrics.json", {self.name: manifest["metrics"]})
-        report += ["## The adapter", adapter_text(manifest, len(train[1]), len(held[1]))]
-        write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
-        print(text)
+        tables |= adapter_rows(manifest, len(train[1]), len(held[1]))
+        print(write_tables(run_dir, "Complexity adapter", tables))
         return run_dir
 
     def _judge(self, runner: PathRunner, syntax: SyntaxFeatures, name: str, entry: Mapping[str, Any]) -> Judged:
@@ -190,36 +187,24 @@ def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
             yield {"data": judged.name, "part": part, **question, "right": right}
 
 
-def agreement_table(sets: Sequence[Judged]) -> str:
-    """Lay out in Markdown which path was right on how many questions."""
-    rows: list[dict[str, Any]] = []
+def agreement_rows(sets: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Count the questions on which each path was right; ms are per question, many at once, without encoding it."""
+    rows = []
     for judged in sets:
         counts = {name.replace("_", " "): count for name, count in judged.counts.items()}
         differ = counts["dense only"] + counts["graph only"]
-        share = f"{100 * counts['graph only'] / differ:.0f}%" if differ else "none differ"
-        times = {f"{path} ms": f"{1000 * time:.1f}" for path, time in zip(ROUTES, judged.paths.seconds, strict=False)}
+        share = counts["graph only"] / differ if differ else None  # of those that exactly one path gets right
+        times = {f"{path} ms": 1000 * time for path, time in zip(ROUTES, judged.paths.seconds, strict=False)}
         rows.append({"data set": judged.name, **counts, "graph's share": share, **times})
-    return (
-        f"{rows_table(rows)}\n\nThe graph's share is its share of the questions that exactly one path gets right; "
-        "they are in `disagreements.jsonl`. ms: per question, many at once, without encoding the question."
-    )
+    return rows
 
 
-def adapter_text(manifest: Mapping[str, Any], num_train: int, num_held: int) -> str:
-    """Lay out in Markdown how the adapter was trained, and what its thresholds give."""
+def adapter_rows(manifest: Mapping[str, Any], num_train: int, num_held: int) -> dict[str, list[dict[str, Any]]]:
+    """Describe how the adapter was trained, and what its thresholds give."""
     calibration, choice = manifest["calibration"], manifest["thresholds"]
-    rows = {
-        "disagreements for training and validation": f"{num_train} and {num_held}",
-        "best epoch": str(manifest["best_epoch"]),
-        "AUC on validation": f"{manifest['metrics']['val/auc']:.3f}",
-        "temperature": f"{calibration['temperature']:.2f}",
-        "log loss before and after it": f"{calibration['nll_before']:.3f} and {calibration['nll_after']:.3f}",
-        "calibration error": f"{calibration['ece_before']:.3f} and {calibration['ece_after']:.3f}",
-    }
-    rows |= {f"threshold `{name}`": f"{choice[name]:.3f}" for name in ("low", "high")}
-    routed = (f"{choice[name]:.3f}" for name in ("accuracy", "seconds", "objective"))
-    rows[f"routed: right, seconds, right - {choice['price']:g} x seconds"] = ", ".join(routed)
-    for route in ROUTES:
-        objective, share = choice["alone"][route], choice["shares"][route]
-        rows[f"{route}: share of the questions; objective if all take it"] = f"{100 * share:.0f}%; {objective:.3f}"
-    return markdown_table(["", "value"], [[name, value] for name, value in rows.items()])
+    counts = {"disagreements for training": num_train, "for validation": num_held, "best epoch": manifest["best_epoch"]}
+    adapter = {**counts, "AUC on validation": manifest["metrics"]["val/auc"]}
+    adapter |= {name.replace("_", " "): number for name, number in calibration.items()}
+    names = ("low", "high", "price", "accuracy", "seconds", "objective")
+    routes = [{"path": route, "share": choice["shares"][route], "alone": choice["alone"][route]} for route in ROUTES]
+    return {"The adapter": [adapter], "Its thresholds": [{name: choice[name] for name in names}], "Its routes": routes}

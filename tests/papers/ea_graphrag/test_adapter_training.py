@@ -90,7 +90,7 @@ def test_training_leaves_its_evidence(run: Path) -> None:
     assert len(rows) > NUM_TRAIN
     assert {row["part"] for row in rows} == {"training", "validation"}
     report = (run / "report.md").read_text()
-    for text in ("| single | 20 | 6 |", "| multi | 20 | 6 |", "| temperature | ", "| threshold `low` | "):
+    for text in ("| single | 20 | 6 |", "| multi | 20 | 6 |", "| temperature |", "| low | high |"):
         assert text in report
     manifest = json.loads((run / "complexity_adapter" / "manifest.json").read_text())
     assert len(manifest["features"]) == 85
@@ -99,7 +99,8 @@ def test_training_leaves_its_evidence(run: Path) -> None:
     history = json.loads((run / "complexity_adapter" / "history.json").read_text())["epochs"]
     assert len(history) == 8
     assert min(history, key=lambda epoch: epoch["val/loss"]) == history[manifest["best_epoch"] - 1]
-    assert json.loads((run / "metrics.json").read_text())["complexity_adapter"] == manifest["metrics"]
+    (adapter,) = json.loads((run / "metrics.json").read_text())["The adapter"]
+    assert adapter["AUC on validation"] == manifest["metrics"]["val/auc"]
     assert [len(keys) for keys in manifest["questions"].values()] == [20, 20]
     assert manifest["data"]["multi"]["questions"] == 20
 
