@@ -100,7 +100,7 @@ class RerankerModule(L.LightningModule):
         self._val_sums = [0.0 for _ in self.val_names or [""]]
 
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Add up the loss and the measures of a batch, ranked in the precision of the weights, in float64 on the CPU."""
+        """Add up the loss and the measures of a batch, ranked in the precision of the weights, on the CPU."""
         with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
             scores = self(graphs)
         assert graphs.relevance is not None
