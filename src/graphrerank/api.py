@@ -24,7 +24,7 @@ from graphrerank.evaluation.measuring import (
     EvaluationPlan,
     judged_queries,
 )
-from graphrerank.evaluation.ranking import EDGES, FROZEN, Rerankers, other_graphs, rank_candidates, run_pipelines
+from graphrerank.evaluation.ranking import EDGES, FROZEN, Rerankers, rank_candidates, run_pipelines
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.result import EvaluationResult
@@ -33,7 +33,7 @@ from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, S
 from graphrerank.feedback.learn import learn_log
 from graphrerank.feedback.learning import Learned
 from graphrerank.files import hash_files
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs import Ranking
 from graphrerank.graphs.metadata import Filter
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import Checkpoint, library_versions, load_checkpoints
@@ -74,7 +74,6 @@ def evaluate(
     ties: str = "own",
     resamples: int = 10_000,
     counterfactuals: Sequence[str] = EDGES,
-    counterfactual_pipelines: Sequence[str] = (),
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     stages: Sequence[Stage] = (),
     filter: Filter | None = None,
@@ -109,7 +108,6 @@ def evaluate(
         ties: ``own`` or ``trec`` (:func:`~graphrerank.evaluation.measuring.break_ties`).
         resamples: Sign flips of a randomisation test, and samples of a bootstrap.
         counterfactuals: Edges with which checkpoints rerank once more.
-        counterfactual_pipelines: Labels of pipelines that run once more on the corpus with such edges.
         settings: Changed settings of pipelines, by label.
         stages: Called with what the systems ranked (:class:`~graphrerank.evaluation.systems.Stage`).
         filter: On the metadata of passages (:mod:`~graphrerank.graphs.metadata`); the others are as if they did not
@@ -137,7 +135,7 @@ def evaluate(
     datasets = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else [data]
     if not datasets:
         raise UserError("`data` must name at least one data set, got none")
-    _check(named, len(datasets), settings or {}, counterfactuals, counterfactual_pipelines)
+    _check(named, len(datasets), settings or {}, counterfactuals)
     groups = {
         system.label: Rerankers(system.source, load_models(system, alone=alone))
         for system in named
@@ -189,23 +187,16 @@ def evaluate(
             prepared = parts.with_pair_encoder(prepared, pair_encoder)
         factory = parts.pipeline_factory(prepared, retriever=searches, encoder=encodes)
 
-        def build(label: str, graph: CorpusGraph | None = None) -> Pipeline:
+        def build(label: str) -> Pipeline:
             given = pipelines[label]
             try:
                 if isinstance(given, Pipeline):
                     return given.over(prepared.dataset.graph.to(parts.device)) if filter else given
-                return factory(given, graph)
+                return factory(given)
             except ValueError as error:
                 raise UserError(f"{label}: {error}") from error
 
         ranked = run_pipelines(prepared, queries, {label: build(label) for label in pipelines}, alone=TIMED_ALONE)
-        dataset = prepared.dataset
-        batch = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)
-        for number, row in enumerate(ranked):
-            if row.name in counterfactual_pipelines:
-                graphs = other_graphs(dataset.graph.to(parts.device), counterfactuals, seed=seed)
-                others = {edges: build(row.name, graph).retrieve(batch).ranking for edges, graph in graphs}
-                ranked[number] = replace(row, on_other_edges=others)
         return {row.name: [row] for row in ranked}
 
     def rank(given: PreparedDataset | Part) -> RankedDataset:
@@ -413,11 +404,7 @@ def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest])
 
 
 def _check(
-    named: Sequence[Named],
-    num_datasets: int,
-    settings: Mapping[str, Any],
-    counterfactuals: Sequence[str],
-    counterfactual_pipelines: Sequence[str],
+    named: Sequence[Named], num_datasets: int, settings: Mapping[str, Any], counterfactuals: Sequence[str]
 ) -> None:
     """Refuse arguments that do not fit the systems."""
     pipelines = sorted(system.label for system in named if system.kind == "pipeline")
@@ -434,7 +421,6 @@ def _check(
     for argument, given, known, whose in (
         ("settings", settings, pipelines, f"pipelines in `systems`, {pipelines}"),
         ("counterfactuals", counterfactuals, EDGES, EDGES),
-        ("counterfactual_pipelines", counterfactual_pipelines, pipelines, "`systems`"),
     ):
         if unknown := sorted(set(given) - set(known)):
             raise UserError(f"`{argument}` must be of {whose}, got {unknown}")

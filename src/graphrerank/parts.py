@@ -34,7 +34,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
-from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
+from graphrerank.graphs import PairEncoder, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.passwords import without_passwords
@@ -48,7 +48,7 @@ OVERRULED = {"mentions": False, "adjacency": False, "entities": None}  # by edge
 FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions", "user", "system", "abstention")
 Settings = Mapping[str, Any]  # of a group of conf: plain settings, and the classes to build as `_target_`
 ROOT = "part"  # file of conf that a part is composed below
-PipelineFactory = Callable[..., Pipeline]  # (settings of conf/pipeline, corpus graph = the data set's) -> pipeline
+PipelineFactory = Callable[..., Pipeline]  # (settings of conf/pipeline, changes of them by name) -> pipeline
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ class Parts:
         return with_cross_encoder(prepared, reads, queries, top_k=top_k)
 
     def pipeline_factory(self, prepared: PreparedDataset, *, retriever: Any, encoder: Any = None) -> PipelineFactory:
-        """Return a factory of pipelines over a data set's graph, or over another, on the device.
+        """Return a factory of pipelines over a data set's graph, on the device.
 
         ``retriever`` is of vector searches that name none; ``encoder`` is None where no step encodes texts.
         """
@@ -376,8 +376,8 @@ class Parts:
             "text_encoder": self.text_encoder(encoder),
         }
 
-        def build(given: Any, other: CorpusGraph | None = None, **settings: Any) -> Pipeline:
-            pipeline: Pipeline = self.build("pipeline", given, **settings)(graph if other is None else other, **shared)
+        def build(given: Any, **settings: Any) -> Pipeline:
+            pipeline: Pipeline = self.build("pipeline", given, **settings)(graph, **shared)
             return pipeline
 
         return build

@@ -169,19 +169,6 @@ def test_several_data_sets(run: Run, ring: Path, mine: Path, tmp_path: Path) -> 
     assert "## Over all data sets" in report
 
 
-def test_pipelines_on_other_edges(run: Run, ring: Path) -> None:
-    folder = run(
-        f"datasets=[{ring}]", "systems=[vector_search,hipporag2_ppr]", "counterfactual_pipelines=[hipporag2_ppr]"
-    )
-    result = EvaluationResult.load(folder).datasets["ring"]
-    found = {one.edges: one for one in result.counterfactuals}
-    assert list(found) == ["shuffled", "removed"]
-    assert found["removed"].mean == pytest.approx(result.systems["vector_search"].means["nDCG@10"])  # nothing flows
-    assert found["shuffled"].share_changed > 0
-    with pytest.raises(ValueError, match=r"`counterfactual_pipelines` must be of `systems`, got \['gar'\]"):
-        run(f"datasets=[{ring}]", "systems=[vector_search]", "counterfactual_pipelines=[gar]")
-
-
 def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, mine: Path) -> None:
     other = mine.parent / "other.txt"
     other.write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(QUERIES)))

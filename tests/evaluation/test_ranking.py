@@ -11,7 +11,6 @@ from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.ranking import (
     OtherEdges,
-    other_graphs,
     rerank,
     run_pipelines,
     run_reranker,
@@ -195,15 +194,6 @@ def test_each_type_is_left_out_in_turn(prepared: PreparedDataset, inputs: ModelI
         assert torch.equal(spy.seen[-1].edge_index, edge_index)
         assert torch.equal(spy.seen[-1].edge_attr, weight)
         assert edge_type is None or torch.equal(spy.seen[-1].edge_type, edge_type)
-
-
-def test_graphs_with_other_edges(prepared: PreparedDataset) -> None:
-    graph = typed(prepared).dataset.graph
-    others = dict(other_graphs(graph, ["removed", "each_type"]))
-    assert list(others) == ["removed", "without reference", "without entity"]
-    assert others["removed"].num_edges == 0
-    assert others["without reference"].edge_types() == [1]
-    assert torch.equal(others["without entity"].typed_edges()[0], torch.tensor([[0, 1], [1, 0], [1, 2], [2, 1]]))
 
 
 class Fixed:

@@ -47,8 +47,8 @@ def parse_options(given: Sequence[str]) -> dict[str, Any]:
     """Parse ``KEY=VALUE``, with values in YAML.
 
     Example:
-        >>> parse_options(["sample=2000", "join_keys=true", "keep_types=[ppi, target]", "dialect=oracle"])
-        {'sample': 2000, 'join_keys': True, 'keep_types': ['ppi', 'target'], 'dialect': 'oracle'}
+        >>> parse_options(["sample=2000", "all_pages=true", "keep_types=[ppi, target]", "dialect=oracle"])
+        {'sample': 2000, 'all_pages': True, 'keep_types': ['ppi', 'target'], 'dialect': 'oracle'}
     """
     options = {}
     for option in given:

@@ -52,7 +52,6 @@ def evaluate(command: Command) -> Path:
         ties=cfg.ties,
         resamples=cfg.resamples,
         counterfactuals=list(cfg.counterfactuals),
-        counterfactual_pipelines=list(cfg.counterfactual_pipelines),
         settings=settings,
         stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
         filter=conditions,

@@ -1,7 +1,7 @@
 """Rankings of systems, with their cost: rerankers of the same candidates, and pipelines, which retrieve themselves."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -29,7 +29,7 @@ from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.files import hash_files
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, PairEncoder, Queries, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges, shuffled_graph
+from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker import frozen_grankers
 from graphrerank.models.manifest import RerankerManifest
@@ -59,8 +59,14 @@ class OtherEdges:
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
+        corpus, types = prepared.dataset.graph, prepared.dataset.graph.edge_types()
         self._graphs: dict[str, CorpusGraph | None] = {SHUFFLED: None} if SHUFFLED in kinds else {}  # None: of a batch
-        self._graphs |= other_graphs(prepared.dataset.graph, [kind for kind in kinds if kind != SHUFFLED])
+        if REMOVED in kinds:
+            self._graphs[REMOVED] = corpus.without_edges()
+        if EACH_TYPE in kinds and len(types) > 1:
+            for number in types:
+                kept = corpus.with_types([other for other in types if other != number])
+                self._graphs[f"{WITHOUT_TYPE}{EDGE_TYPES[number]}"] = kept
         self._prepared = prepared
         self._seed = seed
         follows = kinds and TOGETHER in prepared.feature_names
@@ -103,22 +109,6 @@ class OtherEdges:
         edges, weight, _, types = candidate_edges(corpus, nodes, keep_types=keep_types)
         types = None if types is None else types.to(device)
         return replace(graphs, edge_index=edges.to(device), edge_attr=weight.to(device), edge_type=types)
-
-
-def other_graphs(graph: CorpusGraph, kinds: Sequence[str], *, seed: int = 0) -> Iterator[tuple[str, CorpusGraph]]:
-    """Make a corpus with other edges of each of some kinds (:data:`EDGES`), for what searches all of it."""
-    types = graph.edge_types()
-    for kind in kinds:
-        if kind == SHUFFLED:
-            yield kind, shuffled_graph(graph, seed=seed)
-        elif kind == REMOVED:
-            yield kind, graph.without_edges()
-        elif len(types) > 1:
-            for number in types:
-                yield (
-                    f"{WITHOUT_TYPE}{EDGE_TYPES[number]}",
-                    graph.with_types([kept for kept in types if kept != number]),
-                )
 
 
 @torch.inference_mode()

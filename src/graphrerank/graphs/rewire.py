@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.graphs.algebra import graph_index
-from graphrerank.graphs.corpus_graph import CorpusGraph
 
 ROUNDS = 20  # of swaps; in each, every edge is tried once
 
@@ -34,16 +32,6 @@ def shuffle_edges(
     edges, weight = edges[:, weight > 0], weight[weight > 0]
     order = torch.argsort(edges[1] * num_nodes + edges[0])
     return edges[:, order], weight[order]
-
-
-def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
-    """Return the same passages with edges shuffled by :func:`shuffle_each_type`; shared entities are a ValueError."""
-    if graph.entities is not None:
-        raise UserError("`graph` must have edges alone to be shuffled, got one that joins passages by entities")
-    edges, weight, edge_type = (part.cpu() for part in graph.typed_edges())
-    generator, ptr = torch.Generator().manual_seed(seed), torch.tensor([0, graph.num_nodes])
-    edge_index, weight, edge_type = shuffle_each_type(edges.T.flip(0), weight, edge_type, ptr, generator=generator)
-    return graph.with_only(edge_index.flip(0).T, weight, edge_type)
 
 
 def shuffle_each_type(

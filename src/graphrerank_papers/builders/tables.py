@@ -106,14 +106,13 @@ def bird(files: RawFiles, writer: DatasetWriter) -> None:
 
 
 @builder("beaver", "BEAVER table retrieval", "as its gated page says", "https://peterbaile.github.io/beaver")
-def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", join_keys: bool = False) -> None:
+def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql") -> None:
     """Read BEAVER's enterprise warehouses, from its repository or from its script ``data/download_hf.py``.
 
     Source: Chen et al. 2024, BEAVER. ``dev_tables.json`` is an object of tables by ``database#sep#table``. Judgements
     are the tables of the SQL; if the authors list others, ``dropped.jsonl`` says so.
 
-    ``dialect`` is that of the SQL, ``oracle`` for the repository's ``dw``. ``join_keys`` reads ``dw_join_keys.json`` as
-    edges of the type ``join_key``, which are taken from the questions' SQL: a graph that knows labels.
+    ``dialect`` is that of the SQL, ``oracle`` for the repository's ``dw``.
     """
     databases = _beaver_databases(files.one("*tables*.json"))
     questions = []
@@ -123,19 +122,6 @@ def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", jo
         query_id, database = f"beaver-dev-{record.get('id', i)}", str(record.get("db", record.get("db_id")))
         questions.append(SqlQuestion(query_id, record["question"], "dev", database, record["sql"], stated=stated))
     _write_tables(writer, databases.values(), questions, dialect=dialect)
-    if join_keys:
-        file = files.one("*_join_keys.json")
-        name = file.stem.removesuffix("_join_keys")
-        base = databases.get(name, Database(name))
-        pairs = ([column.rsplit(".", 1) for column in pair] for pair in file.records())
-        distinct: dict[frozenset[tuple[str, str]], Reference] = {}  # in either order
-        for (table, column), (other, other_column) in pairs:
-            ends = (_spelled(table, base.tables), column), (_spelled(other, base.tables), other_column)
-            if ends[0][0] != ends[1][0]:
-                distinct.setdefault(frozenset(ends), (*ends[0], *ends[1]))
-        for reference in distinct.values():
-            _write_edge(writer, base, reference, "join_key")
-        writer.notes.append("Edges of the type join_key are taken from the SQL of the questions: they know labels.")
 
 
 def gold_tables(sql: str, tables: Collection[str], *, dialect: str = "sqlite") -> list[str]:
@@ -238,8 +224,13 @@ def _write_tables(
             text = f"table {table} ({title}) in database {base.name.replace('_', ' ')}: columns {listed}"
             metadata = {"db_id": base.name, "table": table, **lists, "split": base.split}
             writer.document(f"{base.name}.{table}", title, text, **metadata)
-        for reference in base.references:
-            _write_edge(writer, base, reference, "foreign_key")
+        for table, column, other, other_column in base.references:
+            if table in base.tables and other in base.tables and table != other:
+                ends = f"{base.name}.{table}", f"{base.name}.{other}"
+                writer.edge(*ends, "foreign_key", source_column=column, target_column=other_column)
+            else:
+                reason = "refers to its own table" if other == table else "refers to a table that is not there"
+                writer.drop("edge", f"{base.name}.{table}.{column} -> {other}.{other_column}", reason)
 
 
 def _database(record: Record, split: str | None = None) -> Database:
@@ -283,13 +274,3 @@ def _beaver_databases(file: RawFile) -> dict[str, Database]:
 def _spelled(name: str, tables: Iterable[str]) -> str:
     """Return a table's name in the schema's spelling."""
     return next((table for table in tables if table.casefold() == name.casefold()), name)
-
-
-def _write_edge(writer: DatasetWriter, base: Database, reference: Reference, kind: str) -> None:
-    table, column, other, other_column = reference
-    if table in base.tables and other in base.tables and table != other:
-        ends = f"{base.name}.{table}", f"{base.name}.{other}"
-        writer.edge(*ends, kind, source_column=column, target_column=other_column)
-    else:
-        reason = "refers to its own table" if other == table else "refers to a table that is not there"
-        writer.drop("edge", f"{base.name}.{table}.{column} -> {other}.{other_column}", reason)

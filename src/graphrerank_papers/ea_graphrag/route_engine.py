@@ -13,18 +13,12 @@ from graphrerank.serving.engine import Check, EngineFactory
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.routes import Route
+from graphrerank_papers.ea_graphrag.complexity_adapter import ThresholdsEntry
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 
 
 class RouteRequest(QueryRequest):
     """Body of ``POST /route``: a query, not blank."""
-
-
-class Thresholds(BaseModel):
-    """Up to ``low`` a query takes the dense path, from ``high`` on the graph path, in between the fusion of both."""
-
-    low: float
-    high: float
 
 
 class RouteResponse(BaseModel):
@@ -33,7 +27,7 @@ class RouteResponse(BaseModel):
     id: str  # of the request, as in the logs
     score: float  # s(q) in [0, 1]: how much the query needs the graph
     route: str  # `dense`, `graph` or `fusion`
-    thresholds: Thresholds  # of the adapter
+    thresholds: ThresholdsEntry  # of the adapter
 
 
 class RouteEngine:
@@ -48,7 +42,7 @@ class RouteEngine:
         with STAGE_SECONDS.labels("route").time():
             scores = self._scorer.score([request.query for request in jobs.values()])
         routes = choose_routes(scores, low, high)
-        thresholds = Thresholds(low=low, high=high)
+        thresholds = ThresholdsEntry(low=low, high=high)
         return {
             uid: RouteResponse(id=uid, score=score, route=ROUTES[route], thresholds=thresholds)
             for uid, score, route in zip(jobs, scores.tolist(), routes.tolist(), strict=True)

@@ -13,15 +13,13 @@ from torch.nn.functional import one_hot
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.evaluation.significance import paired_randomization
-from graphrerank.evaluation.tables import markdown_table, p_text
-from graphrerank.files import write_json, write_text
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.parts import Parts
 from graphrerank.pipelines.router import DENSE, GRAPH, ROUTES, choose_routes
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key
-from graphrerank_papers.experiments import hashed_order
+from graphrerank_papers.experiments import hashed_order, write_tables
 
 JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
 FULL = "full"
@@ -35,7 +33,13 @@ Choices = Mapping[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class RoutingBenchmark:
-    """The job; ``conf/experiment/ea_benchmark.yaml`` describes its settings."""
+    """The job; ``conf/experiment/ea_benchmark.yaml`` describes its settings.
+
+    Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right answer in the text of
+    the top 5, for questions that have one. ms: per question, many at once, without encoding the question; the adapter's
+    rows include reading its syntax. Each path retrieves once per question; all rows choose between these rankings.
+    Questions that the adapter was trained on, or that come twice, are left out.
+    """
 
     checkpoint: str
     encoder: Any
@@ -72,15 +76,12 @@ class RoutingBenchmark:
             seed=self.seed,
         )
         mix = {key: torch.cat([part[key] for part in kept.values()]) for key in next(iter(choices.values()))}
-        content = {
-            "mix": compare(mix),
-            "sets": {name: compare(part) for name, part in kept.items()},
-            "left_out_as_known": {name: len(paths) - len(new[name]) for name, paths in sets.items()},
-            "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": list(without_fusion)},
-        }
-        write_json(run_dir / "metrics.json", content)
-        write_text(run_dir / "report.md", report := _report(content, merged=self.merged))
-        print(report)
+        tables: dict[str, list[dict[str, Any]]] = {"tests": []}
+        for name, part in {"all": mix, **kept}.items():
+            tables[name], tests = compare(part)
+            tables["tests"].append({"questions of": name, **tests})
+        tables["sets"] = [{"set": name, "left out": len(paths) - len(new[name])} for name, paths in sets.items()]
+        print(write_tables(run_dir, "Routing", tables))
         return run_dir
 
 
@@ -146,7 +147,7 @@ def compare_routing(
     without_fusion: tuple[float, float],
     draws: int = 1000,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     r"""Compare ways to choose the path of each question.
 
     ``dense``, ``graph`` and ``fusion`` send all questions one way; ``random`` deals the routes of ``full`` among the
@@ -158,9 +159,9 @@ def compare_routing(
 
     .. math:: p = \frac{1 + |\{d : \bar v_d \ge \bar v\}|}{1 + D}
 
-    Returns, as JSON, ``rows`` by way, each with its means, ``ms`` per question and ``routes``, the share of each;
-    ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``, ``dense`` and ``graph``;
-    ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
+    Returns a row per way, with its means, ``ms`` per question and the share of each route; and of PR@5 the p-values of
+    paired randomisation tests of ``full`` against ``random``, ``dense`` and ``graph``, of ``draws``, and ``regret``, by
+    which the oracle is ahead of ``full``.
     """
     check_counts(draws=draws)
     scores, seconds = choices["scores"], choices["seconds"]
@@ -175,42 +176,24 @@ def compare_routing(
         way: {key: torch.where(shares[way] > 0, choices[key] * shares[way], 0).sum(1) for key in ROUTED_MEASURES}
         for way in WAYS
     }
-    rows = {
-        way: {
+    rows = [
+        {
+            "paths": way,
             **{key: float(of.nanmean()) for key, of in values[way].items() if not bool(of.isnan().all())},
             "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in PAID) * choices["route_seconds"]).mean()),
-            "routes": dict(zip(ROUTES, shares[way].mean(0).tolist(), strict=True)),
+            **{f"to {route}": share for route, share in zip(ROUTES, shares[way].mean(0).tolist(), strict=True)},
         }
         for way in WAYS
-    }
+    ]
     full = values[FULL][JUDGED]
     as_good = int((drawn >= full.mean() - 1e-9).sum())
-    p_values = {way: float(paired_randomization(full, values[way][JUDGED])) for way in ("random", "dense", "graph")}
-    return {
+    tests = ("random", "dense", "graph")
+    return rows, {
         "questions": len(scores),
-        "rows": rows,
-        "p_random": p_values.pop("random"),
-        "p_draws": (1 + as_good) / (1 + draws),
-        "p_paths": p_values,
+        **{f"p {way}": float(paired_randomization(full, values[way][JUDGED])) for way in tests},
+        "p draws": (1 + as_good) / (1 + draws),
         "regret": float(values["oracle"][JUDGED].mean() - full.mean()),
     }
-
-
-def routing_table(result: Mapping[str, Any]) -> str:
-    """Lay :func:`compare_routing` out in Markdown: measures and routes in percent, milliseconds per question."""
-    header = ["paths", *ROUTED_MEASURES, "ms", *ROUTES]
-    lines = []
-    for way, row in result["rows"].items():
-        measured = [f"{100 * row[measure]:.1f}" if measure in row else "" for measure in ROUTED_MEASURES]
-        routes = [f"{100 * row['routes'][route]:.0f}" for route in ROUTES]
-        lines.append([way, *measured, f"{row['ms']:.1f}", *routes])
-    against = ", ".join(f"{name} {p_text(p)}" for name, p in result["p_paths"].items())
-    notes = (
-        f"Full against random routing at the same rates in {JUDGED}: {p_text(result['p_random'])} (paired over "
-        f"questions), {p_text(result['p_draws'])} (share of draws as good); against {against}. "
-        f"Regret against the oracle: {100 * result['regret']:.1f} points."
-    )
-    return f"{markdown_table(header, lines)}\n\n{notes}"
 
 
 def _random_rates(values: Tensor, routes: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -223,20 +206,3 @@ def _random_rates(values: Tensor, routes: Tensor, draws: int, seed: int) -> tupl
         times.scatter_add_(1, dealt, ones)
         means.append(values.gather(1, dealt).mean())
     return times / draws, torch.stack(means)
-
-
-def _report(content: Mapping[str, Any], *, merged: bool) -> str:
-    counts = ", ".join(f"{name} {result['questions']}" for name, result in content["sets"].items())
-    corpora = "All are searched for in one corpus of all" if merged else "Each data set is searched in its own corpus"
-    parts = [
-        "# Routing",
-        f"Half of the questions need one hop, the other half several: {counts}. {corpora}; "
-        f"{sum(content['left_out_as_known'].values())} questions that the adapter was trained on, or that come twice, "
-        "are left out. Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right "
-        "answer in the text of the top 5, for questions that have one. ms: per question, many at once, without "
-        "encoding the question; the adapter's rows include reading its syntax. Each path retrieves once per question; "
-        "all rows choose between these rankings.",
-        routing_table(content["mix"]),
-        *(f"## {name}\n\n{routing_table(result)}" for name, result in content["sets"].items()),
-    ]
-    return "\n\n".join(parts) + "\n"

@@ -11,7 +11,7 @@ from graphrerank.extensions import BUILDERS, find_builder
 from graphrerank.files import hash_files
 from graphrerank_papers.builders.builder import Builder, DatasetWriter
 from graphrerank_papers.builders.raw_files import RawFiles
-from tests.papers.builders import test_beir, test_conversations, test_multi_hop, test_tables
+from tests.papers.builders import test_beir, test_multi_hop, test_tables
 from tests.support.raw import Content, build, jsonl
 
 
@@ -84,7 +84,7 @@ def test_arguments_are_checked_before_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`build` must be one of"):
         find_builder("spyder")
     beaver = find_builder("beaver")
-    with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect', 'join_keys'\], got 'dialekt'"):
+    with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect'\], got 'dialekt'"):
         beaver(["x"], tmp_path / "out", downloads=tmp_path, dialekt="x")
     with pytest.raises(ValueError, match=r"`from` must hold exactly one file \*tables\*\.json, found 0"):
         beaver([], tmp_path / "out", downloads=tmp_path)
@@ -108,7 +108,6 @@ def test_every_builder_refuses_a_folder_of_other_files(tmp_path: Path, name: str
 
 
 HOTPOT, MUSIQUE = test_multi_hop.HOTPOT[0], test_multi_hop.MUSIQUE[0]
-LOCOMO, LONGMEMEVAL = test_conversations.LOCOMO, test_conversations.FIRST
 
 
 @pytest.mark.parametrize(
@@ -118,10 +117,6 @@ LOCOMO, LONGMEMEVAL = test_conversations.LOCOMO, test_conversations.FIRST
          r"test\.tsv, line 2: not in the format of A data set of BEIR: invalid literal for int"),
         ("beir", test_beir.FILES | {"set/corpus.jsonl": '{"_id": 1, "text": "x"}\n'},
          r"corpus\.jsonl, line 1: .* needed strings as `_id`"),
-        ("locomo", {"locomo10.json": [LOCOMO | {"conversation": {"session_1": [{"speaker": "Ann"}]}}]},
-         r"locomo10\.json, entry 0: not in the format of LoCoMo: KeyError"),
-        ("longmemeval", {"longmemeval_s.json": [LONGMEMEVAL | {"haystack_session_ids": ["s1"]}]},
-         r"longmemeval_s\.json, entry 0: not in the format of LongMemEval"),
         ("hotpotqa", {"hotpot_dev.json": [HOTPOT | {"context": [["Ant"]]}]}, r"hotpot_dev\.json, entry 0: not in"),
         ("musique", {"musique_ans_dev.jsonl": jsonl(MUSIQUE | {"paragraphs": [1]})},
          r"musique_ans_dev\.jsonl, line 1: not in the format of MuSiQue: TypeError"),
@@ -131,12 +126,11 @@ LOCOMO, LONGMEMEVAL = test_conversations.LOCOMO, test_conversations.FIRST
          r"train_spider\.json, entry 0: .* KeyError\('db_id'\)"),
         ("spider", test_tables.SPIDER | {"spider/test_tables.json": [test_tables.CARS | {"db_id": "pet_shop"}]},
          r"test_tables\.json, entry 0: .* found two different ones of 'pet_shop'"),
-        ("beaver", test_tables.REPOSITORY | {"dw_join_keys.json": [["A"]]}, r"dw_join_keys\.json, entry 0: not in"),
     ],
 )  # fmt: skip
 def test_files_of_another_format_are_named_by_place(
     tmp_path: Path, name: str, files: dict[str, Content], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        build(tmp_path, name, files, **({"join_keys": True} if name == "beaver" else {}))
+        build(tmp_path, name, files)
     assert not (tmp_path / "out").exists()

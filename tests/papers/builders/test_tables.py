@@ -122,7 +122,7 @@ def test_beavers_tables_of_the_sql_and_those_that_the_authors_list(tmp_path: Pat
     assert built.card["built_by"].endswith("build beaver --option dialect=oracle")
 
 
-REPOSITORY: dict[str, Any] = {  # the form of its repository: no names in words, no keys; joins in a file of their own
+REPOSITORY: dict[str, Any] = {  # the form of its repository: no names in words, no keys
     "dev_tables.json": {
         f"dw#sep#{table}": {"db_id": "dw", "table_name_original": table, "column_names_original": columns,
                             "column_types": ["VARCHAR2"] * len(columns)}
@@ -134,15 +134,8 @@ REPOSITORY: dict[str, Any] = {  # the form of its repository: no names in words,
          "sql": "SELECT DISTINCT b.FCLT_BUILDING_KEY FROM (SELECT * FROM fclt_building WHERE extract(year FROM "
                 "TO_DATE(date_built, 'MM/DD/YYYY')) < 1950) b JOIN fclt_rooms r ON r.FCLT_BUILDING_KEY = "
                 "b.FCLT_BUILDING_KEY FETCH FIRST 5 ROWS ONLY;",
-         "mapping": {"built": ["FCLT_BUILDING.DATE_BUILT"]},
-         "join_keys": [["FCLT_ROOMS.FCLT_BUILDING_KEY", "FCLT_BUILDING.FCLT_BUILDING_KEY"]]},
-        {"question": "Which hosts?", "db_id": "nova", "sql": "SELECT host FROM services", "mapping": {},
-         "join_keys": []},
-    ],
-    "dw_join_keys.json": [
-        ["FCLT_ROOMS.FCLT_BUILDING_KEY", "FCLT_BUILDING.FCLT_BUILDING_KEY"],
-        ["FCLT_BUILDING.FCLT_BUILDING_KEY", "FCLT_ROOMS.FCLT_BUILDING_KEY"],
-        ["FCLT_ROOMS.FCLT_ROOM_KEY", "MOIRA.ROOM"],
+         "mapping": {"built": ["FCLT_BUILDING.DATE_BUILT"]}},
+        {"question": "Which hosts?", "db_id": "nova", "sql": "SELECT host FROM services", "mapping": {}},
     ],
 }  # fmt: skip
 
@@ -152,13 +145,8 @@ def test_beavers_repository(tmp_path: Path) -> None:
     text = "table FCLT_BUILDING (fclt building) in database dw: columns fclt building key, date built"
     assert built.documents[1]["text"] == text
     assert built.judged("dev") == {"beaver-dev-0": ["dw.FCLT_BUILDING", "dw.FCLT_ROOMS"]}
-    assert not (built.folder / "edges.tsv").exists()  # joins of the questions are labels: only if asked for
+    assert not (built.folder / "edges.tsv").exists()
     assert built.card["dropped"] == {"query: its SQL asks a database without a schema": 1}
-    built = build(tmp_path / "joined", "beaver", REPOSITORY, join_keys=True)
-    key = "FCLT_BUILDING_KEY"
-    assert built.edges == [["dw.FCLT_ROOMS", "dw.FCLT_BUILDING", "join_key", key, key]]
-    assert built.card["dropped"]["edge: refers to a table that is not there"] == 1
-    assert "they know labels" in built.card["notes"][0]
 
 
 NAMES = ["Singer", "Song", "concert", "order details", "main.log", "audit.log", "sales.Order"]
