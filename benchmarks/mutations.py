@@ -252,7 +252,7 @@ MUTATIONS = (
     Mutation("serving/limits.py", "edges that are explained cost nothing", "if explain:", "if False:"),
     Mutation("untrusted.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
     Mutation("untrusted.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
-    Mutation("models/checkpoint.py", "an ablation is primary", "(name in primary, name)", "(name not in primary, name)"),
+    Mutation("models/checkpoint.py", "another is primary", "(name in primary, name)", "(name not in primary, name)"),
     Mutation(
         "features/word_table.py",
         "a capital sigma is lowered in its run alone",

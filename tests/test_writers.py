@@ -23,7 +23,6 @@ ELSEWHERE = {  # file -> why it writes by itself
     "evaluation/cost.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",
     "ea_graphrag/adapter_training.py": "within atomic_path",
-    "operators/cross_encoder.py": "within atomic_folder",
     "serving/formats.py": "export_artifact hands out a path within atomic_folder",
     "training/callbacks.py": "within atomic_path",
 }

@@ -66,7 +66,7 @@ EXTRAS = {
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "pyg": Extra("graphrerank.integrations.pyg", ("torch_geometric",)),
-    "ray": Extra("train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
+    "ray": Extra("train -m hydra/launcher=ray", ("ray",)),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),
 }

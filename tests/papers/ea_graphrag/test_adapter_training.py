@@ -139,21 +139,21 @@ def test_the_benchmark(run: Path, run_command, run_on_device, folders: dict[str,
     assert without_times(tmp_path / "device") == without_times(tmp_path)
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = json.loads((tmp_path / "metrics.json").read_text())
-    assert found["left_out_as_known"] == {"single": 0, "multi": NUM_TRAIN}
+    assert found["sets"] == [{"set": "single", "left out": 0}, {"set": "multi", "left out": NUM_TRAIN}]
     (tracked,) = mlflow_runs(tmp_path).values()
     assert {entry.dataset.name for entry in tracked.inputs.dataset_inputs} == {
         "dataset-single", "dataset-multi", "model-complexity_adapter",
     }  # fmt: skip
-    assert tracked.data.metrics["mix/regret"] == found["mix"]["regret"]
-    assert found["mix"]["questions"] == 2 * (len(WORDS) - NUM_TRAIN)
-    rows = found["mix"]["rows"]
+    assert [row["questions of"] for row in found["tests"]] == ["all", "single", "multi"]
+    assert found["tests"][0]["questions"] == 2 * (len(WORDS) - NUM_TRAIN)
+    rows = {row["paths"]: row for row in found["all"]}
     assert list(rows) == ["dense", "graph", "fusion", "random", "no fusion", "full", "oracle"]
     assert rows["full"]["PR@5"] >= max(rows["dense"]["PR@5"], rows["graph"]["PR@5"])
-    assert sum(rows["full"]["routes"].values()) == pytest.approx(1)
+    assert sum(rows["full"][f"to {route}"] for route in ("dense", "graph", "fusion")) == pytest.approx(1)
     assert rows["oracle"]["PR@5"] >= max(row["PR@5"] for row in rows.values())
+    assert "| full |" in (tmp_path / "report.md").read_text()
     run_command("evaluate.py", *arguments, "job.merged=true", f"hydra.run.dir={tmp_path / 'merged'}")
     together = json.loads((tmp_path / "merged" / "metrics.json").read_text())
-    assert together["mix"]["questions"] == found["mix"]["questions"]
-    assert "All are searched for in one corpus of all" in (tmp_path / "merged" / "report.md").read_text()
+    assert together["tests"][0]["questions"] == found["tests"][0]["questions"]
     refused = run_command("evaluate.py", *[part for part in arguments if "job.graph" not in part], status=1)
     assert "`checkpoint` was trained on graph=hipporag2_ppr with settings that are not those" in refused.stderr
