@@ -64,7 +64,7 @@ def test_every_plot_shows_and_nothing_comes_from_outside(page: Page, report: Pat
     page.open(report, width=width, dark=dark)
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     plots = page.evaluate(PLOTS)
-    assert len(plots) == 2 * (2 * 2 + 2 + 1)  # data sets x (means and gains, fronts, of two measures; reliability)
+    assert len(plots) == 2 * (2 + 2 + 1)  # data sets x (gains, fronts, of two measures; reliability)
     assert all(w > 250 and h > 100 and marks >= 6 and inside for w, h, marks, inside in plots)
     assert page.evaluate("document.documentElement.scrollWidth") <= width  # wide tables scroll on their own
     assert page.requests() == [report.as_uri()]

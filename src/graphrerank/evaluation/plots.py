@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from html import escape
 from io import BytesIO
-from math import isnan, nan
+from math import isnan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
-from graphrerank.evaluation.tables import Cell, percent_cell, points_cell, row_name
+from graphrerank.evaluation.tables import Cell, points_cell, row_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ STYLE = {
 }
 
 
-Row = tuple[str, Cell, tuple[float, float], str]  # a system's name, its mean or difference, interval and colour
+Row = tuple[str, Cell, tuple[float, float], str]  # a system's name, the difference, its interval and a colour
 
 
 @dataclass(frozen=True)
@@ -65,30 +65,21 @@ def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
 
 
 def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
-    """Lay out the pictures of a data set: means, differences and cost per tested measure, then calibration."""
-    primary = row_name(dataset.primary)
+    """Lay out the pictures of a data set: differences and cost per tested measure, then calibration."""
     for measure in dataset.tested:
-        means: list[Row] = []
-        for name, system in dataset.systems.items():
-            mean, interval = system.means[measure], system.intervals.get(measure, (nan, nan))
-            if not isnan(mean + interval[0]):
-                color = ACCENT if name == dataset.primary else INK
-                means.append((row_name(name), percent_cell(mean, interval), interval, color))
-        gains: list[Row] = []
+        rows: list[Row] = []
         for test in dataset.tests:
             if test.measure == measure and not isnan(test.difference):
                 color = ACCENT if test.interval[0] > 0 else WARM if test.interval[1] < 0 else INK
                 cell = points_cell(test.difference, test.interval)
-                gains.append((row_name(test.baseline), cell, test.interval, color))
-        label, gained = f"{measure}, percent, with 95% intervals", f"{primary} minus the other, points of {measure}"
-        caption = f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0"
-        for kind, rows, said, draw in (
-            ("means", means, f"{measure} of every system; blue: {primary}", partial(_draw_rows, label=label)),
-            ("differences", gains, caption, partial(_draw_rows, label=gained, zero=True)),
-        ):
-            if rows:
-                height = 0.8 + 0.3 * len(rows) * max(fill(name, NAME).count("\n") + 1 for name, *_ in rows)
-                yield Picture(f"{dataset.name}.{kind}.{measure}", said, partial(draw, rows=rows), height)
+                rows.append((row_name(test.baseline), cell, test.interval, color))
+        if rows:
+            caption = f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0"
+            draw = partial(
+                _draw_rows, rows=rows, label=f"{row_name(dataset.primary)} minus the other, points of {measure}"
+            )
+            height = 0.8 + 0.3 * len(rows) * max(fill(name, NAME).count("\n") + 1 for name, *_ in rows)
+            yield Picture(f"{dataset.name}.differences.{measure}", caption, draw, height)
     for measure in dataset.tested:
         timed = {
             name: (system.cost.ms[TOTAL]["p50"], system.means[measure])
@@ -118,8 +109,8 @@ def svg(picture: Picture) -> str:
     return f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(picture.caption)}" class="plot">{body}'
 
 
-def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
-    """Draw a row per system: its name, a point with its interval in percent, and the number; ``zero`` marks 0."""
+def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str) -> None:
+    """Draw a row per system: its name, a point with its interval in percent, and the number; 0 is marked."""
     for y, (_, cell, interval, color) in enumerate(rows):
         axes.plot([100 * end for end in interval], [y, y], color=SOFT)
         _point(axes, 100 * (cell.value or 0.0), y, color)
@@ -130,8 +121,7 @@ def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fa
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=label)
-    if zero:
-        axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
+    axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
 
 
 def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple[float, float]], measure: str) -> None:

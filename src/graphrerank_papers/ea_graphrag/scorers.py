@@ -44,8 +44,6 @@ class AdapterScorer:
             )
         self.low = manifest.thresholds.low if low is None else low
         self.high = manifest.thresholds.high if high is None else high
-        if not self.low < self.high:
-            raise UserError(f"`low` must be below `high`, got {self.low} and {self.high}")
         self.syntax = SyntaxFeatures(cache)
         self._path, self._trained_with = loaded.path, manifest.syntax.fingerprint
         self._model = loaded.model.eval()
