@@ -3,13 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from graphrerank.checks import UserError
@@ -393,13 +392,12 @@ def data_part(parts: Parts, given: Any, manifests: Mapping[str, RerankerManifest
 
 def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest]) -> DictConfig:
     """Give a data set folder that names no splits those that the first model trained on it had, in a copy."""
-    if data.get("path") is not None and "splits" in data and data.splits is None:
-        for trained in (manifest.data.arguments for manifest in manifests):
-            path, splits = trained.get("path"), trained.get("splits")
-            if splits and isinstance(path, str) and Path(path).resolve() == Path(str(data.path)).resolve():
-                data = deepcopy(data)
-                data.splits = splits
-                break
+    if data.get("path") is None or data.get("splits", {}) is not None:
+        return data
+    for trained in (manifest.data.arguments for manifest in manifests):
+        path, splits = trained.get("path"), trained.get("splits")
+        if splits and isinstance(path, str) and Path(path).resolve() == Path(str(data.path)).resolve():
+            return cast(DictConfig, OmegaConf.merge(data, {"splits": splits}))
     return data
 
 
