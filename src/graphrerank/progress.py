@@ -25,13 +25,7 @@ def progress_bar(label: str, total: int) -> Iterator[None]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(bar_width=None),
-        bars.MofNCompleteColumn(),
-        bars.TimeElapsedColumn(),
-        bars.TimeRemainingColumn(),
-    )
+    columns = *bars.Progress.get_default_columns(), bars.MofNCompleteColumn()
     shown = bars.Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal)
     with shown:
         shown.add_task(label, total=total)
