@@ -51,7 +51,7 @@ def test_a_better_ranker_becomes_an_artifact(
     assert "nDCG@10 on drafted questions, margin 0.01" in refused.stdout  # they want the passage that the users do not
     assert not artifact.exists()
     done = run_command("learn", str(log), *arguments, "drafted=0", f"hydra.run.dir={run}")
-    assert done.stdout.splitlines()[-1] == str(artifact), done.stdout
+    assert done.stdout.splitlines()[-2:] == [f"artifact: {artifact}", str(run)], done.stdout
     for found in ("1,500 lists shown", "left out: 1 half line", "position bias: ", "learned (", "later sessions: ",
                   "the most frequent queries:", "\naccepted\n"):  # fmt: skip
         assert found in done.stdout

@@ -16,7 +16,7 @@ def run(cfg: DictConfig) -> Path | None:
 
 
 def _learn(command: Command) -> Path:
-    """Learn from a log, print what was learned, and write the artifact if it was accepted."""
+    """Learn from a log, print what was learned, and write the artifact if it was accepted; return the run folder."""
     cfg = command.cfg
     command.tracking.reads_checkpoint(cfg.start)
     artifact = Path(cfg.artifact or command.run_dir / "artifact")
@@ -35,9 +35,9 @@ def _learn(command: Command) -> Path:
         seed=cfg.seed,
         parts=command.parts,
     )
-    print(learned)
+    print(learned, *([f"artifact: {artifact}"] if learned.accepted else []), sep="\n")
     write_text(command.run_dir / "report.md", f"```\n{learned}\n```\n")
     left_out = {} if learned.log is None else dict(learned.log.left_out)
     numbers = {"accepted": float(learned.accepted), "left_out": left_out, "tests": learned.tests}
     write_json(command.run_dir / "metrics.json", numbers)
-    return artifact if learned.accepted else command.run_dir
+    return command.run_dir

@@ -67,7 +67,9 @@ def learn_log(
     learned = learn_from_sessions(material, read.sessions, margin=margin, level=level, seed=seed)
     settings = {"drafted": drafted, "margin": margin, "level": level, "seed": seed}
     learned.log = read
-    learned.checkpoint = _checkpoint(parent, str(start), material, learned, settings) if learned.accepted else None
+    if learned.accepted:
+        name = parent.manifest.name if isinstance(start, Checkpoint) else Path(start).name
+        learned.checkpoint = _checkpoint(parent, name, material, learned, settings)
     return learned
 
 
@@ -106,7 +108,7 @@ def _checkpoint(
     if manifest.calibration is not None:
         entries["calibration"] = _matched(manifest.calibration, material, change.model)
     entries["learned"] = {
-        "parent": {"name": Path(name).name, "sha256": hash_files([parent.path])},
+        "parent": {"name": name, "sha256": hash_files([parent.path])},
         "log": {"sha256": log.digest, "lines": log.lines, "left_out": dict(log.left_out), **learned.counts},
         "stage": change.stage,
         "factors": dict(change.factors),

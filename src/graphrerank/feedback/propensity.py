@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -71,27 +71,24 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     et al., "Estimating Position Bias without Intrusive Interventions", 2019 (harvested pairs). *Where we differ:* the
     parametric curve, and priors in the place of a minimum of evidence.
     """
-    clicks: dict[tuple[int, int], Tensor] = {}  # by ranks: sums of weights and of their squares, `[2, 2]`
-    seen: dict[tuple[str, str], dict[int, Tensor]] = {}  # views and clicks of a query's passage by rank
+    clicks: dict[tuple[int, int], list[float]] = {}  # by ranks i, j: sums of weights and of their squares, of each
     swaps = harvested = 0
 
     def add(i: int, j: int, parts: Sequence[tuple[float, float]]) -> None:
         """Count clicks at ranks i and j, each with its weight."""
-        sums = torch.tensor([[each * weight, each * weight**2] for each, weight in parts], dtype=torch.float64)
-        clicks[i, j] = clicks.get((i, j), torch.zeros(2, 2, dtype=torch.float64)) + sums
+        sums = clicks.setdefault((i, j), [0.0] * 4)
+        for end, (count, weight) in enumerate(parts):
+            sums[2 * end] += count * weight
+            sums[2 * end + 1] += count * weight**2
 
     for session, weight in zip(sessions, weights.tolist(), strict=True):
         for first, second, share in session.swaps:
             (i, j), swaps = sorted((first, second)), swaps + 1
             add(i, j, [(min(1.0, session.gains[rank - 1]), weight * 0.5 / max(share, LEAST_SHARE)) for rank in (i, j)])
-        for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True), 1):
-            of_passage = seen.setdefault((session.query, name), {})
-            shown = torch.tensor([weight, weight * min(1.0, gain)], dtype=torch.float64)
-            of_passage[rank] = of_passage[rank] + shown if rank in of_passage else shown
-    for ranks in seen.values() if not swaps else ():
+    for ranks in _ranks_seen(sessions, weights) if not swaps else ():
         for i, j in combinations(sorted(ranks), 2):
-            harvested, fewer = harvested + 1, min(float(ranks[i][0]), float(ranks[j][0]))
-            add(i, j, [(float(ranks[rank][1]), fewer / max(float(ranks[rank][0]), 1e-9)) for rank in (i, j)])
+            harvested, fewer = harvested + 1, min(ranks[i][0], ranks[j][0])
+            add(i, j, [(ranks[rank][1], fewer / max(ranks[rank][0], 1e-9)) for rank in (i, j)])
     last = max((j for _, j in clicks), default=1)
     # unknowns: the slope's difference from the prior, and u of ranks 2, 3, ..., last
     precision = torch.diag(torch.tensor([SLOPE_SPREAD**-2, *[RANK_SPREAD**-2] * (last - 1)], dtype=torch.float64))
@@ -102,8 +99,8 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
         row[j - 1] += 1.0
         if i > 1:
             row[i - 1] -= 1.0
-        total, squares = sums.T
-        (of_i, of_j), variance = (total + 0.5).tolist(), ((squares + 0.5) / (total + 0.5).square()).sum()
+        of_i, of_j = sums[0] + 0.5, sums[2] + 0.5
+        variance = (sums[1] + 0.5) / of_i**2 + (sums[3] + 0.5) / of_j**2
         precision += torch.outer(row, row) / variance
         moment += row * (math.log(of_j / of_i) + SLOPE * math.log(j / i)) / variance
     found = torch.linalg.solve(precision, moment)
@@ -117,3 +114,14 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     if not swaps and not harvested:
         source = "assumed, as the log has no random swaps and no passage at two ranks for one query"
     return Propensities(curve, cautious, slope, error, source)
+
+
+def _ranks_seen(sessions: Sequence[Session], weights: Tensor) -> Iterable[dict[int, list[float]]]:
+    """Count views and clicks of each query's passages by rank."""
+    seen: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for session, weight in zip(sessions, weights.tolist(), strict=True):
+        for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True), 1):
+            shown = seen.setdefault((session.query, name), {}).setdefault(rank, [0.0, 0.0])
+            shown[0] += weight
+            shown[1] += weight * min(1.0, gain)
+    return seen.values()
