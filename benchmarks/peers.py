@@ -201,6 +201,20 @@ def rrf(setting: Setting) -> Rank:
     return rank
 
 
+def rrf_degree(setting: Setting) -> Rank:
+    """RRF of BM25, dense, number of edges."""
+
+    def rank(q: Question) -> list[int]:
+        degree, fused = np.zeros(len(q.passages)), np.zeros(len(q.passages))
+        for i, j, weight, _ in q.edges:
+            degree[[i, j]] += weight
+        for scores in (q.bm25, q.dense, degree):
+            fused[np.argsort(-np.array(scores), kind="stable")] += 1 / (61 + np.arange(len(scores)))
+        return np.argsort(-fused, kind="stable").tolist()
+
+    return rank
+
+
 def logistic_regression(setting: Setting) -> Rank:
     """Logistic regression."""
     from sklearn.linear_model import LogisticRegression
@@ -239,6 +253,7 @@ PEERS = {
     for peer in (
         Peer(mmr, ("langchain-core", "numpy")),
         Peer(rrf, ("networkx", "numpy", "scipy")),
+        Peer(rrf_degree, ("numpy",)),
         Peer(logistic_regression, ("scikit-learn", "graphrerank")),
         Peer(sentence_transformers, ("sentence-transformers",), reads=True),
         Peer(sentence_transformers_bfloat16, ("sentence-transformers",), reads=True),
