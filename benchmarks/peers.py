@@ -141,7 +141,7 @@ def haystack(setting: Setting) -> Rank:
 
     def rank(q: Question) -> list[int]:
         documents = [Document(id=str(place), content=text) for place, text in enumerate(q.passages)]
-        return [int(hit.id) for hit in ranker.run(q.text, documents)["documents"]]
+        return [int(hit.id) for hit in ranker.run(query=q.text, documents=documents)["documents"]]
 
     return rank
 
