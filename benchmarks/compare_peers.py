@@ -258,8 +258,8 @@ ms-marco-MiniLM-L12, rebuilt from 8-bit weights.
 
 ## Quality
 
-{measure} in percent; bold: above the retriever, ↓: below it, p < {level} (paired randomization test over questions, uncorrected).
-The last columns are of all corpora together.
+{measure} in percent; bold: above the retriever, ↓: below it, p < {level} (paired randomization test over questions,
+uncorrected). The last columns are of all corpora together.
 
 {quality}
 
