@@ -356,6 +356,7 @@ def test_facts_that_change_over_time(tmp_path):
     past = ask(engine, query, as_of="2019-06-01")["results"]
     assert [one["doc_id"] for one in past[:1]] == ["a"]
     assert {one["doc_id"] for one in past} == set("abcd")
+    assert {one["doc_id"]: one["relations"] for one in past if "relations" in one} == relations
     with pytest.raises(ValueError, match="`as_of` must be a time"):
         SearchRequest(query="x", as_of="soon")
 

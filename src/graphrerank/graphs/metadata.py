@@ -130,8 +130,8 @@ class Metadata:
 
     @cached_property
     def has_relations(self) -> bool:
-        """Whether some passage supersedes or contradicts another, which matters."""
-        return self.ranks_now and len(self._held(*((name + END, name + BEYOND) for name in RELATIONS))) > 0
+        """Whether some passage supersedes or contradicts another."""
+        return len(self._held(*((name + END, name + BEYOND) for name in RELATIONS))) > 0
 
     @cached_property
     def superseding(self) -> dict[str, list[int]]:

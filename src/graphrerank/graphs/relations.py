@@ -52,7 +52,7 @@ def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
 def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
     """Return what supersedes some of the passages ``[B, K]`` and is not among them: ``[B, m]``, padded with -1."""
     metadata, removed, rows = passages.metadata, passages.removed, []
-    if metadata is None or not metadata.has_relations:
+    if metadata is None or not (metadata.ranks_now and metadata.has_relations):
         return nodes[:, :0]
     for numbers in nodes.tolist():
         held, pending = set(numbers), [node for node in numbers if node >= 0]
@@ -70,7 +70,7 @@ def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tens
 
     ``nodes [B, K]`` are padded with -1; returns the scores ``[B, K]``.
     """
-    if passages.metadata is None or not passages.metadata.has_relations:
+    if passages.metadata is None or not (passages.metadata.ranks_now and passages.metadata.has_relations):
         return scores
     scores = scores.clone()
     for row, numbers in zip(scores, nodes.tolist(), strict=True):
