@@ -74,9 +74,9 @@ def main() -> None:
     """Load both services in turns, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="a data set folder")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a turn")
-    parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--every", type=int, default=3, help="answer that gets feedback")
     parser.add_argument("--settings", nargs="*", default=[], help="further settings of both services")
     arguments = parser.parse_args()

@@ -152,7 +152,7 @@ class RemoveFeedback(CallerRequest):
 
 
 class FeedbackResponse(BaseModel):
-    """Response of ``POST`` and ``DELETE /feedback``: what it says is on the disk."""
+    """Response of ``POST`` and ``DELETE /feedback``: what it says is done."""
 
     id: str  # of this request, as in the logs
     events: int  # written, or deleted
@@ -166,7 +166,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
         self._log = log
 
     def answer(self, jobs: Mapping[str, AddFeedback | RemoveFeedback], check: Check = lambda: None) -> dict[str, Any]:
-        """Answer when the events are on the disk, by id."""
+        """Answer when the events are written, by id."""
         answers: dict[str, Any] = {}
         events: dict[str, dict[str, Any]] = {}
         for uid, job in jobs.items():
@@ -180,7 +180,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
                 answers[uid] = FeedbackResponse(id=uid, events=self._log.forget(job.user))
         try:
             if events:
-                self._log.append(*events.values(), sync=True)
+                self._log.append(*events.values())
         except OSError as error:
             log("feedback log could not be written", level=logging.ERROR, error=error)
             return answers | dict.fromkeys(events, Refusal(507, "the feedback could not be written"))
@@ -188,6 +188,10 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
             for kind in GAINS:
                 metrics.FEEDBACK.labels(kind).inc(len(event.get(kind, ())))
         return answers | {uid: FeedbackResponse(id=uid, events=1) for uid in events}
+
+    def warm_up(self) -> None:
+        """Index what was shown before."""
+        self._log.find("0" * 36)
 
     def _event(self, job: AddFeedback) -> dict[str, Any]:
         """Return what is written; raise a refusal: the same for what others were shown as for what was never shown."""

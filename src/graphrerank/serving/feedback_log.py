@@ -61,17 +61,17 @@ class _Appender:
         self._lock = threading.Lock()
         self._path, self._size, self._until = folder, 0, 0.0
 
-    def append(self, content: bytes, *, sync: bool) -> None:
+    def append(self, content: bytes) -> None:
         """Append whole lines; an OSError if the disk is full, which leaves none of them."""
         with self._lock:
             now = time.time()
             if self._size + len(content) > self._most_bytes or not self._until - DAY <= now < self._until:
                 self._start(now)
             try:
-                append_bytes(self._path, self._size, content, sync=sync)
+                append_bytes(self._path, self._size, content, sync=False)
             except FileNotFoundError:  # it was pruned
                 self._start(now)
-                append_bytes(self._path, 0, content, sync=sync)
+                append_bytes(self._path, 0, content, sync=False)
             self._size += len(content)
 
     def _start(self, now: float) -> None:
@@ -119,8 +119,8 @@ def _number(request_id: str) -> int:
 class FeedbackLog:
     """Writes events, finds what was shown in any process, and forgets.
 
-    An event that :meth:`append` has written survives ``kill -9``; with ``sync`` also the end of the machine. A line
-    that was cut off ends its file. Files older than ``days``, and the oldest ones above ``max_bytes``, are deleted
+    An event that :meth:`append` has written survives ``kill -9``; the machine's end may take the last half minute. A
+    line that was cut off ends its file. Files older than ``days``, and the oldest ones above ``max_bytes``, are deleted
     when a file begins and every hour.
     """
 
@@ -134,9 +134,9 @@ class FeedbackLog:
         self._finding = threading.Lock()
         threading.Thread(target=self._keep_pruned, daemon=True).start()
 
-    def append(self, *events: Mapping[str, Any], sync: bool = False) -> None:
+    def append(self, *events: Mapping[str, Any]) -> None:
         """Append events of one kind; an OSError if they cannot be written."""
-        self._files[events[0]["event"]].append(b"".join(to_json(event) + b"\n" for event in events), sync=sync)
+        self._files[events[0]["event"]].append(b"".join(to_json(event) + b"\n" for event in events))
 
     def pseudonym(self, user: str) -> str:
         """Return the pseudonym of a user."""
