@@ -8,7 +8,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import le
 
 import ahocorasick
@@ -65,9 +65,9 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str]) -> Tensor:
     clear = [len(bearers) <= MAX_OWNERS for bearers in owners.values()]
     mentions: dict[int, list[tuple[int, int]]] = {}
     mentioning: Counter[int] = Counter()  # passages
-    search = _MentionSearch(owners)
+    mentioned = _searching(owners)
     for source, text in enumerate(texts):
-        for name, bearers in search.mentioned(text).items():
+        for name, bearers in mentioned(text).items():
             if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
@@ -115,34 +115,30 @@ def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
         yield 4, head
 
 
-class _MentionSearch:
-    """Finds names in texts."""
+def _searching(owners: Mapping[Name, Mapping[int, Owner]]) -> Callable[[str], dict[int, list[int]]]:
+    """Build what returns the names mentioned in a text, by their numbers, and their bearers."""
+    all_bearers = [list(bearers.items()) for bearers in owners.values()]
+    vocabulary = {word: number for number, word in enumerate({word for name in owners for word in name}, start=1)}
+    automaton = ahocorasick.Automaton(ahocorasick.STORE_ANY, ahocorasick.KEY_SEQUENCE)
+    for number, name in enumerate(owners):
+        automaton.add_word(tuple(vocabulary[word] for word in name), (number, len(name)))
+    automaton.make_automaton()
 
-    def __init__(self, owners: Mapping[Name, Mapping[int, Owner]]) -> None:
-        self.bearers = [list(bearers.items()) for bearers in owners.values()]
-        self.vocabulary = {
-            word: number for number, word in enumerate({word for name in owners for word in name}, start=1)
-        }
-        self.automaton = ahocorasick.Automaton(ahocorasick.STORE_ANY, ahocorasick.KEY_SEQUENCE)
-        for number, name in enumerate(owners):
-            self.automaton.add_word(tuple(self.vocabulary[word] for word in name), (number, len(name)))
-        self.automaton.make_automaton()
-
-    def mentioned(self, text: str) -> dict[int, list[int]]:
-        """Return the names mentioned in a text and their bearers."""
+    def mentioned(text: str) -> dict[int, list[int]]:
         words = split_words(text)
-        letters = tuple(self.vocabulary.get(word.lower(), 0) for word in words)
+        letters = tuple(vocabulary.get(word.lower(), 0) for word in words)
         spans = []
-        for last, (name, length) in self.automaton.iter(letters) if self.bearers and letters else ():
+        for last, (name, length) in automaton.iter(letters) if owners and letters else ():
             first = last - length + 1
             written = (words[first][0].isupper(), words[last][0].isupper())
-            bearers = [node for node, owner in self.bearers[name] if all(map(le, owner, written))]
-            if bearers:
+            if bearers := [node for node, owner in all_bearers[name] if all(map(le, owner, written))]:
                 spans.append((first, -last, name, bearers))
-        mentioned: dict[int, list[int]] = {}
+        found: dict[int, list[int]] = {}
         reached = -1
         for _, negative_last, name, bearers in sorted(spans):
             if -negative_last > reached:  # else inside a longer mention that began no later
                 reached = -negative_last
-                mentioned[name] = sorted({*mentioned.get(name, ()), *bearers})
-        return mentioned
+                found[name] = sorted({*found.get(name, ()), *bearers})
+        return found
+
+    return mentioned
