@@ -199,12 +199,11 @@ def test_account() -> None:
             Link("c.py", 6),
         ),
         *(Link("https://example.org", 7), Link("../up.md", 8), Link("lost", 9, LABEL), Link("py:lost", 9, LABEL)),
-        Link("<m@n>", 9, LABEL, "reply"),
     ]
     edges, account = resolve_links(documents, passages_of(documents, {"a.md": links}), files=["i.png"])
     assert edges == [("a.md:0", "b.md:0", "link"), ("a.md:0", "c.py:0", "link")]
     dead = [("a.md", 3, "b.md#nine (no such section)"), ("a.md", 4, "no.md"), ("a.md", 9, "lost")]
-    assert account == LinkAccount(within=6, resolved=3, to_section=2, dead=dead, foreign=5)
+    assert account == LinkAccount(within=6, resolved=3, to_section=2, dead=dead, foreign=4)
     assert str(account) == (
         "6 links within the folder: 3 resolved (2 to a section), 3 lead nowhere: "
         "a.md:3 -> b.md#nine (no such section), a.md:4 -> no.md, a.md:9 -> lost"

@@ -8,17 +8,6 @@ relations carries such a sentence, and links an actor or a piece of software to 
 - Queries: the sentences of the other half. Relevant: the relation's source and target. An edge is never a query.
 - Splits by source object, so that no group or malware of the test split is seen in training.
 
-:func:`load_attack_paths` makes questions whose answers lie along edges: the sentence of a held-out relation between an
-actor or a piece of software and a technique, and what an analyst asks next.
-
-==============================================  =======================================================================
-question                                        relevant
-==============================================  =======================================================================
-Which mitigations prevent this?                 the technique, and the mitigations joined to it
-Who uses this software?                         the software, and the groups and campaigns joined to it
-With which of their software do they do this?   the actor, the technique, and the software joined to both
-==============================================  =======================================================================
-
 ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resources/legal-and-branding/terms-of-use/.
 """
 
@@ -159,9 +148,11 @@ class PathQuestion(NamedTuple):
 def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
     """Read ATT&CK, with questions about held-out relations whose answers lie along its edges.
 
-    Arguments are those of :func:`load_attack`; ``edge_share`` is that of the ``uses`` relations to techniques. Edges
-    are all relations but those between the ends of a question. Splits go by the node from which the answers are
-    reached, and no step from a question in test to its answers is a step of a question in training.
+    A question is the sentence of a relation between an actor or a piece of software and a technique, and what an
+    analyst asks next. Relevant are the nodes that it asks about, and those joined to them. Arguments are those of
+    :func:`load_attack`; ``edge_share`` is that of the ``uses`` relations to techniques. Edges are all relations but
+    those between the ends of a question. Splits go by the node from which the answers are reached, and no step from a
+    question in test to its answers is a step of a question in training.
     """
     nodes, relations, node_of = _read_nodes(path, edge_share)
     types = [o["type"] for o in nodes]

@@ -32,10 +32,10 @@ class Sections:
         """Add names that point at the present section."""
         self._spans[-1].anchors += anchors
 
-    def link(self, target: str, kind: str = "path") -> None:
+    def link(self, target: str) -> None:
         """Add a link, which belongs to the next block."""
         if 0 < len(target) <= MAX_TARGET:
-            self._links.append(Link(target, kind=kind))
+            self._links.append(Link(target))
 
     def add(self, text: str, kind: str = "", *, is_whole: bool = False, header: str = "") -> None:
         """Add a block, of a kind that tells whether it is tight: item, row, term, meaning, sign or none."""
