@@ -164,19 +164,19 @@ def run(material: Material, count: int, model: str, seed: int, truth: str = "jud
 
 
 def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
-    """Draw the gain over `base` after so many sessions, a line for each set."""
+    """Draw the gain over `base` after so many sessions: what was deployed, and dotted what was learned."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axes, model in zip(figure.subplots(1, 2, sharey=True), MODELS, strict=True):
         for name, rows in results.items():
-            of = [[row for row in rows if (row["model"], row["sessions"]) == (model, count)] for count in SESSIONS]
-            points = [
-                (n, fmean(row["deployed"] - row["base"] for row in part))
-                for n, part in zip(SESSIONS, of, strict=True)
-                if part
-            ]
-            axes.plot([n for n, _ in points], [100 * gain for _, gain in points], marker="o", label=name)
+            of = [row for row in rows if row["model"] == model]
+            counts = sorted({row["sessions"] for row in of})
+            for which, style in (("deployed", "-"), ("ungated", ":")):
+                gains = [fmean(row[which] - row["base"] for row in of if row["sessions"] == n) for n in counts]
+                label = name if which == "ungated" else None
+                color = f"C{list(results).index(name)}"
+                axes.plot(counts, [100 * gain for gain in gains], style, marker="o", color=color, label=label)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xscale("log")
         axes.set_xticks(SESSIONS, [f"{count:,}" for count in SESSIONS])
@@ -184,7 +184,7 @@ def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None
         axes.set_xlabel("sessions")
         axes.set_title(f"clicks: {model}")
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("nDCG@10, points above base")
+    figure.axes[0].set_ylabel("nDCG@10, points above base\n(dotted: without the gate)")
     figure.axes[1].legend(fontsize=8)
     save_figure(path, figure)
 
