@@ -1,8 +1,9 @@
-"""python benchmarks/syntax_units.py --treebank DIR/treebank_gum: how well the nine units are estimated.
+"""python benchmarks/syntax_units.py --treebank DIR/treebank_gum --stanza DIR: how well parsers count the nine units.
 
-Compares the units of the treebank's own trees with the estimate from spaCy's dependency parse of the same tokens; the
-parser finds the ends of sentences itself, as in use. Prints the mean absolute error per sentence, beside that of always
-answering the median; with --queries FILE (queries.jsonl) also milliseconds of one core per query.
+Compares the units of the treebank's own trees with those of two parsers on the same tokens: Stanza's trees, and the
+estimate from spaCy's dependency parse. The parsers find the ends of sentences themselves, as in use. Prints the mean
+absolute error per sentence, beside that of always answering the median; with --queries FILE (queries.jsonl) also
+milliseconds of one core per query.
 """
 
 import argparse
@@ -14,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gold_units import count_units, read_tree
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank_papers.ea_graphrag.syntax.features import COMPONENTS, SyntaxFeatures
-from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units
+from graphrerank_papers.ea_graphrag.syntax.features import COMPONENTS, StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units, count_units, read_tree
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 FREE = "genres whose licence allows commercial use"
@@ -64,26 +64,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--treebank", type=Path, required=True, help="folder with <split>.jsonl of bracketed trees")
     parser.add_argument("--split", default="test")
+    parser.add_argument("--stanza", type=Path, help="folder of Stanza's model; without it that column is left out")
     parser.add_argument("--queries", type=Path, nargs="*", default=[], help="queries.jsonl to time")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
     sentences, right = gold(arguments.treebank, arguments.split)
-    found = list(map(approximate_units, parse(sentences)))
+    documents = parse(sentences)
+    counted = {"dependency": list(map(approximate_units, documents))}
+    if arguments.stanza is not None:
+        counted["stanza"] = list(map(count_units, StanzaParser(arguments.stanza).parse(documents)))
     print(f"{len(right)} sentences of {arguments.split}, {FREE}\n")
-    print("| unit | gold mean | median alone | estimate | exact |\n| --- | --- | --- | --- | --- |")
+    print("| unit | gold mean | median alone |" + "".join(f" {name} | exact |" for name in counted))
+    print("| --- | --- | --- |" + " --- | --- |" * len(counted))
     for number, unit in enumerate(Units._fields):
         truth = [units[number] for units in right]
         middle = statistics.median(truth)
         cells = [f"{statistics.mean(truth):.3f}", f"{statistics.mean(abs(units - middle) for units in truth):.3f}"]
-        error, exact = errors(found, right, number)
-        cells += [f"{error:.3f}", f"{exact:.1%}"]
+        for found in counted.values():
+            error, exact = errors(found, right, number)
+            cells += [f"{error:.3f}", f"{exact:.1%}"]
         print(f"| {unit} | {' | '.join(cells)} |")
 
     for path in arguments.queries:
         queries = [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
-        together, alone = milliseconds(SyntaxFeatures(), queries)
-        print(f"\n{path.parent.name}: {together:.1f} ms per query in batches, {alone:.1f} ms alone")
+        rivals = [SyntaxFeatures("dependency")]
+        if arguments.stanza is not None:
+            rivals.append(SyntaxFeatures("stanza", stanza_folder=arguments.stanza))
+        for features in rivals:
+            together, alone = milliseconds(features, queries)
+            print(
+                f"\n{path.parent.name}, {features.name}: {together:.1f} ms per query in batches, {alone:.1f} ms alone"
+            )
 
 
 if __name__ == "__main__":

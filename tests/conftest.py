@@ -32,7 +32,7 @@ pytest_plugins = [
 ]
 
 
-REAL = {"datasets"}  # fixtures of real data and models
+REAL = {"datasets", "stanza_en"}  # fixtures of real data and models
 
 
 @pytest.hookimpl(wrapper=True)

@@ -55,6 +55,7 @@ EXTRAS = {
     "pandas": Extra("results as data frames", ("pandas",)),
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),
+    "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
     "build": Extra("graphrerank build: spider, bird, beaver: tables of SQL queries; git", ("sqlglot", "pygit2")),
     "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
     "constrained": Extra("answers=transformers in a form: constrained decoding", ("llguidance",)),

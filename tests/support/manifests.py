@@ -10,7 +10,7 @@ def make_manifest(model: str, arguments: dict[str, Any], /, **entries: Any) -> d
         names = [f"feature {place}" for place in range(arguments["num_features"])]
         manifest |= {
             "features": names[: arguments["num_selected"]],
-            "syntax": {"fingerprint": "s" * 64, "feature_names": names},
+            "syntax": {"name": "dependency", "fingerprint": "s" * 64, "feature_names": names},
             "thresholds": {"low": -1.0, "high": 2.0},
         }
     else:

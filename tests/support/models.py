@@ -78,8 +78,8 @@ def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = {"num_features": len(FEATURES), "num_selected": 20, "hidden_channels": [8]}
     torch.manual_seed(0)
     save_weights(folder, ComplexityAdapter(**arguments))
-    fingerprint = SyntaxFeatures().fingerprint
-    syntax = {"fingerprint": fingerprint, "feature_names": list(FEATURES)}
+    fingerprint = SyntaxFeatures("dependency").fingerprint
+    syntax = {"name": "dependency", "fingerprint": fingerprint, "feature_names": list(FEATURES)}
     write_manifest(folder, make_manifest("complexity_adapter", arguments, features=list(FEATURES[:20]), syntax=syntax))
     return folder
 

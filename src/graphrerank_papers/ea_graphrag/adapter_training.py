@@ -74,6 +74,8 @@ class AdapterTraining:
     data: Mapping[str, Mapping[str, Any]]
     right: str
     answers: Any = None  # an `AnswerStage`, or None
+    syntax: str
+    stanza_folder: str | None = None
     validation_share: float
     price: float
     settings: AdapterSettings
@@ -89,7 +91,7 @@ class AdapterTraining:
         """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are kept."""
         torch.set_num_threads(parts.num_threads)
         runner = PathRunner(parts, {"dense": self.dense, "graph": self.graph}, encoder=self.encoder)
-        syntax = SyntaxFeatures(parts.cache / "syntax")
+        syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=parts.cache / "syntax")
         sets = [self._judge(runner, syntax, name, entry) for name, entry in self.data.items()]
         write_json_lines(run_dir / "disagreements.jsonl", disagreements(sets))
         tables = {"Which path was right": agreement_rows(sets)}
@@ -98,7 +100,7 @@ class AdapterTraining:
         train, held = (_disagreements(sets, held) for held in (False, True))
         manifest = self._train(run_dir / self.name, sets, train, held) | {
             "config": {"seed": self.seed},
-            "syntax": {"fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
+            "syntax": {"name": syntax.name, "fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
             "paths": {
                 path: {"choice": getattr(self, path), "settings": path_settings(pipeline)}
                 for path, pipeline in runner.pipelines.items()

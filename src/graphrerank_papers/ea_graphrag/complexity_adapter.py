@@ -30,6 +30,7 @@ MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of eac
 class SyntaxEntry(Entry):
     """The extractor of the queries' features."""
 
+    name: str  # as in `SyntaxFeatures`
     fingerprint: str  # changes whenever the features would
     feature_names: Names  # in order
 

@@ -53,14 +53,19 @@ class RouteEngine:
         self.answer({"first": RouteRequest(query="what warms up?")})
 
 
-def load_route_engine(folder: Path, format_name: str | None) -> RouteEngine:
+def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str | None) -> RouteEngine:
     """Load an adapter's artifact in a worker."""
     artifact = load_artifact(folder, format_name)
     checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
-    return RouteEngine(AdapterScorer(checkpoint=checkpoint))
+    return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))
 
 
-def serve_routes(folder: Path, format_name: str | None) -> tuple[list[Route], dict[str, EngineFactory]]:
-    """Return the route and the engine of an adapter's artifact: an entry point of ``graphrerank.services``."""
+def serve_routes(
+    folder: Path, format_name: str | None, *, stanza_folder: str | None = None
+) -> tuple[list[Route], dict[str, EngineFactory]]:
+    """Return the route and the engine of an adapter's artifact: an entry point of ``graphrerank.services``.
+
+    ``stanza_folder`` is the folder of Stanza's model, for an adapter trained with it.
+    """
     route = Route(("/route",), "route", RouteRequest, RouteResponse, "Return how much a query needs the graph.")
-    return [route], {"route": partial(load_route_engine, folder, format_name)}
+    return [route], {"route": partial(load_route_engine, folder, format_name, stanza_folder)}

@@ -19,7 +19,8 @@ class AdapterScorer:
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
     ``checkpoint`` is a run folder, a ``.ckpt`` file, artifact folder, or a loaded one; ``low`` and ``high`` are its
-    thresholds by default. ``cache`` is a folder that keeps the syntax of queries; nothing is kept when None.
+    thresholds by default. ``stanza_folder`` is that of Stanza's model, if it was trained with ``syntax: stanza``.
+    ``cache`` is a folder that keeps the syntax of queries; nothing is kept when None.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class AdapterScorer:
         checkpoint: str | Path | Checkpoint,
         low: float | None = None,
         high: float | None = None,
+        stanza_folder: str | Path | None = None,
         cache: str | Path | None = None,
     ) -> None:
         loaded = checkpoint if isinstance(checkpoint, Checkpoint) else load_primary(checkpoint)
@@ -44,7 +46,7 @@ class AdapterScorer:
             )
         self.low = manifest.thresholds.low if low is None else low
         self.high = manifest.thresholds.high if high is None else high
-        self.syntax = SyntaxFeatures(cache)
+        self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache)
         self._path, self._trained_with = loaded.path, manifest.syntax.fingerprint
         self._model = loaded.model.eval()
 

@@ -93,6 +93,7 @@ def test_training_leaves_its_evidence(run: Path) -> None:
     for text in ("| single | 20 | 6 |", "| multi | 20 | 6 |", "| temperature |", "| low | high |"):
         assert text in report
     manifest = json.loads((run / "complexity_adapter" / "manifest.json").read_text())
+    assert manifest["syntax"]["name"] == "dependency"
     assert len(manifest["features"]) == 85
     assert manifest["thresholds"]["low"] < manifest["thresholds"]["high"]
     assert set(manifest["paths"]) == {"dense", "graph"}

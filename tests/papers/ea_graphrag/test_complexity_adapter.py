@@ -103,7 +103,7 @@ def test_the_entry_point_gives_the_kind_of_manifest() -> None:
     ("entries", "message"),
     [
         ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds`: `low` must be below `high`"),
-        ({"syntax": {"fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
+        ({"syntax": {"name": "dependency", "fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
     ],
 )
 def test_a_broken_entry_is_refused(entries: dict[str, Any], message: str) -> None:

@@ -28,21 +28,21 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
     folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", formats, num_batches=20)
     expected = AdapterScorer(checkpoint=adapter_folder).score(TEXTS).tolist()
     for name in [None, *formats]:
-        engine = load_route_engine(folder, name)
+        engine = load_route_engine(folder, name, None)
         answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
         assert [answer.score for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
     (folder / "model.onnx").write_bytes(b"another file")
     with pytest.raises(ValueError, match="needed SHA-256"):
-        load_route_engine(folder, "onnx")
+        load_route_engine(folder, "onnx", None)
     with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'onnx'\], got `format` 'aot'"):
-        load_route_engine(folder, "aot")
+        load_route_engine(folder, "aot", None)
 
 
 def test_the_service_is_found_by_its_entry_point(run_command, adapter_folder, tmp_path):
     with pytest.raises(ValueError, match="not an artifact"):
-        load_route_engine(adapter_folder, None)
+        load_route_engine(adapter_folder, None, None)
     folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", num_batches=2)
-    ((route,), engines) = load_service("complexity_adapter")(folder, None)
+    ((route,), engines) = load_service("complexity_adapter")(folder, None, stanza_folder=None)
     assert (route.paths, route.kind, list(engines)) == (("/route",), "route", ["route"])
     (answer,) = engines["route"]().answer({"0": RouteRequest(query=TEXTS[0])}, lambda: None).values()
     assert answer.route == "fusion"

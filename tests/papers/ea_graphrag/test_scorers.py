@@ -14,7 +14,7 @@ TEXTS = ["Who directed the film that won?", "", "zebra", "Où est la gare ?", "w
 
 def test_against_the_model_on_the_features(adapter_folder: Path, recwarn: pytest.WarningsRecorder) -> None:
     scorer = AdapterScorer(checkpoint=adapter_folder)
-    expected = load_checkpoint(adapter_folder).model(SyntaxFeatures().extract(TEXTS))
+    expected = load_checkpoint(adapter_folder).model(SyntaxFeatures("dependency").extract(TEXTS))
     found = scorer.score(TEXTS)
     torch.testing.assert_close(found, expected.detach())
     assert bool(((found >= 0) & (found <= 1)).all())

@@ -1,10 +1,12 @@
-"""Syntax features of texts, cached on disk, from spaCy's analysis.
+"""Syntax features of texts, cached on disk, from spaCy's analysis; their units by spaCy's parse or in Stanza's trees.
 
 Each feature is a line below: its name, how it is computed and, where these do not say it, what it measures. Source:
 Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of each.
 """
 
+import importlib.metadata
 import math
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,19 +17,27 @@ import numpy as np
 from torch import Tensor
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.checks import UserError, check_choice
+from graphrerank.extras import require_extra
+from graphrerank.files import hash_files
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 from graphrerank_papers.ea_graphrag.syntax.units import (
     FINITE,
     RULES,
+    Tree,
     Units,
     approximate_units,
+    count_units,
     is_word,
+    read_tree,
 )
 
 COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")  # of spaCy
 BATCH_TEXTS = 64  # of spaCy
+BATCH_SENTENCES = 50  # of Stanza
 SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
 ROW = np.dtype("<f4")
+RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
 VERSION = 1  # increment when a feature changes: cached features are then computed again
 
@@ -317,23 +327,32 @@ FEATURES = tuple(_features(ParsedText([], []), Units(*[0] * len(Units._fields)))
 class SyntaxFeatures:
     """The features of ``FEATURES`` for any text, even an empty one or one in another language.
 
-    ``cache`` is a folder that keeps features, one file per fingerprint; nothing is kept when None.
+    ``syntax`` is ``stanza``, for units from Stanza's constituency trees, or ``dependency``, for units estimated from
+    spaCy's parse. ``cache`` is a folder that keeps features, one file per fingerprint; nothing is kept when None.
     """
 
-    def __init__(self, cache: str | Path | None = None) -> None:
+    def __init__(
+        self, syntax: str, *, stanza_folder: str | Path | None = None, cache: str | Path | None = None
+    ) -> None:
+        check_choice(("stanza", "dependency"), syntax=syntax)
+        if syntax == "dependency" and stanza_folder is not None:
+            raise UserError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
+        self.name = syntax
+        self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
         self._cache = cache
 
     @cached_property
     def fingerprint(self) -> str:
-        """All that the features depend on: the rules of units, spaCy's versions, the features and their version."""
-        return repr(("syntax", VERSION, f"dependency rules {RULES}", *spacy_versions(ENGLISH), FEATURES))
+        """All that the features depend on: the source of units, spaCy's versions, the features and their version."""
+        units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
+        return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
 
     def extract(self, texts: Sequence[str]) -> Tensor:
         """Compute the features of ``n`` texts, or read them from disk: ``[n, F]`` float32, finite, on the CPU.
 
         White space of any kind and length counts as one blank; a text without words has zeros.
         """
-        name = f"dependency-{short_hash(self.fingerprint)}.sqlite"
+        name = f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
         store = BlobStore(None if self._cache is None else Path(self._cache) / name, "features")
         keys = [hash_text(text) for text in texts]
         fill(store, keys, texts, self._rows, shard_size=SHARD_TEXTS, length=len)
@@ -342,6 +361,85 @@ class SyntaxFeatures:
     def _rows(self, texts: Sequence[str]) -> list[bytes]:
         cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
         documents = list(load_spacy(ENGLISH, components=COMPONENTS).pipe(cleaned, batch_size=BATCH_TEXTS))
-        parsed = ((ParsedText(document, document.ents), approximate_units(document)) for document in documents)
-        features = (_features(*pair).values() for pair in parsed)
+        stanza = self._stanza
+        units = map(approximate_units, documents) if stanza is None else map(count_units, stanza.parse(documents))
+        parsed = (ParsedText(document, document.ents) for document in documents)
+        features = (_features(*pair).values() for pair in zip(parsed, units, strict=True))
         return [np.array([*row], dtype=ROW).tobytes() for row in features]
+
+
+class StanzaParser:
+    """Stanza's constituency parser for English, loaded at its first use; on the CPU.
+
+    Sentences, tokens and Penn tags are spaCy's (Stanza's ``constituency_pretagged``), so that units and all other
+    features refer to the same tokens.
+
+    ``folder`` is as written by ``stanza.download``, or has ``*constituency*.pt``, one ``.pt`` of word vectors, and
+    Stanza's ``resources.json``. None for Stanza's default (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self._files: dict[str, str] = {}
+        if self.folder is not None and not (self.folder / "en").is_dir():
+            models = sorted(self.folder.glob("*constituency*.pt"))
+            vectors = sorted(set(self.folder.glob("*.pt")) - set(models))
+            if len(models) != 1 or len(vectors) != 1 or not (self.folder / "resources.json").is_file():
+                raise UserError(
+                    f"`folder` must contain en/ as Stanza writes it, or one *constituency*.pt, one other .pt of word "
+                    f"vectors and resources.json ({RESOURCES}), got {folder} with "
+                    f"{sorted(path.name for path in self.folder.glob('*'))[:9]}"
+                )
+            self._files = {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
+        require_extra("syntax", "`syntax=stanza`, unlike syntax=dependency,")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Stanza's version and a hash of the model's files."""
+        config = self._files or self._pipeline.config
+        named = [key for key in sorted(config) if key.startswith("constituency_") and key.endswith("_path")]
+        version = importlib.metadata.version("stanza")
+        return repr(("stanza", version, hash_files([Path(config[key]) for key in named])))
+
+    def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
+        """Parse spaCy's documents, all sentences in common batches: a tree for each sentence with tokens."""
+        sentences = []  # index of the document, and tokens
+        for index, document in enumerate(documents):
+            for sentence in document.sents:
+                words = enumerate((token for token in sentence if not token.is_space), 1)
+                tokens = [{"id": i, "text": token.text, "upos": token.tag_, "xpos": token.tag_} for i, token in words]
+                sentences += [(index, tokens)] if tokens else []
+        trees: list[list[Tree]] = [[] for _ in documents]
+        if sentences:
+            pipeline = self._pipeline
+            from stanza.models.common.doc import Document
+
+            parsed = pipeline(Document([tokens for _, tokens in sentences]))
+            for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
+                trees[index].append(read_tree(str(sentence.constituency)))
+        return trees
+
+    @cached_property
+    def _pipeline(self) -> Any:
+        import stanza
+
+        folder = {} if self.folder is None else {"dir": str(self.folder)}
+        try:
+            return stanza.Pipeline(
+                "en",
+                processors="tokenize,constituency",
+                tokenize_pretokenized=True,
+                constituency_pretagged=True,
+                constituency_batch_size=BATCH_SENTENCES,
+                download_method=None,
+                use_gpu=False,
+                verbose=False,
+                **folder,
+                **self._files,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            where = "Stanza's default folder" if self.folder is None else str(self.folder)
+            raise UserError(
+                f"`syntax=stanza` needs Stanza's English constituency model in {where}: stanza.download('en') "
+                f"writes it there; or choose syntax=dependency; {type(error).__name__}: {error}"
+            ) from error

@@ -1,12 +1,16 @@
+import json
+import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.caching import short_hash
 from graphrerank_papers.ea_graphrag.syntax import features as syntax_features
-from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
-from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units
+from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units, count_units
 
 QUESTION = "Did Mary Shelley write a long novel about science in 1818?"
 ODD = {
@@ -26,7 +30,7 @@ ODD = {
 @pytest.fixture(scope="module")
 def dependency() -> SyntaxFeatures:
     pytest.importorskip("spacy")
-    return SyntaxFeatures()
+    return SyntaxFeatures("dependency")
 
 
 def test_the_features_are_those_of_trained_adapters() -> None:
@@ -89,6 +93,26 @@ def test_odd_texts_have_finite_features(dependency: SyntaxFeatures, kind: str) -
     assert (found == 0).all() == (kind in {"empty", "blank"})
 
 
+@pytest.mark.slow
+def test_sources_differ_and_never_share_a_file(stanza_en: Path, dependency: SyntaxFeatures, tmp_path: Path) -> None:
+    stanza = SyntaxFeatures("stanza", stanza_folder=stanza_en, cache=tmp_path)
+    guess = SyntaxFeatures("dependency", cache=tmp_path)
+    texts = ["The old cat slept in the house.", "Who saw the dog?", "x y z"]
+    first, second = stanza.extract(texts), guess.extract(texts)
+    assert (stanza.name, guess.name) == ("stanza", "dependency")
+    assert stanza.fingerprint != guess.fingerprint
+    assert sorted(file.name.split("-")[0] for file in tmp_path.iterdir()) == ["dependency", "stanza"]
+    assert torch.equal(SyntaxFeatures("dependency", cache=tmp_path).extract(texts), second)
+    assert torch.equal(SyntaxFeatures("stanza", stanza_folder=stanza_en, cache=tmp_path).extract(texts), first)
+    same = [FEATURES.index(name) for name in ("num_entities", "max_depth", "mtld", "num_commas")]
+    assert torch.equal(first[:, same], second[:, same])
+    copy = shutil.copytree(stanza_en, tmp_path / "copy")
+    assert StanzaParser(copy).fingerprint == StanzaParser(stanza_en).fingerprint
+    with next(copy.rglob("*constituency*.pt")).open("ab") as file:
+        file.write(b"!")
+    assert StanzaParser(copy).fingerprint != StanzaParser(stanza_en).fingerprint
+
+
 def test_a_batch_equals_singles(dependency: SyntaxFeatures) -> None:
     texts = [QUESTION, "", "Who wrote Hamlet?", "Paris", "We left because it rained.", QUESTION]
     together = dependency.extract(texts)
@@ -101,10 +125,70 @@ def test_nothing_is_parsed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     texts, parsed = [QUESTION, "bb", "", "Paris", "Paris"], []
     count = lambda document: parsed.append(document.text) or approximate_units(document)  # noqa: E731
     monkeypatch.setattr(syntax_features, "approximate_units", count)
-    found = SyntaxFeatures(tmp_path).extract(texts)
-    assert torch.equal(SyntaxFeatures(tmp_path).extract(texts[::-1]), found.flip(0))
+    found = SyntaxFeatures("dependency", cache=tmp_path).extract(texts)
+    assert torch.equal(SyntaxFeatures("dependency", cache=tmp_path).extract(texts[::-1]), found.flip(0))
     assert sorted(parsed) == sorted(set(texts))
     assert torch.equal(found, dependency.extract(texts))
     before = dependency.fingerprint
     monkeypatch.setattr(syntax_features, "VERSION", 99)
-    assert SyntaxFeatures().fingerprint != before
+    assert SyntaxFeatures("dependency").fingerprint != before
+
+
+def test_units_by_hand_with_a_real_model_of_stanza(stanza_en: Path, nlp: Any) -> None:
+    documents = [
+        nlp("Which film did he make?"),
+        nlp(""),
+        nlp("He works, but she sleeps. The book which she wrote in 1990 won a prize."),
+        nlp("If it rains, we know that the game will stop."),
+        nlp("Compare the two plans."),
+    ]
+    parser = StanzaParser(stanza_en)
+    parsed = parser.parse(documents)
+    assert list(map(len, parsed)) == [1, 0, 2, 1, 1]
+    counted = list(map(count_units, parsed))
+    assert counted == [  # W, S, VP, C, T, DC, CT, CP, CN
+        (5, 1, 1, 1, 1, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0, 0, 0, 0, 0),
+        (15, 2, 4, 4, 3, 1, 1, 0, 1),
+        (10, 1, 3, 3, 1, 2, 1, 0, 1),
+        (4, 1, 1, 1, 1, 0, 0, 0, 0),
+    ]
+    assert list(map(count_units, parser.parse(documents[::-1]))) == counted[::-1]
+
+
+def test_brackets_and_unknown_tags_are_tokens_like_others(stanza_en: Path, nlp: Any) -> None:
+    document = nlp("The film (a comedy) costs 5 $ ... データ")
+    (trees,) = StanzaParser(stanza_en).parse([document])
+    written = {"(": "-LRB-", ")": "-RRB-"}
+    words = [leaf.word for tree in trees for leaf in tree.leaves()]
+    assert words == [written.get(token.text, token.text) for token in document]
+
+
+def test_folders_and_models_that_do_not_fit_are_named(tmp_path: Path, nlp: Any) -> None:
+    pytest.importorskip("stanza")
+    loose, empty = tmp_path / "loose", tmp_path / "empty"
+    loose.mkdir()
+    with pytest.raises(ValueError, match=r"`folder` must contain en/ .* got .* with \[\]"):
+        StanzaParser(loose)
+    for name in ("my_constituency.pt", "vectors.pt"):
+        (loose / name).write_bytes(b"no model")
+    with pytest.raises(ValueError, match=r"resources\.json \(.*vectors\.pt"):
+        StanzaParser(loose)
+    (loose / "resources.json").write_text(json.dumps({"en": {"lang_name": "English", "packages": {}}}))
+    with pytest.raises(ValueError, match=str(loose)):  # a damaged model
+        StanzaParser(loose).parse([nlp("One sentence.")])
+    (empty / "en").mkdir(parents=True)  # as if Stanza's, but nothing was downloaded
+    assert StanzaParser(empty).parse([]) == []  # loads no model
+    with pytest.raises(ValueError, match=r"stanza\.download\('en'\) writes it there; or choose syntax=dependency"):
+        StanzaParser(empty).parse([nlp("One sentence.")])
+
+
+def test_settings_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"`syntax` must be one of .*, got 'constituency'"):
+        SyntaxFeatures("constituency")
+    with pytest.raises(ValueError, match="applies to syntax=stanza only"):
+        SyntaxFeatures("dependency", stanza_folder="x")
+    (tmp_path / "en").mkdir()
+    monkeypatch.setitem(sys.modules, "stanza", None)
+    with pytest.raises(ValueError, match=r"pip install 'graphrerank\[syntax\]'"):
+        StanzaParser(tmp_path)

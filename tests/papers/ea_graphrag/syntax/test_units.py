@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gold_units import count_units, read_tree
-from graphrerank_papers.ea_graphrag.syntax.units import RATIOS, Units, approximate_units
+from graphrerank_papers.ea_graphrag.syntax.units import RATIOS, Units, approximate_units, count_units, read_tree
 
 # Counted by hand from Lu's definitions:                                W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {
