@@ -12,6 +12,7 @@ from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
 
 BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
+STEPS_PER_WAIT = 8  # between two looks at the residual on another device than the CPU
 ENTITIES_PER_SEED = 5
 MAX_SHARE = 0.01  # of the passages: entities that are spelled in more of them (and in more than 10) are not read
 
@@ -148,12 +149,14 @@ class CorpusPPR(nn.Module):
         mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B]: a step reads whole rows
         mass[seed, row] = share
         dangling = self.dangling.nonzero().flatten()
-        for _ in range(num_smoothing_steps(self.restart_prob, TOLERANCE / 2)):
+        for step in range(num_smoothing_steps(self.restart_prob, TOLERANCE / 2)):
             lost = mass[dangling].sum(0)
             following = self._spread(mass).mul_(1 - self.restart_prob)
             following[seed, row] += share * (self.restart_prob + (1 - self.restart_prob) * lost[row])
             change = mass.sub_(following).abs_().sum(0)
             mass = following
+            if not mass.is_cpu and (step + 1) % STEPS_PER_WAIT:
+                continue
             if not len(nodes) or float(change.max()) * (1 - self.restart_prob) <= TOLERANCE:
                 break
         return mass.T.contiguous()
