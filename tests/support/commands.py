@@ -88,7 +88,7 @@ def without_times(folder: Path) -> Any:
 
     def strip(part: Any) -> Any:
         if isinstance(part, dict):
-            return {key: strip(entry) for key, entry in part.items() if not re.search("ms|seconds|time", key)}
+            return {key: strip(entry) for key, entry in part.items() if not re.search("ms|seconds|time|memory", key)}
         return [strip(entry) for entry in part] if isinstance(part, list) else part
 
     return strip(json.loads((folder / "metrics.json").read_text()))
