@@ -4,7 +4,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from graphrerank.graphs.algebra import (
     column_normalize,
-    graph_index,
+    graph_of_nodes,
     propagate,
     row_normalize,
     scatter_max,
@@ -38,11 +38,11 @@ def test_scatter_against_naive_loop(shape: tuple[int, ...]) -> None:
             assert torch.equal(largest, rows.amax(0) if len(rows) else torch.zeros_like(largest))
 
 
-def test_graph_index_against_naive_loop() -> None:
+def test_graph_of_nodes_against_naive_loop() -> None:
     ptr = torch.tensor([0, 0, 3, 3, 4, 9, 9])
     expected = [g for g in range(6) for _ in range(int(ptr[g]), int(ptr[g + 1]))]
-    assert graph_index(ptr).tolist() == expected
-    assert graph_index(torch.tensor([0])).tolist() == []
+    assert graph_of_nodes(ptr, 9).tolist() == expected
+    assert graph_of_nodes(torch.tensor([0]), 0).tolist() == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_of_nodes
 from graphrerank.graphs.model_inputs import SCORES
 from graphrerank.models.gatv2 import GATv2Layer
 from graphrerank.models.gatv2_reranker import FEATURE_MODES, GATv2Reranker, PairHead
@@ -46,7 +46,7 @@ def single(graphs: CandidateGraphs, number: int) -> CandidateGraphs:
 
 def test_scores_mode_ignores_scale_and_shift_of_each_query_and_column(random_batch: MakeBatch) -> None:
     model, graphs = reranker("scores"), random_batch()
-    graph = graph_index(graphs.ptr)
+    graph = graph_of_nodes(graphs.ptr, graphs.num_nodes)
     generator = torch.Generator().manual_seed(2)
     scale = torch.rand(2, 3, generator=generator) * 10 + 0.5
     shift = torch.randn(2, 3, generator=generator) * 3
@@ -66,7 +66,7 @@ def test_all_modes_but_scores_read_vectors(features: str, random_batch: MakeBatc
 @pytest.mark.parametrize("training", [True, False])
 def test_training_begins_at_gcs(features: str, training: bool, random_batch: MakeBatch) -> None:
     model, graphs = reranker(features, trained=False, restart_prob=0.3, dropout=0.5), random_batch()
-    scaled = replace(graphs, x=min_max_by_graph(graphs.x, graph_index(graphs.ptr), 2))
+    scaled = replace(graphs, x=min_max_by_graph(graphs.x, graph_of_nodes(graphs.ptr, graphs.num_nodes), 2))
     torch.testing.assert_close(score(model.train(training), graphs), GCS(restart_prob=0.3).score(scaled))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from graphrerank.checks import UserError, check_share
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_of_nodes
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
@@ -79,7 +79,7 @@ class CandidateAugmentation:
         Raises:
             ValueError: If types are to be changed and the batch's types are merged.
         """
-        graph = graph_index(graphs.ptr)
+        graph = graph_of_nodes(graphs.ptr, graphs.num_nodes)
         x = graphs.x.clone()
         if self.rankable:
             swapped = draws.uniform() < self.base_swap
@@ -112,7 +112,7 @@ class CandidateAugmentation:
         becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], for types as they were
         dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], for types as they are
         dropped &= ~merged.unsqueeze(1)
-        of_edge = graph_index(graphs.ptr)[graphs.edge_index[1]]
+        of_edge = graph_of_nodes(graphs.ptr, graphs.num_nodes)[graphs.edge_index[1]]
         edge_type = becomes[of_edge, graphs.edge_type].masked_fill(merged[of_edge], OTHER)
         kept = ~dropped[of_edge, edge_type]
         pairs, weight, edge_type = merge_parallel_of_types(

@@ -7,7 +7,7 @@ batch's queries, and an epoch has the same steps with the same queries on any nu
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -120,15 +120,9 @@ class CandidateDataModule(L.LightningDataModule):
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         can_fork = hasattr(os, "fork") and not self.inputs.reads_pairs  # whose cross-encoder may be on the GPU
         num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if on_gpu and can_fork else 0
-        return Loader(
-            _Served(graphs, augmentation),
-            batch_size=None,
-            sampler=sampler,
-            num_workers=num_workers,
-            multiprocessing_context="fork" if num_workers else None,
-            persistent_workers=num_workers > 0,
-            pin_memory=on_gpu,
-        )
+        more: dict[str, Any] = {"num_workers": num_workers, "pin_memory": on_gpu}
+        more |= {"multiprocessing_context": "fork", "persistent_workers": True} if num_workers else {}
+        return Loader(_Served(graphs, augmentation), batch_size=None, sampler=sampler, **more)
 
     def _graphs(self, part: PreparedDataset, queries: Tensor, split: str) -> Graphs:
         return lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)

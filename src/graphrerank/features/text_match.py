@@ -17,7 +17,7 @@ from torch import Tensor
 from graphrerank.checks import UserError
 from graphrerank.features.word_table import TextWords, WordTable, first_of_equals
 from graphrerank.graphs import CorpusGraph, TextStems
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_of_nodes
 from graphrerank.graphs.packed_strings import slots_of
 from graphrerank.text import words
 from graphrerank.text.languages import ENGLISH
@@ -171,7 +171,7 @@ class TextMatch:
         weight = self._weights(word)
         total = weight.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
         known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
-        graph = graph_index(ptr)
+        graph = graph_of_nodes(ptr, len(nodes))
         row, entry = self._entries(nodes)
         query, place = np.nonzero(word >= 0)
         num_words = max(1, len(self._texts_with))

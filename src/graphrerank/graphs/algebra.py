@@ -22,13 +22,8 @@ def scatter_max(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
     return out.scatter_reduce_(0, expanded, src, "amax", include_self=False)
 
 
-def graph_index(ptr: Tensor) -> Tensor:
-    """Give each node the number of its graph: ``[ptr[-1]]`` int64."""
-    return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr[1:] - ptr[:-1])
-
-
 def graph_of_nodes(ptr: Tensor, num_nodes: int) -> Tensor:
-    """As :func:`graph_index`, with a shape that depends on no data: for ``torch.export``."""
+    """Give each of ``ptr[-1]`` nodes the number of its graph; the shape depends on no data: for ``torch.export``."""
     ends = torch.zeros([num_nodes + 1], dtype=torch.int64, device=ptr.device)
     return ends.index_add_(0, ptr[1:], torch.ones_like(ptr[1:])).cumsum(0)[:num_nodes]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_of_nodes
 
 ROUNDS = 20  # of swaps; in each, every edge is tried once
 
@@ -20,7 +20,8 @@ def shuffle_edges(
     edges, without self-loops and repeats, are swapped in pairs at once; a swap that meets an edge of before, or another
     swap's, is not done. Returns ``edge_index [2, E]`` sorted by target, then source, and ``edge_attr [E]``.
     """
-    num_nodes, graph = int(ptr[-1]), graph_index(ptr)
+    num_nodes = int(ptr[-1])
+    graph = graph_of_nodes(ptr, num_nodes)
     key, pair = torch.unique(_key(edge_index, num_nodes), return_inverse=True)  # an edge and its way back
     weights = edge_attr.new_zeros(2, len(key))  # 0 for an edge that is not there
     weights[(edge_index[0] > edge_index[1]).long(), pair] = edge_attr

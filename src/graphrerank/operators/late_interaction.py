@@ -97,11 +97,9 @@ class LateInteractionRetriever(EncodingRetriever):
             else:
                 similarity = queries.encoded.to(self._embedding) @ self._embedding.T
                 proposed = torch.topk(similarity, min(self.proposals or 1, scores.shape[1]), dim=1).indices
-                proposed = proposed.sort(dim=1).values
-                numbers = proposed.cpu()
-                for row, of_row in enumerate(torch.split(tokens, ptr.diff().tolist())):
-                    length = bounds[row : row + 2].diff()
-                    self._compare(scores[row : row + 1], of_row, length, proposed[row], numbers[row])
+                rows = zip(torch.split(tokens, ptr.diff().tolist()), proposed, proposed.cpu(), strict=True)
+                for row, (asked, nodes, numbers) in enumerate(rows):
+                    self._compare(scores[row : row + 1], asked, bounds[row : row + 2].diff(), nodes, numbers)
         nodes, best = top_k_by_node_order(scores, self.top_k)
         return Ranking(nodes, best, best.masked_fill(nodes < 0, 0.0).unsqueeze(-1))
 
@@ -121,9 +119,11 @@ class LateInteractionRetriever(EncodingRetriever):
             else:
                 num_tokens = int(ptr.diff()[numbers[first : first + most]].sum())
                 held = vectors[row_slots(bounds, block, num_slots=num_tokens)[1]]
-            best = _reduce(held @ tokens.T, "max", bounds.diff()[block])
+            sizes = bounds.diff()[block]
+            best = torch.segment_reduce(held @ tokens.T, "max", lengths=sizes, axis=0, unsafe=True)
             best = best.masked_fill(best == -torch.inf, 0.0)  # a passage without tokens matches nothing
-            scores[:, block] = _reduce(best.T.contiguous(), "sum", lengths)
+            best = best.T.contiguous()
+            scores[:, block] = torch.segment_reduce(best, "sum", lengths=lengths, axis=0, unsafe=True)
 
     @cached_property
     def _corpus(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,8 +143,3 @@ class LateInteractionRetriever(EncodingRetriever):
             first, *_, normalize = encoder
             encoder = type(encoder)(modules=[first, normalize], device=self.device)
         return encoder
-
-
-def _reduce(values: Tensor, way: str, lengths: Tensor) -> Tensor:
-    """Reduce segments of rows, which are ``lengths`` long."""
-    return torch.segment_reduce(values, way, lengths=lengths, axis=0, unsafe=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphrerank.checks import UserError
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_of_nodes
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.manifest import Manifest, RerankerManifest
@@ -96,7 +96,7 @@ def random_graphs(
     if num_words := int(is_word.sum()):
         share = torch.rand(len(sizes), num_words, generator=generator)
         held = torch.rand(num_nodes, num_words, generator=generator) < HELD_WORDS
-        x[:, is_word] = (share / share.sum(1, keepdim=True))[graph_index(ptr)] * held
+        x[:, is_word] = (share / share.sum(1, keepdim=True))[graph_of_nodes(ptr, num_nodes)] * held
     edge_weight = torch.rand(num_edges, generator=generator) + 0.1
     if dim := manifest.embedding_dim:
         for name, rows in (("query_vectors", len(sizes)), ("node_vectors", num_nodes)):
