@@ -62,7 +62,7 @@ def types_of(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
 
 
 def shared_of(dataset: Dataset) -> set[tuple[str, str]]:
-    origin, partner = dataset.graph.entities.partners(torch.arange(dataset.graph.num_nodes))
+    origin, partner, _ = dataset.graph.entities.shared(torch.arange(dataset.graph.num_nodes))
     ids = dataset.graph.node_ids
     return {(ids[i], ids[j]) for i, j in zip(origin.tolist(), partner.tolist(), strict=True) if i < j}
 

@@ -153,7 +153,7 @@ class CorpusGraph:
         neighbour = self.indices[slot]
         if self.entities is None or edge_type not in (None, ENTITY):
             return origin, neighbour
-        place, partner = self.entities.partners(nodes)
+        place, partner, _ = self.entities.shared(nodes)
         return torch.cat([origin, place]), torch.cat([neighbour, partner])
 
     def with_passages(self, **changes: Any) -> "CorpusGraph":

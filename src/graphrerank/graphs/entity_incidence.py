@@ -91,7 +91,7 @@ class EntityIncidence:
 
     @cached_property
     def num_partners(self) -> Tensor:
-        """``[N]`` int64, how often :meth:`partners` lists a partner of each passage."""
+        """``[N]`` int64, how often :meth:`shared` lists a partner of each passage."""
         return self.count_partners(torch.arange(self.num_nodes, device=self.indptr.device))
 
     def count_partners(self, nodes: Tensor) -> Tensor:
@@ -100,13 +100,8 @@ class EntityIncidence:
         others = self.holder_ptr[entity + 1] - self.holder_ptr[entity] - 1
         return torch.zeros_like(nodes).index_add_(0, place, others)
 
-    def partners(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """List the partners of passages ``[P]``, once per shared entity: position in ``nodes``, and partner."""
-        origin, partner, _ = self.shared(nodes)
-        return origin, partner
-
     def shared(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """List as :meth:`partners`, each with the number of the entity that is shared."""
+        """List the partners of passages ``[P]`` for each shared entity: place in ``nodes``, partner, and entity."""
         place, entity = row_entries(self.indptr, self.indices, nodes)
         slot, partner = row_entries(self.holder_ptr, self.holders, entity)
         origin = place[slot]

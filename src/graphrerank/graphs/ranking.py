@@ -131,6 +131,15 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     return nodes, kept_scores
 
 
+def best_of_rows(row: Tensor, score: Tensor, limit: Tensor) -> Tensor:
+    """Return the places of the best float32 scores ``[P]`` of each row, at most its ``limit [B]``; ties keep order."""
+    bits = (score + 0.0).view(torch.int32)
+    ascending = (row << 32) - (bits ^ ((bits >> 31) & 0x7FFFFFFF))  # by row, then from the largest score down
+    order = torch.argsort(ascending, stable=True)
+    row = row[order]
+    return order[positions_in_rows(row) < limit[row]]
+
+
 def _top_of_blocks(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Rank as :func:`top_k_by_node_order`, in the ``top_k`` blocks of the largest scores, ties by block number.
 

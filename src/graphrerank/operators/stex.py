@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.ranking import check_nodes, pair_products
+from graphrerank.graphs.ranking import best_of_rows, check_nodes, pair_products
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_PATHS = 1 << 20  # steps from a seed to a neighbour held at once, some 100 MiB
@@ -107,7 +107,7 @@ def semantic_topological_expansion(
             score = structure_weight * (proximity + bridging)
             if similarity_weight and query_vectors is not None:
                 score = similarity_weight * pair_products(graph.encoded, node, query_vectors, row) + score
-            best = _best_of_rows(row, score, remaining)
+            best = best_of_rows(row, score, remaining)
             reached.append(
                 tuple(part[best] for part in (row, node, score, best_rank, count, torch.full_like(row, hop)))
             )
@@ -142,15 +142,6 @@ def _step(
     walks = torch.unique(key[new] * width + paths[2][step[new]])
     key = walks // width
     return torch.stack([key // graph.num_nodes, key % graph.num_nodes, walks % width])
-
-
-def _best_of_rows(row: Tensor, score: Tensor, limit: Tensor) -> Tensor:
-    """Return the places of each row's best scores, at most its ``limit [B]``; ties stay in node order."""
-    bits = (score + 0.0).view(torch.int32)
-    ascending = (row << 32) - (bits ^ ((bits >> 31) & 0x7FFFFFFF))  # by row, then from the largest score down
-    order = torch.argsort(ascending, stable=True)
-    row = row[order]
-    return order[positions_in_rows(row) < limit[row]]
 
 
 def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_not_negative, check_share
 from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
+from graphrerank.graphs.ranking import best_of_rows
 from graphrerank.graphs.relations import absent_replacements, lift_replacements
-from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
+from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.operators.stex import semantic_topological_expansion
@@ -232,11 +233,8 @@ class AlternateFrontier:
         best.scatter_reduce_(0, position, state.scores[row, column][origin], "amax")
         is_new = ~torch.isin(key, row * num_nodes + state.nodes[row, column])
         key, best = key[is_new], best[is_new]  # by row and node index
-        order = torch.argsort(best, descending=True, stable=True)
-        order = order[torch.argsort(key[order] // num_nodes, stable=True)]
-        owner, node = key[order] // num_nodes, key[order] % num_nodes
-        within = positions_in_rows(owner) < limit[owner]
-        return pad_rows(owner[within], node[within], len(state.nodes), fill=-1)
+        key = key[best_of_rows(key // num_nodes, best, limit)]
+        return pad_rows(key // num_nodes, key % num_nodes, len(state.nodes), fill=-1)
 
 
 class UntilBudget:

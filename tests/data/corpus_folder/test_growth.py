@@ -364,7 +364,7 @@ def test_removed_passages_share_no_entity(tmp_path: Path) -> None:
     grow_corpus(folder, ["new"], ["In Metz, too."], remove=["d1"])
     for joined in ([2, 3], [1, 2, 3]):  # those of the first passage, after the compaction by other numbers
         graph = open_corpus(folder, thorough=True).graph
-        assert sorted(graph.entities.partners(graph.indptr.new_tensor([0]))[1].tolist()) == joined
+        assert sorted(graph.entities.shared(graph.indptr.new_tensor([0]))[1].tolist()) == joined
         compact_corpus(folder)
 
 
