@@ -19,7 +19,6 @@ def test_training_and_evaluation(
     for system, measures in here.items():
         assert there[system] == pytest.approx(measures, abs=0.02), system
     asked = (f"systems=[{tmp_path / 'cpu'},expand_then_rerank]", *data, *small_encoder)
-    asked += ("counterfactuals=[shuffled]", "counterfactual_pipelines=[expand_then_rerank]")
     run_command("evaluate.py", *asked, f"hydra.run.dir={tmp_path / 'judged'}", "device=cpu")
     run_on_device("evaluate.py", *asked, f"hydra.run.dir={tmp_path / 'judged there'}")
     assert without_times(tmp_path / "judged there") == without_times(tmp_path / "judged")
