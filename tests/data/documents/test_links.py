@@ -199,11 +199,12 @@ def test_account() -> None:
             Link("c.py", 6),
         ),
         *(Link("https://example.org", 7), Link("../up.md", 8), Link("lost", 9, LABEL), Link("py:lost", 9, LABEL)),
+        Link("<m@n>", 9, LABEL, "reply"),
     ]
     edges, account = resolve_links(documents, passages_of(documents, {"a.md": links}), files=["i.png"])
     assert edges == [("a.md:0", "b.md:0", "link"), ("a.md:0", "c.py:0", "link")]
     dead = [("a.md", 3, "b.md#nine (no such section)"), ("a.md", 4, "no.md"), ("a.md", 9, "lost")]
-    assert account == LinkAccount(within=6, resolved=3, to_section=2, dead=dead, foreign=4)
+    assert account == LinkAccount(within=6, resolved=3, to_section=2, dead=dead, foreign=5)
     assert str(account) == (
         "6 links within the folder: 3 resolved (2 to a section), 3 lead nowhere: "
         "a.md:3 -> b.md#nine (no such section), a.md:4 -> no.md, a.md:9 -> lost"
@@ -292,11 +293,11 @@ def test_files_of_several_documents() -> None:
         page("m.epub#text/1.xhtml"),
         page("m.epub#text/2.xhtml", "End"),
         page("C#.md"),
-        page("rows.csv#1"),
+        page("mail.mbox#1"),
         page("a.md"),
     ]
     assert targets(documents, "m.epub#text/1.xhtml", Link("2.xhtml#end"), Link("../a.md")) == ["m.epub#text/2.xhtml:0"]
-    assert targets(documents, "a.md", Link("rows.csv"), Link("C%23.md")) == ["rows.csv#1:0", "C#.md:0"]
+    assert targets(documents, "a.md", Link("mail.mbox"), Link("C%23.md")) == ["mail.mbox#1:0", "C#.md:0"]
 
 
 def test_symbols_are_counted_apart() -> None:

@@ -27,10 +27,10 @@ class Link:
     # path: a URL or a path, relative to the document or, with a leading /, to the site; perhaps `#anchor`
     # page: a page of a wiki by its name, title or alias; perhaps `#heading`
     # document: Sphinx's `:doc:`, a path without suffix, relative to the document or, with /, to the folder
-    # label: of a section of any document (Sphinx's `:ref:`), as in `Section.labels`
+    # label: of a section of any document (Sphinx's `:ref:`, the id of a message), as in `Section.labels`
     # symbol: a qualified name of code (`pump.Motor.start`), as in `Section.symbols`; unknown ones are not dead links
     kind: str = PATH
-    edge: str = "link"  # the type of its edge: link, call, import, inherits, tests
+    edge: str = "link"  # the type of its edge: link, reply, call, import, inherits, tests
 
 
 @dataclass(frozen=True, slots=True)

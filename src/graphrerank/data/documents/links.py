@@ -171,7 +171,7 @@ class _Resolver:
         if colon and (number := self._pages.find(own, f"/{page}")) >= 0:  # as sphinx.ext.autosectionlabel writes it
             section = self._section(number, heading)
             return _Found() if section.missing else section
-        return None if colon or link.target in _BUILT else _Found()
+        return None if colon or link.target in _BUILT or link.edge != "link" else _Found()
 
     def _document(self, own: int, target: str) -> _Found | None:
         if _GLOB.search(target) and (numbers := self._matches(own, target)):

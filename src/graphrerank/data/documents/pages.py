@@ -16,6 +16,7 @@ _FAMILIES = (
     "md markdown mdx mkd qmd rmd",
     "rst rest",
     "adoc asciidoc asc",
+    "org",
     "ipynb",
     "txt text",
     "html htm xhtml",

@@ -15,6 +15,8 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "restructured_text.read_rst": "rst rest",
     "asciidoc.read_asciidoc": "adoc asciidoc asc",
     "html.read_html": "html htm xhtml",
+    "org.read_org": "org",
+    "latex.read_latex": "tex ltx",
     "xml.read_xml": "xml dita dbk docbook topic",
     "notebook.read_notebook": "ipynb",
     "office.read_docx": "docx",
@@ -26,7 +28,9 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "records.read_jsonl": "jsonl ndjson",
     "records.read_table": "csv tsv",
     "code.read_code": _CODE,
-    "text.read_text": f"txt text org tex ltx {_PLAIN}",
+    "mail.read_mbox": "mbox",
+    "mail.read_eml": "eml",
+    "text.read_text": f"txt text {_PLAIN}",
 }
 READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from graphrerank.data.documents.document import Document, UnreadableError
 from graphrerank.data.documents.formats.asciidoc import read_asciidoc
+from graphrerank.data.documents.formats.latex import read_latex
+from graphrerank.data.documents.formats.org import read_org
 from graphrerank.data.documents.formats.restructured_text import read_rst
-from tests.data.documents.formats import test_asciidoc, test_restructured_text
+from tests.data.documents.formats import test_asciidoc, test_latex, test_org, test_restructured_text
 
 Read = Callable[[bytes, str], list[Document]]
 READERS = {
@@ -19,6 +21,16 @@ READERS = {
         read_asciidoc,
         test_asciidoc.PAGE,
         [*".:_`*|=-+<>[]#! \n", "\n\n", "|===\n", "----\n", "xref:", "<<", "a", "[[", "::"],
+    ),
+    "latex": (
+        read_latex,
+        test_latex.PAGE,
+        [*"\\{}$&%[]_^~ \na", "\\section{", "\\begin{tabular}", "\\ref{", "\\item ", "\\'"],
+    ),
+    "org": (
+        read_org,
+        test_org.PAGE,
+        [*":*|=-+<>[]#~ \n", "\n* ", "#+BEGIN_SRC\n", ":PROPERTIES:\n", ":ID: x\n", "[[", "]]"],
     ),
     "rst": (
         read_rst,

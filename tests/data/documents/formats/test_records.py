@@ -58,9 +58,15 @@ def test_the_one_list_of_objects_below_a_key(content):
     assert _json(content) == [("a.json#x 1", "Saw", "Cuts wood."), ("a.json#2", "", "b")]
 
 
-def test_objects_by_ids_and_lists_of_words():
+def test_objects_by_ids_articles_with_paragraphs_and_lists_of_words():
     assert _json({"a": {"text": "one", "n": float("nan")}, "b": {"text": "two"}}) == [
         ("a.json#a", "", "one"), ("a.json#b", "", "two"),
+    ]  # fmt: skip
+    questions = [{"id": 1, "question": "Who?"}]
+    paragraphs = [{"context": "One.", "qas": questions}, {"context": "Two.", "qas": questions}]
+    articles = [{"title": "Saws", "paragraphs": paragraphs}, {"title": "Axes", "paragraphs": paragraphs[:1]}]
+    assert _json({"version": "1", "data": articles}) == [
+        ("a.json#1", "Saws", "One."), ("a.json#2", "Saws", "Two."), ("a.json#3", "Axes", "One."),
     ]  # fmt: skip
     assert _json(["a", "the", "of"]) == [("a.json", "a", "a\nthe\nof")]
 
@@ -106,7 +112,7 @@ def test_encodings_and_separators(encoding, mark):
 
 def test_tables_without_names_of_columns_and_with_open_quotes():
     texts = [f'{n}\t"The {n} presence of communication amid scientific minds was important.' for n in range(3)]
-    assert _table("\n".join(texts), "a.tsv")[1][2] == f"column 1: 1\ncolumn 2: {texts[1][2:]}"
+    assert _table("\n".join(texts), "a.tsv") == [(f"a.tsv#{n}", "", texts[n][2:]) for n in range(3)]
     assert _table("2000-01-01,1.5\n2000-01-02,2") == [
         ("a.csv#1", "", "column 1: 2000-01-01\ncolumn 2: 1.5"), ("a.csv#2", "", "column 1: 2000-01-02\ncolumn 2: 2"),
     ]  # fmt: skip

@@ -2,12 +2,10 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
 
 from graphrerank.data.documents.document import Document, Link
-from graphrerank.data.documents.formats.lined_reader import LinedReader
+from graphrerank.data.documents.formats.lined_reader import LineReader, replaced
 
-_MAX_MARKED = 20_000  # characters of a paragraph whose marks are read
 _MAX_ATTRIBUTE = 1000  # characters of an attribute that is put in
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*?)(?:[ \t]+\1)?$")
 _RULE = re.compile(r"(?:={2,}|-{2,}|~{2,}|\^{2,}|\+{2,})$")
@@ -47,48 +45,14 @@ def read_asciidoc(content: bytes, name: str) -> list[Document]:
     return _AsciiDoc(content, name).read()
 
 
-class _AsciiDoc(LinedReader):
-    """Reads lines one after the other: what :meth:`line` does not take makes paragraphs."""
-
+class _AsciiDoc(LineReader):
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
-        self.lines, self.at = self.text.split("\n"), 0  # the number of the line that is read, from 1
-        self.held: list[str] = []  # lines of the paragraph
-        self.start = 0  # its first line
-        self.was_item = False
         self.room = len(self.text) + _MAX_ATTRIBUTE  # characters that attributes may add
         self.attributes: dict[str, str] = {}
         self.anchors: list[str] = []  # of what follows
         self.style = ""
         self.ids: dict[str, int] = {}
-
-    def read(self) -> list[Document]:
-        """Read all lines."""
-        while self.at < len(self.lines):
-            line, self.at = self.lines[self.at].rstrip(), self.at + 1
-            if line.strip():
-                self.line(line)
-            else:
-                self.flush()
-                self.was_item = False
-        self.flush()
-        return self.documents()
-
-    def take(self, is_end: Callable[[str], object]) -> list[str]:
-        """Take the lines before one."""
-        start = self.at
-        while self.at < len(self.lines) and not is_end(self.lines[self.at].rstrip()):
-            self.at += 1
-        return self.lines[start : self.at]
-
-    def hold(self, line: str) -> None:
-        """Add a line to the paragraph."""
-        self.start = self.start if self.held else self.at
-        self.held.append(line)
-
-    def whole(self, lines: Sequence[str], line: int) -> None:
-        """Add lines as they are."""
-        self.add("\n".join(lines).strip("\n").rstrip(), line, is_whole=True)
 
     def line(self, line: str) -> None:
         """Read a line, and perhaps what follows."""
@@ -113,11 +77,7 @@ class _AsciiDoc(LinedReader):
             self.flush()
             self.macro(macro[1], self.substituted(macro[2]), macro[3])
         elif item := _ITEM.match(line):
-            self.flush()
-            bullet = item[1].strip("<>.")
-            self.mark = f"{bullet}. " if bullet.isdigit() else "- "
-            self.is_tight, self.was_item = self.was_item, True
-            self.hold(line[item.end() :])
+            self.item(item[1].strip("<>."), line[item.end() :])
         elif (term := _TERM.match(line)) and "::" in f"{line} ":
             self.flush()
             self.hold(term[1])
@@ -170,13 +130,11 @@ class _AsciiDoc(LinedReader):
 
     def flush(self) -> None:
         """End the paragraph; an indented one is kept as it is."""
-        held, self.held = self.held, []
-        if held and not self.mark and all(line[:1] in " \t" for line in held):
+        if self.held and not self.mark and all(line[:1] in " \t" for line in self.held):
+            held, self.held = self.held, []
             self.whole(held, self.start)
-        elif held:
-            text, links = self.inline("\n".join(map(str.strip, held)), self.start)
-            self.add(" ".join(text.split()), self.start, links)
-            self.mark, self.is_tight = "", False
+        if self.held:
+            super().flush()
             self.point()
 
     def macro(self, name: str, target: str, text: str) -> None:
@@ -222,10 +180,8 @@ class _AsciiDoc(LinedReader):
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
         """Return a text without its marks, and its links."""
-        text, links = self.substituted(text), list[Link]()
-        if len(text) <= _MAX_MARKED:
-            text = _INLINE.sub(lambda found: self.shown(found, line + text.count("\n", 0, found.start()), links), text)
-        return _MARKS.sub(r"\2", _MARKS.sub(r"\2", text)), links
+        shown, links = replaced(_INLINE, self.shown, self.substituted(text), line)
+        return _MARKS.sub(r"\2", _MARKS.sub(r"\2", shown)), links
 
     def shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
         """Return the text of a mark, its link noted."""

@@ -1,12 +1,15 @@
 """Readers of formats that have lines: sections, as their blocks come."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePosixPath
 
 from graphrerank.data.documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
+
+_MAX_MARKED = 20_000  # characters of a paragraph whose marks are read
 
 Row = tuple[str, int, Sequence[Link]]  # a text, its line and its links
 
@@ -88,3 +91,74 @@ def sections_of(spans: Sequence[Span], last_line: int = 0) -> tuple[Section, ...
 
 def _names(names: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if 0 < len(name) <= MAX_NAME))
+
+
+def replaced(
+    pattern: re.Pattern[str], shown: Callable[[re.Match[str], int, list[Link]], str], text: str, line: int
+) -> tuple[str, list[Link]]:
+    """Return a text with its marks as ``shown`` gives them, which notes their links, and the links."""
+    links: list[Link] = []
+    if len(text) > _MAX_MARKED:
+        return text, links
+    return pattern.sub(lambda found: shown(found, line + text.count("\n", 0, found.start()), links), text), links
+
+
+class LineReader(LinedReader):
+    """Reads lines one after the other: what ``line`` does not take makes paragraphs."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        self.lines, self.at = self.text.split("\n"), 0  # the number of the line that is read, from 1
+        self.held: list[str] = []  # lines of the paragraph
+        self.start = 0  # its first line
+        self.was_item = False
+
+    def line(self, line: str) -> None:
+        """Read a line, and perhaps what follows."""
+        raise NotImplementedError
+
+    def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
+        """Return the text of a paragraph without its marks, and its links."""
+        raise NotImplementedError
+
+    def read(self) -> list[Document]:
+        """Read all lines."""
+        while self.at < len(self.lines):
+            line, self.at = self.lines[self.at].rstrip(), self.at + 1
+            if line.strip():
+                self.line(line)
+            else:
+                self.flush()
+                self.was_item = False
+        self.flush()
+        return self.documents()
+
+    def take(self, is_end: Callable[[str], object]) -> list[str]:
+        """Take the lines before one."""
+        start = self.at
+        while self.at < len(self.lines) and not is_end(self.lines[self.at].rstrip()):
+            self.at += 1
+        return self.lines[start : self.at]
+
+    def hold(self, line: str) -> None:
+        """Add a line to the paragraph."""
+        self.start = self.start if self.held else self.at
+        self.held.append(line)
+
+    def item(self, bullet: str, line: str) -> None:
+        """Begin an item of a list."""
+        self.flush()
+        self.mark = f"{bullet}. " if bullet.isdigit() else "- "
+        self.is_tight, self.was_item = self.was_item, True
+        self.hold(line)
+
+    def flush(self) -> None:
+        """End the paragraph."""
+        held, self.held = self.held, []
+        text, links = self.inline("\n".join(map(str.strip, held)), self.start)
+        self.add(" ".join(text.split()), self.start, links)
+        self.mark, self.is_tight = "", False
+
+    def whole(self, lines: Sequence[str], line: int) -> None:
+        """Add lines as they are."""
+        self.add("\n".join(lines).strip("\n").rstrip(), line, is_whole=True)

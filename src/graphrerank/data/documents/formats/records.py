@@ -11,11 +11,12 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from graphrerank.data.documents.document import MAX_NAME, Block, Document, Section, UnreadableError
+from graphrerank.data.documents.formats.chats import read_chat
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
 
 MAX_DEPTH, MAX_LEVELS = 32, 4  # of nested objects, deeper ones are left out; within which records are searched for
@@ -29,7 +30,7 @@ _WRAPPERS = ("properties", "_source", "attributes", "fields", "node", "document"
 _SAMPLE, _SAMPLED_ROWS = 65_536, 50  # characters and records by which the form of a file is found
 _SEPARATOR = re.compile(r"\"?sep=(.)\"?\n", re.IGNORECASE)
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[-+]?\d[\d.,:/-]*")  # a year may name a column
-_LONG = 30  # characters of a text on average; a list of shorter ones is of words
+_LONG = 30  # characters of the cells of a column of texts
 _LONG_WORDS = 8  # of a cell that names no column
 
 
@@ -41,18 +42,20 @@ class _Row(NamedTuple):
 
 
 def read_json(content: bytes, name: str) -> list[Document]:
-    """Read a list of records, below a key or not, one record, or else JSON lines."""
+    """Read a list of records, below a key or not, one record, a chat, or else JSON lines."""
     text = decode_text(content)
     try:
         value = json.loads(text)
     except ValueError:
         return _documents(name, _lines(text), len(text))
+    if (chat := read_chat(value, name)) is not None:
+        return chat
     rows = value if isinstance(value, list) else _records(value)
     if isinstance(value, list) and 0 < len(_text(value)) < _LONG * len(value):  # a list of words
         rows = [{"text": value}]
     if rows is None or (rows is not value and isinstance(value, list)) or (rows is value and len(value) == 1):
         return _documents(name, [_Row(1, row) for row in rows or [value]], len(text), is_alone=True)
-    return _documents(name, (_Row(*row) for row in enumerate(rows, 1)), len(text))
+    return _documents(name, (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1)), len(text))
 
 
 def read_jsonl(content: bytes, name: str) -> list[Document]:
@@ -108,9 +111,8 @@ def _separator(text: str, marks: str) -> str:
 
 def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
     """Yield the rows of a table as objects; cells beyond the names of columns belong to the text."""
-    if not (sample := list(islice(rows, _SAMPLED_ROWS))):
-        return
-    first: Sequence[str] = sample[0].content
+    sample = list(islice(rows, _SAMPLED_ROWS))
+    first: Sequence[str] = sample[0].content if sample else ()
     are_names = any(cell.lower() in (*_TEXTS, *_TITLES, *_IDS) for cell in first) or not any(
         _NUMBER.fullmatch(cell) or len(cell.split()) > _LONG_WORDS or "\n" in cell for cell in first
     )
@@ -120,14 +122,26 @@ def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
         while name in unique:
             name = f"{name} {place}"
         unique[name] = None
-    names = list(unique)
-    known = len(names) or max(len(row.content) for row in sample)
+    names = list(unique) or _guessed_names(sample)
+    known = len(names)
     for row in islice(chain(sample, rows), are_names, None):
         names += [f"column {place}" for place in range(len(names) + 1, len(row.content) + 1)]
         cells = {name: cell for name, cell in zip(names, row.content, strict=False) if cell or name.lower() in _TEXTS}
         if len(row.content) > known and (key := _key(cells, _TEXTS)) is not None:
             cells[key] = "\n".join([cells[key], *_said({name: cells.get(name) for name in names[known:]})])
         yield row._replace(content=cells)
+
+
+def _guessed_names(rows: Sequence[_Row]) -> list[str]:
+    """Name the columns of a table whose first row does not: a long one is the text, different words before it ids."""
+    columns = list(zip_longest(*(row.content for row in rows), fillvalue=""))
+    sizes = [sum(map(len, column)) for column in columns]
+    names = [f"column {place}" for place in range(1, len(columns) + 1)]
+    if sizes and max(sizes) > _LONG * len(rows):
+        names[longest := sizes.index(max(sizes))] = "text"
+        if longest and len(set(columns[0])) == len(rows) and not any(" " in cell for cell in columns[0]):
+            names[0] = "id"
+    return names
 
 
 def _records(content: Any, level: int = 0) -> list[Any] | None:
@@ -144,6 +158,15 @@ def _records(content: Any, level: int = 0) -> list[Any] | None:
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return None
     return rows if _have_texts(rows) or (len(rows) > 1 and _key(content, _TITLES) is None) else None
+
+
+def _split(row: Any) -> list[Any]:
+    """Split a record without a text whose parts have one, as the paragraphs of an article of SQuAD."""
+    parts = _records(row) if isinstance(row, dict) and _key(_unwrapped(row), _TEXTS) is None else None
+    if not parts or not _have_texts(parts):
+        return [row]
+    title = _key(row, _TITLES)
+    return [({"title": row[title]} if title else {}) | part for part in parts]
 
 
 def _have_texts(rows: Sequence[Mapping[str, Any]]) -> bool:

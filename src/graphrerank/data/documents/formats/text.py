@@ -30,7 +30,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,80}(?:;[\w=.+-]{1,50}){0,3};base64,[\w+/=%-]*")
 _SAMPLE = 65_536  # bytes or characters by which an encoding is guessed
 _MAX_LINE, _MIN_SPACES = 1000, 0.08  # characters of a line; white space in a longer one that was written by hand
-_PROSE = (".txt", ".text", ".org", ".tex", ".ltx")
+_PROSE = (".txt", ".text")
 _MAX_TITLE = 100  # characters of a first line that is a title
 
 
