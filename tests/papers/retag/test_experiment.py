@@ -122,7 +122,7 @@ def test_counts_of_answers_by_hand() -> None:
     ]
     for given, expected in ((replies, (4, 2, 5, 2, 1.5)), ([Reply("Metz", "answered", "m")], (1, 1, 0, 0, None))):
         contexts = [Context((), 150)] * len(given)
-        counts = AnswerCounts.of("w", given, contexts, None)
+        counts = AnswerCounts.of("w", given, contexts)
         row = count_answers(SystemAnswers(given, contexts, {"EM": torch.zeros(0)}, counts))
         assert tuple(row[name] for name in ("questions", "answered", "parts", "skipped", "citations")) == expected
         assert row["context_tokens"] == 150
