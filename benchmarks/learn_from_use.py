@@ -43,7 +43,7 @@ SETS = {  # and splits, on none of which `base` was trained
     "choose_xquad_de": "test",
     "choose_sphinx_docs": "test",
 }
-MOST_QUESTIONS = 240  # of a set, evenly spaced
+MOST_QUESTIONS = 1200  # of a set, evenly spaced
 SESSIONS = (50, 200, 1000, 5000)
 TRAFFIC = 0.6  # share of the questions that are asked; the others measure
 SHOWN, EXPLORE = 10, 0.5  # passages of a list, and `feedback.explore` of the service
