@@ -19,7 +19,6 @@ import torch
 
 from graphrerank.cli.main import main
 from tests.support import ROOT
-from tests.support.device import made_up_device
 from tests.support.isolation import blank_pictures, isolated
 
 KEPT_SOURCES = 12
@@ -103,6 +102,7 @@ def run_command(cache: Path) -> RunCommand:
 @pytest.fixture(scope="session")
 def run_on_device(run_command: RunCommand) -> RunCommand:
     """Run a command on the made-up device, on which a ``trainer`` trains too unless that is False."""
+    from tests.support.device import made_up_device  # imports Lightning, which the service does without
 
     def run(script: str, *arguments: str, trainer: bool = True, status: int = 0) -> Finished:
         strategy = "trainer.strategy={_target_: tests.support.device.MadeUpStrategy}"
