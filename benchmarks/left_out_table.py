@@ -193,8 +193,8 @@ KINDS_TITLE, BEHIND_KINDS = "## Kinds of corpora that the model never saw\n", "#
 KINDS_SECTION = """
 Written by `python benchmarks/left_out_table.py --datasets DIR --kinds`. For each kind a model that was trained as
 `base`, from `base-2`, which never saw any of them, without the kind and without drafts from its texts (`python train.py
-experiment=base`, one seed). nDCG@10 over `data.edges=auto
-retriever=hybrid_expand`, percent; p as above, of the model against the retriever.
+experiment=base`, one seed). nDCG@10 in percent, over `data.edges=auto retriever=hybrid_expand`; p as above, of the
+model against the retriever.
 
 | kind | data set (split) | questions | retriever | `base-2` | without the kind | difference | p |
 | --- | --- | --: | --: | --: | --: | --: | --: |
