@@ -18,7 +18,7 @@ from graphrerank.serving.deployment import MOST_OF_USER, WORSE, ArtifactSearch, 
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.feedback import FeedbackEngine, Recorder
-from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
+from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.routes import SHADOW_OF
@@ -122,13 +122,13 @@ def test_a_team_draft_is_fair() -> None:
     assert team_draft([], [], 0) == []
 
 
-def write(log: FeedbackLog, won: str, lost: str, user: str | None = None, uid: str | None = None) -> None:
+def write(log: FeedbackStore, won: str, lost: str, user: str | None = None, uid: str | None = None) -> None:
     event = {"event": "feedback", "request_id": uid or str(uuid4()), "user": user, "clicked": ["a"]}
     log.append({**event, "won": won, "lost": lost})
 
 
 def test_a_comparison_counts_each_list_once_and_bounds_a_user(tmp_path: Path, caplog: Any) -> None:
-    logs = [FeedbackLog(FeedbackSettings(str(tmp_path))) for _ in range(2)]
+    logs = [FeedbackStore(FeedbackSettings(str(tmp_path))) for _ in range(2)]
     comparison = Comparison(tmp_path, "old", "new")
     for _ in range(100):
         write(logs[0], "old", "new", "loud")
@@ -150,10 +150,12 @@ def test_a_comparison_counts_each_list_once_and_bounds_a_user(tmp_path: Path, ca
 
 
 @pytest.fixture
-def make_client(tmp_path: Path, artifacts: list[Path], make: Any) -> Callable[..., tuple[TestClient, FeedbackLog, Any]]:
-    def create(**engines: Any) -> tuple[TestClient, FeedbackLog, Any]:
+def make_client(
+    tmp_path: Path, artifacts: list[Path], make: Any
+) -> Callable[..., tuple[TestClient, FeedbackStore, Any]]:
+    def create(**engines: Any) -> tuple[TestClient, FeedbackStore, Any]:
         chosen, settings = FeedbackSettings(str(tmp_path / "log")), ServiceSettings()
-        log = FeedbackLog(chosen)
+        log = FeedbackStore(chosen)
         rival = engines.pop("rival", None)
         live = DeployedEngine(make, artifacts[0], rival=rival, log=log.folder, look_seconds=0.02)
         every = {"rerank": live, "feedback": FeedbackEngine(log), **engines}
@@ -164,7 +166,7 @@ def make_client(tmp_path: Path, artifacts: list[Path], make: Any) -> Callable[..
     return create
 
 
-def events_of(log: FeedbackLog) -> list[dict[str, Any]]:
+def events_of(log: FeedbackStore) -> list[dict[str, Any]]:
     return [json.loads(line) for path in sorted(log.folder.glob("shown-*")) for line in path.read_text().splitlines()]
 
 

@@ -24,7 +24,7 @@ from graphrerank.serving.batches import Batcher
 from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.deployment import ArtifactSearch, DeployedEngine
 from graphrerank.serving.feedback import MAX_EXPLORED, AddFeedback, FeedbackEngine, Recorder
-from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
+from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import LOGGER
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
@@ -51,7 +51,7 @@ def make_client(tmp_path: Path, artifact: Any, encoder: Any) -> Any:
         seen = graph.with_passages(metadata=Metadata(RECORDS)) if tokens else graph
         pipeline = Pipeline(seen, steps=[partial(VectorSearch, retriever=partial(BM25Retriever))], budget=9)
         search = SearchEngine(lambda _: SearchableCorpus(seen, pipeline, None, fingerprint="f"), tmp_path / "corpus")
-        service, log = ServiceSettings(permissions=permissions), FeedbackLog(chosen)
+        service, log = ServiceSettings(permissions=permissions), FeedbackStore(chosen)
         engines = {
             "rerank": DeployedEngine(lambda _: RerankEngine(artifact, encoder), artifact.folder),
             "search": DeployedEngine(partial(ArtifactSearch, search), artifact.folder),

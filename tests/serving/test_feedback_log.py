@@ -11,15 +11,15 @@ from uuid import uuid4
 import pytest
 
 from graphrerank.serving import feedback_log as module
-from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings, folder_key, forget_user, pseudonym
+from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore, folder_key, forget_user, pseudonym
 
 
 def shown(user: str | None = None, **more: Any) -> dict[str, Any]:
     return {"event": "shown", "request_id": str(uuid4()), "time": 1.0, "user": user, "ranker": "live", **more}
 
 
-def log_of(folder: Path, **settings: Any) -> FeedbackLog:
-    return FeedbackLog(FeedbackSettings(str(folder), **settings))
+def log_of(folder: Path, **settings: Any) -> FeedbackStore:
+    return FeedbackStore(FeedbackSettings(str(folder), **settings))
 
 
 def test_every_process_finds_what_any_has_shown(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_every_process_finds_what_any_has_shown(tmp_path: Path) -> None:
 
 KILLED = """
 import os, sys
-from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
-log = FeedbackLog(FeedbackSettings(sys.argv[1]))
+from graphrerank.serving.feedback_log import FeedbackStore, FeedbackSettings
+log = FeedbackStore(FeedbackSettings(sys.argv[1]))
 for number in range(10 ** 6):
     uid = f"{number:08d}-0000-0000-0000-000000000000"
     log.append({"event": "shown", "request_id": uid, "time": 1.0, "user": None, "ranker": "live", "ids": ["x" * 500]})

@@ -17,6 +17,7 @@ from graphrerank.feedback.learning import Learned, Material, learn_from_sessions
 from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores
 from graphrerank.files import hash_files
+from graphrerank.fitting.training_data import evenly_spaced
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.parts import Parts
@@ -86,8 +87,7 @@ def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: i
     texts, first = [*queries, *(draft.text for draft in drafts)], len(queries) + len(drafts)
     if judged and not dataset.drafted:
         of_all = replace(dataset, splits=judged, known_fingerprint=dataset.fingerprint).merged()
-        asked = of_all.queries
-        asked = asked[torch.arange(min(len(asked), MOST_JUDGED)) * len(asked) // min(len(asked), MOST_JUDGED)]
+        asked = evenly_spaced(of_all.queries, MOST_JUDGED)
         kept = of_all.of_queries(asked)
         splits[JUDGED] = replace(kept, query=torch.searchsorted(asked, kept.query) + first)
         texts += [dataset.query_texts[query] for query in asked.tolist()]

@@ -48,7 +48,7 @@ from graphrerank.feedback.traces import trace_events
 from graphrerank.untrusted import MAX_LARGE_BYTES
 
 SHOWN, FEEDBACK = "shown", "feedback"
-SHADOW = "shadow"  # a ranker
+LIVE, INTERLEAVED, SHADOW = "live", "interleaved", "shadow"  # rankers
 DISMISSED = "dismissed"
 GAINS = {"clicked": 1.0, "cited": 1.0, "accepted": 2.0, DISMISSED: 0.0}  # of kinds; what is dismissed has no other
 MAX_WEIGHT = 10.0
@@ -91,7 +91,7 @@ class _Shown(_Event):
     swaps: list[Annotated[tuple[Rank, Rank, Annotated[Finite, Field(gt=0, le=1)]], Strict(False)]] = []
     corpus: str | None = None
     trace: str | None = None
-    ranker: Literal["live", "shadow", "interleaved"] = "live"
+    ranker: Literal["live", "interleaved", "shadow"] = "live"
 
     @model_validator(mode="after")
     def _check(self) -> "_Shown":

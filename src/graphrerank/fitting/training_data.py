@@ -137,7 +137,7 @@ def _queries_of_pairs(
     """
     dataset, names = prepared.dataset, splits[:2]
     train, val = (dataset.split(split).queries for split in names)
-    read = [train, val] if limit is None else [_evenly_spaced(train, limit), _evenly_spaced(val, -(-limit // 2))]
+    read = [train, val] if limit is None else [evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))]
     if only_these:
         few = {split: dataset.split(split).of_queries(some) for split, some in zip(names, read, strict=True)}
         dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
@@ -146,7 +146,7 @@ def _queries_of_pairs(
     return replace(prepared, dataset=dataset), torch.cat(read)
 
 
-def _evenly_spaced(queries: Tensor, limit: int) -> Tensor:
+def evenly_spaced(queries: Tensor, limit: int) -> Tensor:
     """Return at most ``limit`` queries, evenly spaced: neighbours in a split often ask about the same passages."""
     count = min(limit, len(queries))
     return queries[torch.arange(count) * len(queries) // max(1, count)]

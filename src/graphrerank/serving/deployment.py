@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.evaluation.sequential import preference_evidence
+from graphrerank.feedback.log import INTERLEAVED
 from graphrerank.files import write_json
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
 from graphrerank.serving.artifact import artifact_name, model_info, read_artifact_manifest
 from graphrerank.serving.engine import Check, Engine, Refusal
-from graphrerank.serving.feedback import INTERLEAVED, Answered
+from graphrerank.serving.feedback import Answered
 from graphrerank.serving.json_log import log
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest, SearchResponse, scorer_of
 from graphrerank.serving.watching import WatchedFolder

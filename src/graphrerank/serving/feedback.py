@@ -11,17 +11,16 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, Field, ValidationInfo, model_validator
 
 from graphrerank.checks import UserError
-from graphrerank.feedback.log import FEEDBACK, GAINS, SHOWN
+from graphrerank.feedback.log import FEEDBACK, GAINS, INTERLEAVED, LIVE, SHOWN
 from graphrerank.serving import metrics
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Check, Engine, Refusal
-from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
+from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import PER_FEEDBACK, CallerRequest, Work, check_most, limits_of
 
 MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
 MAX_EXPLORED = 10  # results of which two neighbours may be exchanged
-LIVE, INTERLEAVED = "live", "interleaved"
 LOG_SECONDS = 60.0  # between two lines about a log that cannot be written
 
 Shown = Annotated[list[Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True)]], Field(fail_fast=True)]
@@ -42,7 +41,7 @@ class Answered:
 class Recorder:
     """Writes what is shown into the log, and exchanges neighbours if it is to explore."""
 
-    def __init__(self, log: FeedbackLog, settings: FeedbackSettings) -> None:
+    def __init__(self, log: FeedbackStore, settings: FeedbackSettings) -> None:
         self._log, self._explore = log, settings.explore
         self._next_line = 0.0  # when a further one may be logged, of the monotonic clock
 
@@ -162,7 +161,7 @@ class FeedbackResponse(BaseModel):
 class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
     """Writes the feedback of a batch of requests at once."""
 
-    def __init__(self, log: FeedbackLog) -> None:
+    def __init__(self, log: FeedbackStore) -> None:
         self._log = log
 
     def answer(self, jobs: Mapping[str, AddFeedback | RemoveFeedback], check: Check = lambda: None) -> dict[str, Any]:

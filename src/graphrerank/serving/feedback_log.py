@@ -116,7 +116,7 @@ def _number(request_id: str) -> int:
     return int(request_id[:18].replace("-", ""), 16)
 
 
-class FeedbackLog:
+class FeedbackStore:
     """Writes events, finds what was shown in any process, and forgets.
 
     An event that :meth:`append` has written survives ``kill -9``; the machine's end may take the last half minute. A
@@ -180,9 +180,9 @@ class FeedbackLog:
 
 
 @lru_cache(maxsize=1)
-def open_log(settings: FeedbackSettings) -> FeedbackLog:
+def open_log(settings: FeedbackSettings) -> FeedbackStore:
     """Open the log of a process, once."""
-    return FeedbackLog(settings)
+    return FeedbackStore(settings)
 
 
 def _begin(path: Path) -> float:
