@@ -19,6 +19,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus, with_word
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, FoundEdges
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.edge_lists import GuardedEdges
 from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
@@ -46,6 +47,7 @@ from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
 NUM_CORPORA = 2000
+NUM_SHARED, REQUESTS_OF_SHARED = 20, 25
 NAMES = "abc"
 WORDS = ["metz", "rome", "oslo", "river", "rivers", "bridge", "stone", "the", "of", "Nero", "walls", "harbour"]
 ENCODER = HashEncoder(dim=16, by_word=True)
@@ -169,7 +171,8 @@ def pipeline_of(kind: str) -> Pipeline:
 
 
 def engine_of(dataset: Dataset, pipeline: Pipeline, tmp_path: Path) -> SearchEngine:
-    corpus = SearchableCorpus(dataset.graph, pipeline, ENCODER, see=dataset.seen_by, has_permissions=True)
+    encoder = MemoryVectorCache(ENCODER)
+    corpus = SearchableCorpus(dataset.graph, pipeline, encoder, see=dataset.seen_by, has_permissions=True)
     if not dataset.graph.is_guarded:
         corpus = corpus._over(dataset.graph)
     engine = SearchEngine.__new__(SearchEngine)  # without a thread
@@ -214,6 +217,51 @@ def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path
         answers = [shown(engine.answer({"a": request})["a"]) for engine in engines]
         assert answers[0] == answers[1], seed
     assert num_hidden > 2 * NUM_CORPORA
+
+
+TIMES = [None, None, "2001-01-01", "2015-01-01", "2024-06-01T12:00:00Z"]
+FILTERS: list[dict[str, Any]] = [{}, {}, {"year": {"gte": 1}}, {"year": {"gte": 0}}, {"year": [0, 2]}, {"year": 3}]
+
+
+def drawn_request(rng: random.Random, query: str) -> SearchRequest:
+    fields = {"filter": rng.choice(FILTERS), "as_of": rng.choice(TIMES), "top_n": rng.randint(1, 9)}
+    request = SearchRequest(query=query, return_documents=True, **fields)
+    request.sent_by(Caller(frozenset(rng.sample(NAMES + "d", rng.randint(0, 3)))))
+    return request
+
+
+def test_a_shared_service_answers_as_a_service_for_each_request(tmp_path: Path) -> None:
+    """Callers, times and filters share one service and its caches: each answer is that of a fresh service, as bytes."""
+    base, num_answers = pipeline_of("base"), 0
+    for seed in range(NUM_SHARED):
+        rng = random.Random(seed)
+        dataset = dataset_of(Drawn.of(rng, rng.randint(4, 9)), EdgeRule(mention_type=REFERENCE), knn=1)
+        shared, query = engine_of(dataset, base, tmp_path), " ".join(rng.choices(WORDS, k=3))
+        different = set[str]()
+        for _ in range(REQUESTS_OF_SHARED):
+            request = drawn_request(rng, query)
+            alone = shown(engine_of(dataset, base, tmp_path).answer({"a": request})["a"])
+            assert shown(shared.answer({"a": request})["a"]) == alone, (seed, request, request.caller)
+            different.add(alone)
+        num_answers += len(different)
+    assert num_answers > 5 * NUM_SHARED  # answers do depend on caller, time and filter
+
+
+def test_requests_of_one_batch_do_not_change_each_other(tmp_path: Path) -> None:
+    """Answers of a batch, in which those of one view are ranked together, are those of each alone but for rounding."""
+    base = pipeline_of("base")
+    for seed in range(NUM_SHARED // 2):
+        rng = random.Random(seed)
+        dataset = dataset_of(Drawn.of(rng, rng.randint(4, 9)), EdgeRule(mention_type=REFERENCE), knn=1)
+        shared, query = engine_of(dataset, base, tmp_path), " ".join(rng.choices(WORDS, k=3))
+        jobs = {str(uid): drawn_request(rng, query) for uid in range(REQUESTS_OF_SHARED)}
+        for uid, answer in shared.answer(jobs).items():
+            alone = engine_of(dataset, base, tmp_path).answer({uid: jobs[uid]})[uid]
+            if isinstance(answer, Refusal) or isinstance(alone, Refusal):
+                assert shown(answer) == shown(alone)
+            else:
+                assert answer.ids == alone.ids
+                assert answer.scores == pytest.approx(alone.scores, rel=1e-4, abs=1e-5)
 
 
 def write(folder: Path, drawn: Drawn) -> Path:

@@ -373,3 +373,34 @@ def test_what_supersedes_is_found_with_what_it_supersedes(tmp_path):
     rankings = {one.name: [inspected.nodes[place].doc_id for place in one.nodes] for one in inspected.rankings}
     assert rankings["retriever"] == ["a", "b"]
     assert rankings["ours"] == ["c", "a"]
+
+
+def office_over_time(tmp_path):
+    """Search four passages that are all valid now, of which `b` supersedes `a`."""
+    texts = ["the red office is in Rome", "the red office is in Metz", "a green office", "an office of old"]
+    corpus = searchable(list("abcd"), texts, {(0, 1): REFERENCE}, budget=5, other="x")
+    records = [{"n": 0}, {"n": 1, "supersedes": ["a"]}, {"n": 2}, {"n": 3, "valid_from": "2001-01-01"}]
+    graph = corpus.graph.with_passages(metadata=Metadata(records))
+    return SearchEngine(lambda _: replace(corpus._over(graph), graph=graph), tmp_path)
+
+
+def first_two(engine, **fields):
+    return [one["doc_id"] for one in ask(engine, "the red office is in Rome", **fields)["results"][:2]]
+
+
+@pytest.mark.parametrize("past", ["2019-06-01", "2026-11-28"])
+def test_a_search_of_the_past_does_not_change_searches_of_now(tmp_path, past):
+    engine = office_over_time(tmp_path)
+    assert first_two(engine) == ["b", "a"]
+    for number in range(8):  # of two passages and more, so that the view of all of them makes room
+        ask(engine, "office", filter={"or": [{"n": number % 4}, {"n": (number + 1 + number // 4) % 4}]})
+    assert first_two(engine, as_of=past)[0] == "a"
+    assert first_two(engine) == ["b", "a"]
+
+
+def test_a_search_of_now_does_not_change_searches_of_a_time(tmp_path):
+    engine = office_over_time(tmp_path)
+    for fields in ({}, {"filter": {"n": {"lt": 3}}}):
+        assert first_two(engine, **fields) == ["b", "a"]
+        assert first_two(engine, as_of=time.strftime("%Y-%m-%d", time.gmtime()), **fields)[0] == "a"
+        assert first_two(engine, **fields) == ["b", "a"]

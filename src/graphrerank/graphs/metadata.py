@@ -117,7 +117,7 @@ class Metadata:
         for part in self._entries:
             ptr, kept = kept_entries(part.ptr, part.holders, self.numbers)
             parts.append(Entries(part.terms, ptr, self.numbers[part.holders[kept]]))
-        return Metadata(self.records, parts=tuple(parts))
+        return Metadata(self.records, parts=tuple(parts), ranks_now=self.ranks_now)
 
     def fields(self) -> list[str]:
         """List the fields that some passage has, without that of principals."""

@@ -171,10 +171,20 @@ class SearchableCorpus:
             return self
         see, graph = self.see or self.graph.seen_by, self.graph
         make: Callable[[Tensor], SearchableCorpus] = lambda _: self._over(see(principals).to(graph.device))  # noqa: E731
-        return self._views.get(principals, lambda: graph.held_by(principals), make)
+        selection = ("principals", principals)
+        return self._views.get(selection, lambda: graph.held_by(principals), make, variant="principals")
 
     def _where(self, conditions: Filter, *, ranks_now: bool = True) -> "SearchableCorpus":
-        """Return what meets a filter; a refusal if it does not fit."""
+        """Return the view of the passages that meet a filter.
+
+        Args:
+            conditions: The filter, with that of the time that is asked for.
+            ranks_now: Whether a passage ranks below the one that supersedes it, as it does unless a request asks for
+                a time. The same passages give different answers with and without, so it is a part of the cache's key.
+
+        Raises:
+            Refusal: If the filter does not fit the passages.
+        """
         graph = self.graph
         if not graph.num_nodes or (ranks_now and not conditions):
             return self
@@ -191,7 +201,8 @@ class SearchableCorpus:
             except ValueError as error:
                 raise Refusal(422, str(error)) from None
 
-        return self._views.get((json.dumps(conditions), ranks_now), passing, make)
+        variant = "ranked as of now" if ranks_now else "ranked as of a time"
+        return self._views.get(("filter", json.dumps(conditions)), passing, make, variant=variant)
 
     def _over(self, graph: CorpusGraph) -> "SearchableCorpus":
         if not graph.num_nodes:
@@ -212,7 +223,7 @@ class SearchableCorpus:
             pipeline = self.pipeline.ranked_by(trained.with_model(scorer))
             ranked = self._ranked[scorer] = replace(self, pipeline=pipeline)
             while len(self._ranked) > MOST_SCORERS:
-                self._ranked.pop(next(iter(self._ranked)))
+                self._ranked.pop(next(iter(self._ranked)), None)
         return ranked
 
     @cached_property
