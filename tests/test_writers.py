@@ -17,7 +17,6 @@ SAVERS = ("torch", "np", "numpy", "jit", "export", "OmegaConf", "onnx", "pickle"
 OURS = {"write_text", "write_bytes"}  # of files.py, called without an object
 ELSEWHERE = {  # file -> why it writes by itself
     "builders/builder.py": "within atomic_folder",
-    "data/documents/git_history.py": "in a temporary folder",
     "data/documents/index_folder.py": "within atomic_folder",
     "data/readers/fetch.py": "a download, under the name of a part until it is whole",
     "evaluation/cost.py": "a counter of the kernel's, no file",

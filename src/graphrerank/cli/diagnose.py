@@ -9,7 +9,7 @@ from graphrerank.api import chosen_part, with_trained_splits
 from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.documents.index_folder import ACCOUNT
+from graphrerank.data.documents.sources import ACCOUNT
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation.diagnosis import MEASURES, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph

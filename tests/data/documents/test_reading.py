@@ -72,3 +72,14 @@ def test_a_record_is_the_file_again():
 
 def test_a_missing_file_has_a_reason(tmp_path):
     assert read_file(tmp_path, "none.txt") == ReadFile("none.txt", "", reason="No such file or directory")
+
+
+def test_modules_in_the_current_folder_are_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "graphrerank").mkdir()
+    for name in ("graphrerank/__init__.py", "json.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nraise ImportError\n")
+    (tmp_path / "a.md").write_text("# A\n\nText.\n")
+    monkeypatch.chdir(tmp_path)
+    (file,) = read_files(tmp_path, ["a.md"], workers=1)
+    assert not (tmp_path / "run").exists()
+    assert file.documents[0].title == "A"

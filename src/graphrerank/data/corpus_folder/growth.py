@@ -331,7 +331,8 @@ def start_compaction(folder: str | Path) -> "subprocess.Popen[bytes]":
     """Compact a corpus folder in another process, which goes on when this one ends; its output is dropped."""
     command = f"from {__name__} import compact_corpus; compact_corpus({str(folder)!r})"
     quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, "-c", command], stdin=quiet, stdout=quiet, stderr=quiet)
+    # -P: else Python would look for modules in the current folder first
+    return subprocess.Popen([sys.executable, "-P", "-c", command], stdin=quiet, stdout=quiet, stderr=quiet)
 
 
 def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest, kept: Tensor) -> Dataset:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from glob import escape
@@ -17,9 +17,20 @@ from graphrerank.data.documents.boilerplate import edge_keys, repeated_keys, wit
 from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.links import LinkAccount, resolve_links
 from graphrerank.data.documents.passages import Passage, passages_of
-from graphrerank.data.documents.readers import READERS, suffix_of
+from graphrerank.data.documents.readers import READERS
 from graphrerank.data.documents.reading import ReadFile, read_files
-from graphrerank.data.documents.site import find_site
+from graphrerank.data.documents.site import Site, find_site
+from graphrerank.data.documents.sources import (
+    ACCOUNT,
+    CORPUS,
+    DATASET_FOLDER,
+    HIDDEN,
+    DocumentSource,
+    FileList,
+    is_dataset_folder,
+    listed_name,
+    unread_reason,
+)
 from graphrerank.data.documents.symbols import SymbolIndex
 from graphrerank.data.drafted_questions import DRAFTED
 from graphrerank.data.readers.records import read_jsonl
@@ -36,13 +47,11 @@ from graphrerank.progress import advance, progress_bar
 from graphrerank.text.languages import detect_language
 
 MAX_WORDS = 200
-MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
 SHOWN = 3  # names of files that were not read, for each reason
-READ, ACCOUNT = "documents.jsonl.gz", "index.json"  # what was read of each file, for updates; what became of it
+READ = "documents.jsonl.gz"  # what was read of each file, for updates
 FORMAT = "graphrerank documents 1"  # raise it when readers give other documents of the same files
-CORPUS, EDGES = "corpus.jsonl", "edges.tsv"
+EDGES = "edges.tsv"
 _WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
-_HIDDEN = "hidden"
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ def _unread_rows(unread: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def index_folder(
-    source: str | Path,
+    source: str | Path | DocumentSource,
     out: str | Path,
     *,
     max_words: int = MAX_WORDS,
@@ -107,7 +116,7 @@ def index_folder(
     a new folder. Other files in it, such as questions and judgements, stay.
 
     Args:
-        source: The folder of documents.
+        source: The folder of documents, or another source of them.
         out: The data set folder.
         max_words: Words of a passage, at most.
         workers: Number of processes that read, with limits of time and memory; None for the number of processors.
@@ -118,13 +127,11 @@ def index_folder(
         ValueError: If there is no such folder or nothing to read in it, or ``out`` is a folder of something else.
     """
     check_counts(max_words=max_words, workers=workers)
-    source, out = Path(source), Path(out)
-    if not source.is_dir():
-        raise UserError(f"`source` must be a folder of documents, got {source}")
+    source, out = source if isinstance(source, DocumentSource) else FolderSource(Path(source)), Path(out)
     known, held = _read_before(out)
-    unread: defaultdict[str, list[str]] = defaultdict(list)
-    names, others = _files(source, out, unread)
-    read = _read(source, names, known, workers or os.cpu_count() or 1)
+    files = source.list_files(out)
+    unread = defaultdict(list, {reason: [*names] for reason, names in files.unread.items()})
+    read = _read(source, files.names, known, workers or os.cpu_count() or 1)
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or "no text"].append(file.path)
@@ -134,7 +141,7 @@ def index_folder(
         formats = ", ".join(sorted(READERS))
         raise UserError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
     edges, links = resolve_links(
-        documents, passages, find_site(source), files={*names, *others}, symbols=SymbolIndex(documents)
+        documents, passages, source.site(), files={*files.names, *files.others}, symbols=SymbolIndex(documents)
     )
     rows = [_row(passage) for passage in passages]
     update = None
@@ -168,75 +175,94 @@ def _hash(row: Mapping[str, object]) -> str:
     return hashlib.sha256("\0".join(str(row[key]) for key in ("_id", "title", "text")).encode()).hexdigest()
 
 
-def _files(source: Path, out: Path, unread: defaultdict[str, list[str]]) -> tuple[list[str], list[str]]:
-    """List the files to read, by their paths within the folder, and the others; note why those are not read."""
-    names: list[str] = []
-    others: list[str] = []
+class FolderSource(DocumentSource):
+    """A folder of documents.
 
-    def note(reason: str, path: Path) -> None:
-        unread[reason].append(path.relative_to(source).as_posix().encode("utf-8", "replace").decode())
+    Args:
+        folder: The folder.
 
-    def note_folder(error: OSError) -> None:
-        note(f"a folder that cannot be opened: {error.strerror}", Path(error.filename))
+    Raises:
+        ValueError: If there is no such folder.
+    """
 
-    for root, folders, files in os.walk(source, onerror=note_folder):
-        for path in sorted(Path(root) / name for name in folders):
-            if reason := _why_not_within(path, out):
-                folders.remove(path.name)
-                if reason != _HIDDEN:
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UserError(f"`source` must be a folder of documents, got {folder}")
+        self._folder = folder
+
+    def __str__(self) -> str:
+        """Return the path of the folder."""
+        return str(self._folder)
+
+    def list_files(self, out: Path) -> FileList:
+        """List the files of the folder and its subfolders; hidden ones, links and data set folders are not read."""
+        names: list[str] = []
+        others: list[str] = []
+        unread: defaultdict[str, list[str]] = defaultdict(list)
+
+        def note(reason: str, path: Path) -> None:
+            unread[reason].append(listed_name(path.relative_to(self._folder).as_posix()))
+
+        def note_folder(error: OSError) -> None:
+            note(f"a folder that cannot be opened: {error.strerror}", Path(error.filename))
+
+        for root, folders, files in os.walk(self._folder, onerror=note_folder):
+            for path in sorted(Path(root) / name for name in folders):
+                if reason := _why_not_within(path, out):
+                    folders.remove(path.name)
+                    if reason != HIDDEN:
+                        note(reason, path)
+            folders.sort()
+            for path in sorted(Path(root) / name for name in files):
+                own = path.relative_to(self._folder).as_posix()
+                if reason := _why_not(path, own):
                     note(reason, path)
-        folders.sort()
-        for path in sorted(Path(root) / name for name in files):
-            own = path.relative_to(source).as_posix()
-            if reason := _why_not(path, own):
-                note(reason, path)
-            (others if reason else names).append(own)
-    return names, others
+                (others if reason else names).append(own)
+        return FileList(names, others, unread)
+
+    def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
+        """Read files of the folder in several processes and yield them in order."""
+        return read_files(self._folder.absolute(), names, workers=workers)
+
+    def has(self, file: ReadFile) -> bool:
+        """Return whether a file of the folder still has the content that it had when it was read."""
+        with suppress(OSError):
+            return hashlib.sha256((self._folder / file.path).read_bytes()).hexdigest() == file.sha256
+        return False
+
+    def site(self) -> Site:
+        """Return where the folder is published, as configurations in it and above it say."""
+        return find_site(self._folder)
 
 
 def _why_not_within(folder: Path, out: Path) -> str:
     """Return why the files of a folder are not read; empty if they are."""
     if folder.name.startswith(".") or folder.is_symlink():
-        return _HIDDEN if folder.name.startswith(".") else "a linked folder"
+        return HIDDEN if folder.name.startswith(".") else "a linked folder"
     with suppress(PermissionError):  # `os.walk` notes it
-        is_corpus = (folder / CORPUS).is_file() and any((folder / name).exists() for name in ("queries.jsonl", "qrels"))
-        if is_corpus or folder.absolute() == out.absolute() or (folder / ACCOUNT).is_file():
-            return "a data set folder"
+        if folder.absolute() == out.absolute() or is_dataset_folder(lambda name: (folder / name).exists()):
+            return DATASET_FOLDER
     return ""
 
 
 def _why_not(path: Path, own: str) -> str:
     """Return why a file, with its path within the folder, is not read; empty if it is."""
     if path.name.startswith("."):
-        return _HIDDEN
+        return HIDDEN
     if path.is_symlink():
         return "a link of the file system"
     if not path.is_file():
         return "no regular file"  # a pipe, of which reading waits for ever
-    if not suffix_of(path.name):
-        return f"{path.suffix.lower() or 'no suffix'}: no known format"
-    if path.stat().st_size > MAX_BYTES:
-        return f"larger than {MAX_BYTES // 1_000_000} MB"
-    is_id = own == own.lstrip() and not set(own) & set("\t\r\n") and own.encode("utf-8", "replace").decode() == own
-    return "" if is_id else "a name that begins with a blank, or with tabs, line breaks or bytes that are not UTF-8"
+    return unread_reason(own, path.stat().st_size)
 
 
-def _read(source: Path, names: Sequence[str], known: Mapping[str, ReadFile], workers: int) -> list[ReadFile]:
+def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, ReadFile], workers: int) -> list[ReadFile]:
     """Read the files whose content is not that of an earlier run; return all in order."""
-
-    def is_same(name: str) -> bool:
-        if name not in known or known[name].reason:
-            return False
-        with suppress(OSError):
-            return hashlib.sha256((source / name).read_bytes()).hexdigest() == known[name].sha256
-        return False
-
-    same = set(filter(is_same, names))
+    same = {name for name in names if name in known and not known[name].reason and source.has(known[name])}
     fresh: dict[str, ReadFile] = {}
     with progress_bar("files", total=len(names)):
         advance(len(same))
-        changed = [name for name in names if name not in same]
-        for file in read_files(source.absolute(), changed, workers=workers):
+        for file in source.read([name for name in names if name not in same], workers=workers):
             fresh[file.path] = file
             advance(1)
     return [known[name] if name in same else fresh[name] for name in names]

@@ -2,27 +2,21 @@
 
 import hashlib
 import json
-import os
-import resource
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from time import monotonic
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from graphrerank.data.documents.document import Document, UnreadableError
+from graphrerank.data.documents.limited_processes import MEMORY, Handler, LimitedProcesses, Reply, Task
 from graphrerank.data.documents.readers import reader_of
 from graphrerank.extras import MissingExtraError
 
 SECONDS, SECONDS_PER_MB = 30.0, 3.0  # that a file may take
-MEMORY = 900_000_000  # bytes of a process that reads
-_CHILD = "from graphrerank.data.documents.reading import serve; serve()"
+_FOLDER_READER = "graphrerank.data.documents.reading:folder_reader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,83 +74,41 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
 
     A file that takes more than 30 seconds and 3 for each MB, or more memory than a process may have, or that ends its
     process, is not read; a new process reads the others.
+
+    Args:
+        source: The folder of the files.
+        paths: Their paths within the folder.
+        workers: Number of processes.
+
+    Yields:
+        Each file, with its documents or the reason why it was not read.
     """
-    waiting = enumerate(paths)
-    done: dict[int, ReadFile] = {}
-    processes: list[_Process] = []
-    number = 0
-    try:
-        while True:
-            while len(processes) < workers and (file := next(waiting, None)):
-                processes.append(_Process(source))
-                processes[-1].give(*file)
-            if not processes:
-                return
-            ready = wait([process.pipe for process in processes], min(map(_Process.seconds_left, processes)))
-            for process in [each for each in processes if each.pipe in ready or not each.seconds_left()]:
-                done[process.number] = process.take()
-                if process.is_alive and (file := next(waiting, None)):
-                    process.give(*file)
-                else:
-                    process.end()
-                    processes.remove(process)
-            while number in done:
-                yield done.pop(number)
-                number += 1
-    finally:
-        for process in processes:
-            process.end()
+    names: list[str] = []
+
+    def tasks() -> Iterator[Task]:
+        for path in paths:
+            names.append(path)
+            size = 0
+            with suppress(OSError):  # there is no file: the result says so
+                size = (source / path).stat().st_size
+            yield Task(path, seconds_for(size))
+
+    with LimitedProcesses(_FOLDER_READER, str(source), workers=workers) as processes:
+        for number, reply in enumerate(processes.call(tasks())):
+            yield file_of_reply(reply, names[number])
 
 
-class _Process:
-    """A process that reads files one after the other."""
-
-    def __init__(self, source: Path) -> None:
-        self._source, self.number, self._path, self._deadline = source, 0, "", 0.0
-        self.pipe, child = Pipe()
-        paths = os.pathsep.join(filter(None, sys.path))
-        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(child.fileno()), str(source)], pass_fds=[child.fileno()], env=environment
-        )
-        child.close()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def seconds_left(self) -> float:
-        return max(0.0, self._deadline - monotonic())
-
-    def give(self, number: int, path: str) -> None:
-        """Send the path of a file to read."""
-        self.number, self._path, size = number, path, 0
-        with suppress(OSError):  # there is no file, or the process has ended: the result says so
-            self.pipe.send(path)
-            size = (self._source / path).stat().st_size
-        self._deadline = monotonic() + SECONDS + SECONDS_PER_MB * size / 1e6
-
-    def take(self) -> ReadFile:
-        """Return the file that was read, or could not be."""
-        if not self.pipe.poll():
-            self.end()
-            return ReadFile(self._path, "", reason="takes too long to read")
-        try:
-            return ReadFile.from_record(self.pipe.recv_bytes())
-        except (EOFError, OSError):
-            self.end()
-            return ReadFile(self._path, "", reason="ended the process that read it")
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self.pipe.close()
+def seconds_for(size: int) -> float:
+    """Return the seconds that a file of so many bytes may take."""
+    return SECONDS + SECONDS_PER_MB * size / 1e6
 
 
-def serve() -> None:
-    """Read the files that the parent process names, until it ends this process."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    pipe, source = Connection(int(sys.argv[1])), Path(sys.argv[2])
-    with suppress(EOFError, OSError, KeyboardInterrupt):
-        while True:
-            pipe.send_bytes(read_file(source, pipe.recv()).record)
+def file_of_reply(reply: Reply, path: str) -> ReadFile:
+    """Return the file that a process read, or one with the reason why it could not."""
+    return ReadFile(path, "", reason=reply.failure) if reply.failure else ReadFile.from_record(reply.content)
+
+
+def folder_reader(source: str) -> Handler:
+    """Return the function that reads a file of a folder; processes of :func:`read_files` call it."""
+    folder = Path(source)
+    return lambda path: read_file(folder, path).record
