@@ -273,7 +273,8 @@ def learn(
 ) -> Learned:
     """Learn from a log of what was shown and clicked, and export the result if it is better than its parent.
 
-    Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse.
+    Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse. A
+    log whose sessions have no authenticated users is refused unless judged questions guard the result.
 
     Args:
         log: A file or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
@@ -282,8 +283,9 @@ def learn(
         artifact: Folder for the artifact; None: nothing is written. It appears, or replaces an older one, at once.
         formats: Of the artifact.
         **settings: ``retriever`` and ``encoder`` (those of ``start``); ``drafted`` (200) questions; ``margin`` (0.01)
-            of nDCG@10; ``level`` (0.025) of the test; ``any_corpus`` (False), whether lists of others count; ``seed``;
-            ``parts``.
+            of nDCG@10; ``level`` (0.025) of the test; ``any_corpus`` (False), whether lists of others count;
+            ``allow_anonymous`` (False), whether sessions without an authenticated user may suffice without judged
+            questions; ``seed``; ``parts``.
 
     Raises:
         ValueError: If the log has no list of the corpus, or an argument does not fit.

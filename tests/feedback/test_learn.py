@@ -16,13 +16,13 @@ from tests.support.commands import RunCommand, manifest_of
 from tests.support.folders import write_dataset
 
 
-def write_log(path: Path, sessions: Sequence[Session]) -> Path:
+def write_log(path: Path, sessions: Sequence[Session], **of_lists: object) -> Path:
     lines = []
     for session in sessions:
         time = 1.7e9 + session.time
         name, ids = session.request_id, list(session.ids)
         shown = {"event": "shown", "request_id": name, "time": time, "query": session.query, "ids": ids}
-        lines.append(shown | {"user": session.user, "swaps": list(session.swaps)})
+        lines.append(shown | {"user": session.user, "swaps": list(session.swaps)} | of_lists)
         clicked = [at for at, gain in enumerate(session.gains, 1) if gain]
         if clicked:
             lines.append({"event": "feedback", "request_id": name, "time": time + 5, "clicked": clicked})
@@ -67,6 +67,20 @@ def test_a_better_ranker_becomes_an_artifact(
     again = run_command("learn", str(log), *arguments, f"start={artifact}", "level=0.000001", f"hydra.run.dir={run}2")
     assert "refused: not significantly better" in again.stdout  # and the older artifact stays
     assert manifest_of(artifact)["learned"] == entry
+
+
+def test_users_that_clients_name_are_strangers(
+    run_command: RunCommand, small_encoder: tuple[str, ...], corpus: Path, simulate: Simulate, tmp_path: Path
+) -> None:
+    log = write_log(tmp_path / "log.jsonl", simulate(1500), authenticated=False)
+    artifact = tmp_path / "next"
+    arguments = (str(log), "data=folder", f"data.path={corpus}", f"artifact={artifact}", *small_encoder, "drafted=0")
+    refused = run_command("learn", *arguments)
+    assert "0 known users" in refused.stdout
+    assert "refused: too few known users" in refused.stdout
+    assert not artifact.exists()
+    assert run_command("learn", *arguments, "allow_anonymous=true").stdout.splitlines()[-3] == "accepted"
+    assert manifest_of(artifact)["learned"]["settings"]["allow_anonymous"] is True
 
 
 def test_refusals(corpus: Path, simulate: Simulate, tmp_path: Path) -> None:

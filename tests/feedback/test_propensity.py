@@ -32,7 +32,7 @@ def test_swaps_reveal_the_bias_whatever_the_relevance(slope: float) -> None:
 def test_other_rankings_of_the_same_query_reveal_it() -> None:
     rng = random.Random(0)
     orders = [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 0, 1, 5, 3, 4]]
-    sessions = [clicked(rng, n, orders[n % 3], 1.0, query=f"q{n // 30}", user=None) for n in range(6000)]
+    sessions = [clicked(rng, n, orders[n % 3], 1.0, query=f"q{n // 30}") for n in range(6000)]
     found = estimate_propensities(sessions, user_weights(sessions))
     assert found.slope == pytest.approx(1.0, abs=0.15)
     assert "at two ranks" in found.source
@@ -52,9 +52,13 @@ def test_one_loud_user_counts_two_percent() -> None:
         return Session(str(number), 0.0, user, query, ("a",), (1.0,))
 
     loud = [session(n, "loud", f"q{n}") for n in range(900)]
-    others = [session(n, f"u{n}", "q") for n in range(90)] + [session(n, None, "q") for n in range(10)]
+    others = [session(n, f"u{n}", "q") for n in range(980)]
     weights = user_weights([*loud, *others])
-    assert float(weights[:900].sum()) == pytest.approx(20.0)
+    assert float(weights[:900].sum()) == pytest.approx(20.0)  # of 1,000 together
     assert (weights[900:] == 1).all()
+    strangers = [session(n, None, f"q{n}") for n in range(900)]
+    as_one = user_weights([*strangers, *others])
+    assert float(as_one[:900].sum()) == pytest.approx(20.0)
+    assert (user_weights([*strangers, *others], anonymous_as_one=False) == 1).all()
     again = user_weights([session(n, "u", "same") for n in range(4)])
     assert float(again.sum()) == pytest.approx(1.0)

@@ -32,6 +32,7 @@ def _learn(command: Command) -> Path:
         margin=cfg.margin,
         level=cfg.level,
         any_corpus=cfg.any_corpus,
+        allow_anonymous=cfg.allow_anonymous,
         seed=cfg.seed,
         parts=command.parts,
     )

@@ -13,7 +13,7 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.drafted_questions import draft_questions
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.evaluation.ranking import check_encoder
-from graphrerank.feedback.learning import Learned, Material, learn_from_sessions, normalized
+from graphrerank.feedback.learning import DRAFTS, JUDGED, Learned, Material, learn_from_sessions, normalized
 from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores
 from graphrerank.files import hash_files
@@ -22,7 +22,6 @@ from graphrerank.graphs.calibration import Calibration
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.parts import Parts
 
-DRAFTS, JUDGED = "drafted questions", "judged questions"
 MOST_QUERIES = 10_000  # of a log, the latest
 MOST_JUDGED = 500  # questions that guard
 
@@ -38,6 +37,7 @@ def learn_log(
     margin: float = 0.01,
     level: float = 0.025,
     any_corpus: bool = False,
+    allow_anonymous: bool = False,
     seed: int = 0,
     parts: Parts | None = None,
 ) -> Learned:
@@ -65,8 +65,16 @@ def learn_log(
     torch.set_num_threads(parts.num_threads)
     prepared = prepared.with_features(manifest.retriever.feature_names)
     material = Material.of(prepared, parent.model, guards)
-    learned = learn_from_sessions(material, read.sessions, margin=margin, level=level, seed=seed)
-    settings = {"drafted": drafted, "margin": margin, "level": level, "seed": seed}
+    learned = learn_from_sessions(
+        material, read.sessions, margin=margin, level=level, seed=seed, allow_anonymous=allow_anonymous
+    )
+    settings = {
+        "drafted": drafted,
+        "margin": margin,
+        "level": level,
+        "seed": seed,
+        "allow_anonymous": allow_anonymous,
+    }
     learned.log = read
     if learned.accepted:
         name = parent.manifest.name if isinstance(start, Checkpoint) else Path(start).name

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ PRIOR_SESSIONS = 100.0  # that the parent's ranking counts as
 FEWEST_TESTED = 30  # queries on which the rankings differ
 FREQUENT, TOP_SHOWN = 10, 3  # queries, and passages of each, in the report
 MEASURE = "nDCG@10"
+DRAFTS, JUDGED = "drafted questions", "judged questions"  # names of guards
+FEWEST_JUDGED = 30  # judged questions that can stand in for known users
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,20 @@ def normalized(text: str) -> str:
 
 
 def learn_from_sessions(
-    material: Material, sessions: Sequence[Session], *, margin: float = 0.01, level: float = 0.025, seed: int = 0
+    material: Material,
+    sessions: Sequence[Session],
+    *,
+    margin: float = 0.01,
+    level: float = 0.025,
+    seed: int = 0,
+    allow_anonymous: bool = False,
 ) -> Learned:
     """Learn from the earlier sessions, few parameters first, and test the result on later ones and on the guards.
+
+    Sessions without an authenticated user count as those of one user (:func:`user_weights`), because one client can
+    send any number of them. Where the sessions of known users are too few to learn from or to test on, they count as
+    those of different users if at least ``FEWEST_JUDGED`` judged questions guard, or if ``allow_anonymous`` says so;
+    otherwise the result is refused.
 
     Args:
         material: What the sessions' queries rank; a session whose query it lacks does not count.
@@ -94,15 +108,26 @@ def learn_from_sessions(
         margin: Points of nDCG@10, from 0 to 1, that a guard may lose on average; more is refused, and so is less if it
             is significant.
         level: Of the one-sided test on later sessions, in (0, 1].
-        seed: Of the order of batches.
+        seed: Seed of the order of batches.
+        allow_anonymous: Whether sessions without an authenticated user may be accepted without judged questions.
+
+    Returns:
+        The result, with the reasons against it where it is refused.
+
+    Raises:
+        ValueError: If `margin` is not positive, or `level` is outside (0, 1].
     """
     check_positive(margin=margin)
     check_positive_share(level=level)
     sessions = [session for session in sessions if normalized(session.query) in material.row]
-    weights = user_weights(sessions)
     rows = [material.row[normalized(session.query)] for session in sessions]
+    divided, needed = _divide(sessions, user_weights(sessions)), EVIDENCE[FEW]
+    too_few_users = min(divided.evidence, divided.later_evidence) < needed
+    allow_anonymous = allow_anonymous or _num_judged(material) >= FEWEST_JUDGED
+    if too_few_users and allow_anonymous:
+        divided = _divide(sessions, user_weights(sessions, anonymous_as_one=False))
+    weights, fitted, tested = divided.weights, divided.fitted, divided.tested
     propensities = estimate_propensities(sessions, weights)
-    fitted, tested = split_sessions(sessions)
 
     def relevance(chosen: Sequence[int], curve: Tensor) -> Relevance:
         return estimate_relevance(
@@ -115,14 +140,22 @@ def learn_from_sessions(
             material.lists.mask,
         )
 
-    evidence, later = (sum(any(sessions[at].gains) for at in part) for part in (fitted, tested))
-    counts = {"shown": len(sessions), "with positive feedback to learn from": evidence, "to test on": later}
-    learned, needed = Learned(None, propensities, counts=counts), EVIDENCE[FEW]
-    if min(evidence, later) < needed:
+    users = {session.known_user for session in sessions if any(session.gains)} - {None}
+    learned = Learned(None, propensities, counts={**_counts(sessions, divided), "known users": len(users)})
+    if min(divided.num_fitted, divided.num_tested) < needed:
+        reason = "sessions with positive feedback to learn from and to test on"
+        learned.refusals.append(f"needs {needed} {reason}, found {divided.num_fitted} and {divided.num_tested}")
+        return learned
+    if too_few_users and not allow_anonymous:
         learned.refusals.append(
-            f"needs {needed} sessions with positive feedback to learn from and to test on, found {evidence} and {later}"
+            f"too few known users: no user counts for more than 5 sessions or 2 %, and all sessions without an "
+            f"authenticated user count as those of one user, which leaves {divided.evidence:.0f} sessions with "
+            f"positive feedback to learn from and {divided.later_evidence:.0f} to test on, where {needed} are needed; "
+            f"let the service know its users, give {FEWEST_JUDGED} judged questions, or set allow_anonymous=true if "
+            f"no stranger could write to the log"
         )
         return learned
+    evidence = divided.num_fitted if too_few_users else divided.evidence
     learned.change = change = _best_stage(material, relevance(fitted, propensities.curve), evidence, seed)
     held = relevance(tested, propensities.cautious)
     at = held.sessions.nonzero().flatten()
@@ -155,13 +188,71 @@ def learn_from_sessions(
     return learned
 
 
-def split_sessions(sessions: Sequence[Session]) -> tuple[list[int], list[int]]:
+@dataclass(frozen=True)
+class _Divided:
+    """Sessions to fit on and later ones to test on, and how much positive feedback there is in each part.
+
+    Attributes:
+        weights: Weight of each session, ``[S]``.
+        fitted: Positions of the sessions to fit on.
+        tested: Positions of the sessions to test on.
+        num_fitted: Number of sessions with positive feedback among those to fit on.
+        num_tested: The same among those to test on.
+        evidence: Sum of the weights of the sessions that ``num_fitted`` counts.
+        later_evidence: The same for ``num_tested``.
+    """
+
+    weights: Tensor
+    fitted: list[int]
+    tested: list[int]
+    num_fitted: int
+    num_tested: int
+    evidence: float
+    later_evidence: float
+
+
+def _divide(sessions: Sequence[Session], weights: Tensor) -> _Divided:
+    """Divide weighted sessions, and count the positive feedback of both parts."""
+    fitted, tested = split_sessions(sessions, weights)
+    is_positive = torch.tensor([any(session.gains) for session in sessions], dtype=torch.bool)
+    return _Divided(
+        weights,
+        fitted,
+        tested,
+        num_fitted=int(is_positive[fitted].sum()),
+        num_tested=int(is_positive[tested].sum()),
+        evidence=float((weights * is_positive)[fitted].sum()),
+        later_evidence=float((weights * is_positive)[tested].sum()),
+    )
+
+
+def _counts(sessions: Sequence[Session], divided: _Divided) -> dict[str, int]:
+    """Return the numbers of sessions for the report."""
+    return {
+        "shown": len(sessions),
+        "with positive feedback to learn from": divided.num_fitted,
+        "to test on": divided.num_tested,
+    }
+
+
+def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -> tuple[list[int], list[int]]:
     """Divide sessions by time and by query: places of those to fit on, and of later ones of other queries to test on.
 
     A query of both times is fitted or tested by a hash, and its other sessions are left out.
+
+    Args:
+        sessions: ``S`` lists shown.
+        weights: ``[S]`` weight of each. The first 60 % of the weight with positive feedback is the earlier part, so
+            that a user who sends many sessions does not decide when the later part begins. If None, all weigh the same.
+
+    Returns:
+        Positions of the sessions to fit on, and of those to test on.
     """
-    times = sorted(session.time for session in sessions if any(session.gains)) or [0.0]
-    cut = times[min(int(EARLY * len(times)), len(times) - 1)]
+    each = [1.0] * len(sessions) if weights is None else weights.tolist()
+    timed = sorted((session.time, weight) for session, weight in zip(sessions, each, strict=True) if any(session.gains))
+    earlier = EARLY * sum(weight for _, weight in timed)
+    reached = accumulate(weight for _, weight in timed)
+    cut = next((time for (time, _), total in zip(timed, reached, strict=True) if total > earlier), 0.0)
     late = [session.time >= cut for session in sessions]
     queries = [normalized(session.query) for session in sessions]
     before = {query for query, is_late in zip(queries, late, strict=True) if not is_late}
@@ -181,7 +272,12 @@ def describe(change: Change) -> str:
     return "; ".join([*parts, *(f"edges of type {name} count {factor:.2g} times" for name, factor in factors.items())])
 
 
-def _best_stage(material: Material, estimate: Relevance, evidence: int, seed: int) -> Change:
+def _num_judged(material: Material) -> int:
+    """Return the number of judged questions that guard."""
+    return len(material.prepared.dataset.split(JUDGED).queries) if JUDGED in material.guards else 0
+
+
+def _best_stage(material: Material, estimate: Relevance, evidence: float, seed: int) -> Change:
     """Fit the stage that three quarters of the queries show to be best on the others; of equals the smaller one."""
     parts = material.model, material.prepared, material.lists
     asked, targets = estimate.sessions.nonzero().flatten(), _targets(material, estimate)

@@ -2,20 +2,23 @@
 
 One JSON object a line, in any order. What was shown::
 
-    {"event": "shown", "request_id": "r1", "time": 1764230400.5, "user": "u1", "query": "who ...?",
-     "ids": ["a", "b"], "scores": [2.1, 0.3], "swaps": [[1, 2, 0.5]], "artifact": "base", "corpus": "9f2c...",
-     "ranker": "live", "teams": ["live", "shadow"]}
+    {"event": "shown", "request_id": "r1", "time": 1764230400.5, "user": "u1", "authenticated": true,
+     "query": "who ...?", "ids": ["a", "b"], "scores": [2.1, 0.3], "swaps": [[1, 2, 0.5]], "artifact": "base",
+     "corpus": "9f2c...", "ranker": "live", "teams": ["live", "shadow"]}
 
 ``ids`` are in the order shown. ``time`` is in seconds since 1970 or ISO 8601 (UTC where it names no zone). ``swaps``
 are pairs of ranks, from 1, of passages that a coin may exchange, each with the probability of the order that was shown,
 exchanged or not. ``ranker`` is ``live``, ``interleaved`` (``teams`` names each passage's ranker) or ``shadow``, whose
-list nobody saw. ``scores``, ``artifact`` and ``teams`` are not read here. All but ``event``, ``request_id``, ``time``,
-``query`` and ``ids`` may be missing or null. And feedback on it::
+list nobody saw. ``authenticated`` is false where the client itself chose the name ``user``, which then identifies
+nobody; without this field, the program that wrote the log is trusted to know its users. ``scores``, ``artifact`` and
+``teams`` are not read here. All but ``event``, ``request_id``, ``time``, ``query`` and ``ids`` may be missing or null.
+And feedback on it::
 
     {"event": "feedback", "request_id": "r1", "time": 1764230407, "user": "u1", "clicked": ["b"], "weight": 1.0}
 
 with one or more of ``clicked``, ``cited``, ``accepted`` and ``dismissed``, each a list of ids (texts) or ranks
-(integers from 1). Lines, and ``*.json`` files as a whole, may also be traces of OpenTelemetry or Langfuse
+(integers from 1). A ``weight`` above 10 counts as 10, and one above 1 as 1 where the list has no authenticated user.
+Lines, and ``*.json`` files as a whole, may also be traces of OpenTelemetry or Langfuse
 (:mod:`~graphrerank.feedback.traces`).
 """
 
@@ -52,6 +55,7 @@ LIVE, INTERLEAVED, SHADOW = "live", "interleaved", "shadow"  # rankers
 DISMISSED = "dismissed"
 GAINS = {"clicked": 1.0, "cited": 1.0, "accepted": 2.0, DISMISSED: 0.0}  # of kinds; what is dismissed has no other
 MAX_WEIGHT = 10.0
+MAX_ANONYMOUS_WEIGHT = 1.0  # strangers may make their feedback count less, never more
 MAX_LINE, MAX_IDS = 1 << 22, 1000  # bytes; passages of a list
 EARLIEST = 946_684_800.0  # 2000-01-01
 AHEAD, EARLY, LATE = 86_400.0, 60.0, 30 * 86_400.0  # seconds: of now; feedback before, and after what it is on
@@ -59,6 +63,7 @@ AHEAD, EARLY, LATE = 86_400.0, 60.0, 30 * 86_400.0  # seconds: of now; feedback 
 HALF_LINE, MALFORMED, OTHER_CORPUS, CLOCK_JUMP = "half line", "malformed", "other corpus", "clock jump"
 DOUBLED, UNKNOWN_ID, NOT_SHOWN, UNSEEN = "doubled", "unknown id", "feedback for nothing shown", "shadow"
 NO_TEXT, HASHED = "query without its text", "hash:"  # which begins a query whose text is not kept
+OTHER_USER = "feedback of another user"
 
 
 class LeftOutError(ValueError):
@@ -83,12 +88,16 @@ class _Event(BaseModel):
     request_id: str = Field(min_length=1)
     time: Annotated[Finite, BeforeValidator(_seconds)]
     user: str | None = None
+    authenticated: bool = True
 
 
 class _Shown(_Event):
     query: str = Field(pattern=r"\S")
     ids: list[str] = Field(min_length=1, max_length=MAX_IDS)
-    swaps: list[Annotated[tuple[Rank, Rank, Annotated[Finite, Field(gt=0, le=1)]], Strict(False)]] = []
+    swaps: Annotated[
+        list[Annotated[tuple[Rank, Rank, Annotated[Finite, Field(gt=0, le=1)]], Strict(False)]],
+        Field(max_length=MAX_IDS),
+    ] = []
     corpus: str | None = None
     trace: str | None = None
     ranker: Literal["live", "interleaved", "shadow"] = "live"
@@ -96,7 +105,8 @@ class _Shown(_Event):
     @model_validator(mode="after")
     def _check(self) -> "_Shown":
         ranks_fit = all(i != j and max(i, j) <= len(self.ids) for i, j, _ in self.swaps)
-        if len(set(self.ids)) < len(self.ids) or not ranks_fit:
+        pairs = {frozenset(swap[:2]) for swap in self.swaps}  # a pair that is named twice would count twice
+        if len(set(self.ids)) < len(self.ids) or not ranks_fit or len(pairs) < len(self.swaps):
             raise ValueError
         return self
 
@@ -117,15 +127,32 @@ class _Feedback(_Event):
 
 @dataclass(frozen=True)
 class Session:
-    """A list that was shown, and the feedback on it."""
+    """A list that was shown, and the feedback on it.
+
+    Attributes:
+        request_id: Identifier of the answer.
+        time: When the list was shown, in seconds since 1970.
+        user: Name or pseudonym of the user, or None.
+        query: Text of the query.
+        ids: Passages in the order shown.
+        gains: Gain of each passage, 0 without feedback or if it was dismissed.
+        swaps: Pairs of ranks, from 1, that a coin may exchange, with the probability of the order shown.
+        authenticated: Whether ``user`` was verified. False if the client chose the name.
+    """
 
     request_id: str
-    time: float  # seconds since 1970
+    time: float
     user: str | None
     query: str
-    ids: tuple[str, ...]  # in the order shown
-    gains: tuple[float, ...]  # of each, 0 without feedback or dismissed
-    swaps: tuple[tuple[int, int, float], ...] = ()  # ranks from 1, and the probability of the order shown
+    ids: tuple[str, ...]
+    gains: tuple[float, ...]
+    swaps: tuple[tuple[int, int, float], ...] = ()
+    authenticated: bool = True
+
+    @property
+    def known_user(self) -> str | None:
+        """The user if it is verified, else None."""
+        return self.user if self.authenticated else None
 
 
 @dataclass
@@ -139,9 +166,9 @@ class FeedbackLog:
 
     def __str__(self) -> str:
         left = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
-        users = len({session.user for session in self.sessions if session.user is not None})
+        users = len({session.known_user for session in self.sessions} - {None})
         shown = f"{len(self.sessions):,} lists shown, {sum(any(session.gains) for session in self.sessions):,} of them"
-        return f"{self.lines:,} lines: {shown} with positive feedback, {users:,} users; left out: {left}"
+        return f"{self.lines:,} lines: {shown} with positive feedback, {users:,} known users; left out: {left}"
 
 
 def read_log(
@@ -198,18 +225,31 @@ def read_log(
         targets = [of.request_id] if of.request_id in shown else of_trace.get(of.request_id, [])
         with _counting(left_out):
             _require(bool(targets), NOT_SHOWN)
+            targets = [each for each in targets if None in (of.user, shown[each].user) or of.user == shown[each].user]
+            _require(bool(targets), OTHER_USER)
             places = [(each, kind, at) for each in targets for kind, at in _places(of, shown[each].ids, known)]
             _require(bool(places), UNKNOWN_ID)
             _require(any(-EARLY <= of.time - shown[each].time <= LATE for each in targets), CLOCK_JUMP)
             for each, kind, at in places:
-                gain = -math.inf if kind == DISMISSED else GAINS[kind] * min(MAX_WEIGHT, of.weight)
+                is_known = shown[each].authenticated and shown[each].user is not None
+                most = MAX_WEIGHT if is_known else MAX_ANONYMOUS_WEIGHT
+                gain = -math.inf if kind == DISMISSED else GAINS[kind] * min(most, of.weight)
                 before = gains[each].get(at, 0.0)
                 gains[each][at] = min(before, gain) if -math.inf in (before, gain) else max(before, gain)
     sessions = []
     for name, event in shown.items():
         of_ids = tuple(max(0.0, gains[name].get(at, 0.0)) for at in range(len(event.ids)))
         sessions.append(
-            Session(name, event.time, event.user, event.query, tuple(event.ids), of_ids, tuple(event.swaps))
+            Session(
+                name,
+                event.time,
+                event.user,
+                event.query,
+                tuple(event.ids),
+                of_ids,
+                tuple(event.swaps),
+                authenticated=event.authenticated,
+            )
         )
     sessions.sort(key=lambda session: (session.time, session.request_id))
     return FeedbackLog(sessions, lines, left_out, sha.hexdigest())

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -15,7 +15,7 @@ SLOPE, SLOPE_SPREAD = 0.5, 0.4  # of the curve that is assumed where a log says 
 RANK_SPREAD = 0.15  # of a single rank's logarithm around the curve
 RANKS = 1000  # that a curve covers
 LEAST_SHARE = 0.02  # of a random order, that clicks are divided by
-USER_SHARE, USER_SESSIONS = 0.02, 5  # of all sessions, or sessions, that one user counts at most
+USER_SHARE, USER_SESSIONS = 0.02, 5.0  # share of what all users count, or number of sessions, that one counts at most
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,50 @@ class Propensities:
         return f"position bias: {curve}; {self.source}"
 
 
-def user_weights(sessions: Sequence[Session]) -> Tensor:
-    """Weigh sessions so that no user counts more than 2 % of all, or 5 sessions, ``[S]`` float64.
+def user_weights(sessions: Sequence[Session], *, anonymous_as_one: bool = True) -> Tensor:
+    """Weigh sessions so that no user counts more than 2 % of what all users count together, or 5 sessions.
 
-    Repeats of a query by one user count once together. Sessions without a user are those of different users.
+    Repeats of a query by one user count once together. The limit is a share of the weights that result, not of the
+    number of sessions, since otherwise a user could raise it by sending more of them.
+
+    Args:
+        sessions: ``S`` lists shown.
+        anonymous_as_one: Whether all sessions without an authenticated user count as those of one user. If False, names
+            that clients chose tell users apart, and each session without a name is that of another user.
+
+    Returns:
+        Weights ``[S]`` float64, in (0, 1].
     """
-    repeats = Counter((session.user, session.query) for session in sessions)
+    users: list[Hashable] = [
+        session.known_user if anonymous_as_one else number if session.user is None else session.user
+        for number, session in enumerate(sessions)
+    ]
+    repeats = Counter((user, session.query) for user, session in zip(users, sessions, strict=True))
     queries = Counter(user for user, _ in repeats)
-    most = max(USER_SESSIONS, USER_SHARE * len(sessions))
-    return torch.tensor(
-        [
-            1.0
-            if session.user is None
-            else min(1.0, most / queries[session.user]) / repeats[session.user, session.query]
-            for session in sessions
-        ],
-        dtype=torch.float64,
-    )
+    most = _most_of_user(list(queries.values()))
+    weights = [
+        min(1.0, most / queries[user]) / repeats[user, session.query]
+        for user, session in zip(users, sessions, strict=True)
+    ]
+    return torch.tensor(weights, dtype=torch.float64)
+
+
+def _most_of_user(counts: Sequence[int]) -> float:
+    """Return the largest limit that is at most 2 % of the sum of all counts under that limit, and at least 5.
+
+    With the ``k`` largest counts at the limit ``c`` and the others adding up to ``r``, ``c = 0.02 (k c + r)``.
+    """
+    ordered = sorted(counts, reverse=True)
+    rest = sum(ordered)
+    for num_limited, count in enumerate(ordered):
+        share = 1 - USER_SHARE * num_limited
+        if share < USER_SHARE / 2:  # 50 users at the limit are 100 %
+            break
+        limit = USER_SHARE * rest / share
+        if count <= limit:
+            return max(USER_SESSIONS, limit)
+        rest -= count
+    return USER_SESSIONS
 
 
 def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Propensities:
