@@ -1,4 +1,9 @@
-"""Export and serve a checkpoint: ``graphrerank export checkpoint=RUN``, ``python serve.py artifact=DIR``."""
+"""Export and serve a checkpoint; every setting is in ``conf/serve.yaml``.
+
+``python serve.py checkpoint=RUN`` exports a run once and answers HTTP requests; ``python serve.py mode=export
+checkpoint=RUN artifact=DIR`` only exports it, to TorchScript and the other formats; ``python serve.py artifact=DIR``
+serves what was exported.
+"""
 
 import sys
 from pathlib import Path

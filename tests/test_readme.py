@@ -18,7 +18,6 @@ PRIVATE_WORDS = re.compile(r"\b(doors?|rooms?|hangs? on|on the mean|tells? wheth
 def test_the_two_commands_of_a_checkout() -> None:
     for extra, command in (("train", "python train.py"), ("dev", "pytest")):
         assert f'pip install -c constraints.txt -e ".[{extra}]" && {command}' in README
-    assert len(README.splitlines()) <= 100
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name + "/" + page.stem)

@@ -82,7 +82,7 @@ def test_a_model_of_the_hub_is_exported_here_from_its_weights(
     assert artifact_folder(settings(f"artifact={HUB_ID}")) == folder
     assert files(folder) == before
     assert capsys.readouterr().out == where
-    monkeypatch.setattr(export, "export_artifact", lambda checkpoint, out, formats: shutil.copytree(folder, out))
+    monkeypatch.setattr(export, "export_artifact", lambda checkpoint, out, *_, **__: shutil.copytree(folder, out))
     assert export.run(settings(f"checkpoint={HUB_ID}", f"artifact={target}", command="export")) == target
     assert files(target).keys() == {"manifest.json", "model.pt", "model.safetensors"}
 

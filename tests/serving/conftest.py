@@ -1,6 +1,4 @@
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -8,8 +6,6 @@ from fastapi import FastAPI
 
 from graphrerank.cli.http_service import RERANK, TEI
 from graphrerank.models.checkpoint import Checkpoint
-from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.manifest import parse_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.export import export_artifact
@@ -18,9 +14,9 @@ from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from tests.support.encoders import HashEncoder
+from tests.support.models import small_checkpoint
 
 DIM = 8
-NAMES = ["base_score", "bm25_score", "dense_score"]
 SMALL = {"num_layers": 1, "restart_prob": 0.9}  # one step of smoothing less to trace for each step less
 TYPED = {**SMALL, "edge_features": True, "num_edge_types": 5, "num_words": 1, "pair_head": True}
 
@@ -40,31 +36,7 @@ def encoder() -> HashEncoder:
 
 @pytest.fixture(scope="session")
 def make_checkpoint() -> Callable[..., Checkpoint]:
-    def make(*, model_class: type[GATv2Reranker] = GATv2Reranker, seed: int = 0, **arguments: Any) -> Checkpoint:
-        """A model of random weights, also where a fresh one has zeros, and a manifest as training writes it."""
-        arguments = {"embedding_dim": DIM, "hidden_channels": 16, "projection_channels": 4, "heads": 2, **arguments}
-        torch.manual_seed(seed)
-        model = model_class(**arguments).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn_like(parameter) * 0.3)
-        manifest = {
-            "name": "test-model",
-            "model": {"name": "gatv2_reranker", "arguments": arguments},
-            "features": model.feature_names(NAMES),
-            "encoder": {"choice": "fake", "name": "hash", "fingerprint": "f" * 64, "dim": DIM},
-            "data": {"choice": "cats", "fingerprint": "c" * 64},
-            "operators": {"gcs": 0.5, "ppr": 0.5},
-            "retriever": {
-                "choice": "hybrid",
-                "arguments": {"top_k": 100, "bm25_weight": 0.4, "dense_weight": 0.6},
-                "feature_names": NAMES,
-            },
-            "candidate_depth": 100,
-        }
-        return Checkpoint(model, parse_manifest(manifest, "somewhere"), Path("model.safetensors"))
-
-    return make
+    return small_checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.manifest import parse_manifest
 from tests.support.manifests import make_manifest
+
+SCORE_NAMES = ["base_score", "bm25_score", "dense_score"]
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 SPARSE_WORDS = [*SPECIAL, "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
@@ -49,6 +54,33 @@ def randomised(model: Any, *, std: float = 0.3) -> Any:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=std)
     return model.eval()
+
+
+def small_checkpoint(
+    *, model_class: type[GATv2Reranker] = GATv2Reranker, seed: int = 0, **arguments: Any
+) -> Checkpoint:
+    """A model of random weights, also where a fresh one has zeros, and a manifest as training writes it."""
+    arguments = {"embedding_dim": 8, "hidden_channels": 16, "projection_channels": 4, "heads": 2, **arguments}
+    torch.manual_seed(seed)
+    model = model_class(**arguments).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    manifest: dict[str, Any] = {
+        "name": "test-model",
+        "model": {"name": "gatv2_reranker", "arguments": arguments},
+        "features": model.feature_names(SCORE_NAMES),
+        "encoder": {"choice": "fake", "name": "hash", "fingerprint": "f" * 64, "dim": 8},
+        "data": {"choice": "cats", "fingerprint": "c" * 64},
+        "operators": {"gcs": 0.5, "ppr": 0.5},
+        "retriever": {
+            "choice": "hybrid",
+            "arguments": {"top_k": 100, "bm25_weight": 0.4, "dense_weight": 0.6},
+            "feature_names": SCORE_NAMES,
+        },
+        "candidate_depth": 100,
+    }
+    return Checkpoint(model, parse_manifest(manifest, "somewhere"), Path("model.safetensors"))
 
 
 @pytest.fixture(scope="session")

@@ -28,10 +28,14 @@ PATIENCE_SECONDS = 300.0  # for the service to be ready
 
 
 def run(cfg: DictConfig) -> Path:
-    """Build the corpus, serve it with the checkpoint ``base``, and open the page as soon as it is ready."""
+    """Build the corpus, serve it with ``checkpoint`` or ``artifact``, and open the page as soon as it is ready.
+
+    Without either setting the shipped checkpoint ``base`` ranks.
+    """
     check_settings(cfg, "serve")
     cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
-    cfg.artifact = cfg.artifact or ARTIFACT
+    if cfg.checkpoint is None and cfg.artifact is None:
+        cfg.artifact = ARTIFACT
     address = f"http://localhost:{cfg.port}"
     print(f"ATT&CK is indexed; the page opens at {address}/ when the service is ready. Ctrl+C ends it.", flush=True)
     if cfg.browser and has_screen():

@@ -1,23 +1,98 @@
-"""``graphrerank export``: a checkpoint as an artifact, past the parity gate."""
+"""Export of a checkpoint: ``graphrerank export`` and ``python serve.py mode=export`` are two names of one function."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig
 
+from graphrerank.checks import UserError
 from graphrerank.cli.schema import check_settings
-from graphrerank.inference.hub import locate_model
-from graphrerank.models.checkpoint import load_primary
+from graphrerank.inference.hub import is_hub_id, locate_model, model_source
+from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.serving.artifact import read_artifact_manifest
-from graphrerank.serving.export import export_artifact
+from graphrerank.serving.export import REQUIRED, checkpoint_fingerprint, export_artifact, export_once
+from graphrerank.serving.formats import FORMATS
+
+SLOW = "aot"  # the format whose compilation takes minutes
 
 
 def run(cfg: DictConfig) -> Path:
-    """Export a checkpoint, and print how far each format differs from it; the artifact is the last line printed."""
+    """Run ``graphrerank export``.
+
+    Args:
+        cfg: Settings of ``conf/export.yaml``.
+
+    Returns:
+        The artifact's folder.
+    """
     check_settings(cfg, "export")
-    located = locate_model(str(cfg.checkpoint), revision=cfg.revision)
-    folder = export_artifact(load_primary(located), Path(cfg.artifact or cfg.paths.run_dir), list(cfg.formats))
+    return export(cfg)
+
+
+def export(cfg: DictConfig) -> Path:
+    """Export a checkpoint, and print how far each format differs from it; the artifact is the last line printed.
+
+    Args:
+        cfg: Settings with ``checkpoint``, ``revision``, ``artifact``, ``formats`` and ``paths.run_dir``.
+
+    Returns:
+        The artifact's folder.
+    """
+    formats = None if cfg.formats is None else list(cfg.formats)
+    checkpoint = load_named(cfg)
+    if SLOW in (FORMATS if formats is None else formats) and FORMATS[SLOW].missing() is None:
+        print(f"{SLOW}: compiling for this kind of processor takes minutes", flush=True)
+    folder = export_artifact(checkpoint, Path(cfg.artifact or cfg.paths.run_dir), formats, on_skip=print_skipped)
     parity = read_artifact_manifest(folder).content["artifact"]["parity"]
     for name, difference in parity["max_difference"].items():
         print(f"{name}: differs from the eager scores by at most {difference:.1e}, on {parity['batches']} batches")
     print(folder, flush=True)
     return folder
+
+
+def exported(cfg: DictConfig, formats: Sequence[str]) -> Path:
+    """Return the artifact of ``checkpoint``, exported at the first call and reused while the checkpoint is the same.
+
+    Args:
+        cfg: Settings of ``conf/serve.yaml``. The artifact is written to ``artifact``, or if that is null to a folder
+            of ``<paths.runs>/export`` that the checkpoint's fingerprint names.
+        formats: Names of the formats that the artifact needs.
+
+    Returns:
+        The artifact's folder.
+    """
+    checkpoint = load_named(cfg)
+    usual = Path(cfg.paths.runs, "export", f"{checkpoint.manifest.name}-{checkpoint_fingerprint(checkpoint)[:12]}")
+    folder, is_new = export_once(checkpoint, Path(cfg.artifact or usual), formats)
+    print(f"{'exported' if is_new else 'already exported:'} {cfg.checkpoint} as {', '.join(formats)}", flush=True)
+    return folder
+
+
+def formats_to_serve(cfg: DictConfig) -> list[str]:
+    """Return the formats that a checkpoint is exported in before it is served.
+
+    Args:
+        cfg: Settings with ``formats`` and ``format``.
+
+    Returns:
+        ``formats``, or if that is null TorchScript and the chosen ``format``.
+    """
+    if cfg.formats is not None:
+        return list(cfg.formats)
+    return [name for name in FORMATS if name in (REQUIRED, cfg.format)]
+
+
+def load_named(cfg: DictConfig) -> Checkpoint:
+    """Load the checkpoint that a command's setting names, of a run folder the primary model."""
+    if cfg.checkpoint is None:
+        raise UserError("`checkpoint` must be a run folder, a .ckpt file, a shipped name or owner/name, got null")
+    name = str(cfg.checkpoint)
+    located = locate_model(name, revision=cfg.revision)
+    if is_hub_id(name):
+        print(model_source(name, located), flush=True)
+    return load_primary(located)
+
+
+def print_skipped(name: str, reason: str) -> None:
+    """Say that a format is left out of an artifact."""
+    print(f"{name}: skipped, {reason}", flush=True)

@@ -1,4 +1,4 @@
-"""``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
+"""``python serve.py``: answer HTTP requests from a checkpoint, which is exported first, or from an artifact."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -15,6 +15,7 @@ from graphrerank.api import name_systems
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command
+from graphrerank.cli.export import exported, formats_to_serve
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.corpus_folder.preparation import with_words
@@ -110,8 +111,11 @@ REMOVE_FEEDBACK = Route(
 
 def serve_http(cfg: DictConfig) -> Path:
     """Serve until a signal ends it; the artifact's folder is the last line printed, before the first request."""
-    if cfg.artifact is None:
-        raise UserError("mode=http needs `artifact`: a folder that `graphrerank export checkpoint=...` wrote")
+    if cfg.artifact is None and cfg.checkpoint is None:
+        raise UserError(
+            "mode=http needs `checkpoint`, which is exported once and served, or `artifact`: a folder that mode=export "
+            "wrote, got neither"
+        )
     if cfg.language != AUTO:
         language_of(cfg.language)
     settings, command = service_settings(cfg), Command(cfg)
@@ -228,19 +232,24 @@ def add_index(
 def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
     """Find the artifact that the setting ``name`` names; a link stays one.
 
+    With ``checkpoint``, the setting ``artifact`` is the folder that the checkpoint is exported to
+    (:func:`~graphrerank.cli.export.exported`).
+
     Of a model on the hub only manifest and safetensors are downloaded, which hold no program. They are exported into
     the cache, past the parity gate: TorchScript and its like never come from there.
     """
     if cfg.format not in (None, *FORMATS):
         raise UserError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
+    if name == "artifact" and cfg.checkpoint is not None:
+        return exported(cfg, formats_to_serve(cfg))
     given = str(cfg[name])
     located = locate_model(given, revision=cfg.revision if name == "artifact" else None)
     if not is_hub_id(given):
         folder = find_checkpoint(located)
         if not (folder / MANIFEST).is_file():
             raise UserError(
-                f"`{name}` must be a folder that an export wrote (graphrerank export checkpoint={given} "
-                f"artifact=DIR), got {given!r}, which has no {MANIFEST}"
+                f"`{name}` must be a folder that an export wrote (python serve.py mode=export "
+                f"checkpoint={given} artifact=DIR), got {given!r}, which has no {MANIFEST}"
             )
         return folder
     print(model_source(given, located), flush=True)
@@ -365,7 +374,7 @@ def page_settings(cfg: DictConfig) -> PageSettings | None:
     """Read what the page knows of the service: its name, and the first questions of the corpus that it searches."""
     if not cfg.page:
         return None
-    name = Path(cfg.artifact).name
+    name = Path(cfg.artifact or cfg.checkpoint).name
     if cfg.index is None:
         return PageSettings(name)
     file, questions = Path(cfg.index) / "queries.jsonl", []

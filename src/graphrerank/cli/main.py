@@ -32,7 +32,7 @@ class Command:
 COMMANDS = {
     "train": Command("SETTING=... ...", "train a reranker, and evaluate it with frozen systems", "train"),
     "evaluate": Command("checkpoint=... ...", "compare checkpoints, pipelines and run files on data sets", "evaluate"),
-    "serve": Command("artifact=... ...", "answer HTTP requests", "serve", "serve"),
+    "serve": Command("checkpoint=... ...", "answer HTTP requests from a checkpoint or an artifact", "serve", "serve"),
     "demo": Command("SETTING=... ...", "look at rankings of MITRE ATT&CK in the browser", "serve", "serve"),
     "export": Command("checkpoint=... ...", "write a checkpoint as an artifact to serve", "export"),
     "index": Command("DOCUMENTS --out F", "turn a folder of documents into a data set folder"),

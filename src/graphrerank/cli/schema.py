@@ -13,6 +13,7 @@ from graphrerank.extensions import settings_folders
 from graphrerank.parts import register_settings
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
+    "formats": list[str] | None,
     "num_queries": int | None,
     "operator.gcs.restart_prob": float | None,
     "operator.ppr.restart_prob": float | None,

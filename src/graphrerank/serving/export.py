@@ -1,20 +1,27 @@
 """Export of a checkpoint's model in several formats, each proven to score as the model does."""
 
 import copy
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import torch
+
 from graphrerank.checks import UserError
-from graphrerank.files import atomic_folder
+from graphrerank.files import atomic_folder, sole_use
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
 from graphrerank.models.manifest import (
     MANIFEST,
     RerankerManifest,
+    check_file,
     read_manifest,
     seal_manifest,
     write_manifest,
 )
-from graphrerank.serving.formats import FORMATS, Exportable
+from graphrerank.serving.artifact import read_artifact_manifest
+from graphrerank.serving.formats import FORMATS, Exportable, Format
 from graphrerank.serving.parity import (
     NUM_BATCHES,
     ROUNDING,
@@ -24,20 +31,41 @@ from graphrerank.serving.parity import (
     parity_differences,
 )
 
+REQUIRED = "torchscript"  # the format that every artifact of `formats=None` has
+OnSkip = Callable[[str, str], None]  # (format, reason): called for each format that is left out
+
 
 def export_artifact(
-    checkpoint: Checkpoint, folder: Path, formats: Sequence[str] = ("torchscript",), *, num_batches: int = NUM_BATCHES
+    checkpoint: Checkpoint,
+    folder: Path,
+    formats: Sequence[str] | None = (REQUIRED,),
+    *,
+    num_batches: int = NUM_BATCHES,
+    on_skip: OnSkip = lambda name, reason: None,
 ) -> Path:
     """Write a checkpoint's model in some formats, and verify that the files score as the model does.
 
-    All is written under a temporary name, read back, and compared with the eager model on ``num_batches``
-    (:func:`~graphrerank.serving.parity.parity_differences`). A failed export leaves nothing behind, an older artifact
-    unchanged, and is a ValueError. ``folder`` is new, empty, or an older artifact, which is replaced; ``formats`` are
-    some of :data:`~graphrerank.serving.formats.FORMATS`.
+    Everything is written under a temporary name, read back, and compared with the eager model
+    (:func:`~graphrerank.serving.parity.parity_differences`). A failed export leaves nothing behind and an older
+    artifact unchanged.
+
+    Args:
+        checkpoint: Model and manifest to export.
+        folder: Folder of the artifact. Must be new, empty, or an older artifact, which is replaced.
+        formats: Names of :data:`~graphrerank.serving.formats.FORMATS` to write. If None, TorchScript and each other
+            format that can be written on this machine for this model.
+        num_batches: Number of ragged batches on which every format is compared with the eager model.
+        on_skip: Called with the name of each format that is left out, and the reason. Only used if ``formats`` is None.
+
+    Returns:
+        The resolved folder.
+
+    Raises:
+        ValueError: If a format is unknown, cannot be written, or scores differently from the eager model, or if
+            ``folder`` holds something other than an artifact.
     """
-    if not formats or not set(formats) <= FORMATS.keys():
-        raise UserError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
-    folder, chosen = folder.resolve(), {name: FORMATS[name] for name in FORMATS if name in formats}
+    folder = folder.resolve()
+    chosen = _chosen(formats, on_skip)
     _check_target(folder)
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
@@ -45,8 +73,15 @@ def export_artifact(
     calibrate = None if calibration is None else calibration.module()
     exportable = Exportable(eager, calibrate, manifest, example_batch(manifest).inputs)
     with atomic_folder(folder) as new:
-        for form in chosen.values():
-            form.write(exportable, new / form.file)
+        for name, form in list(chosen.items()):
+            try:
+                form.write(exportable, new / form.file)
+            except UserError as error:
+                if formats is not None or name == REQUIRED:
+                    raise
+                (new / form.file).unlink(missing_ok=True)
+                on_skip(name, str(error).splitlines()[0])
+                del chosen[name]
         save_weights(new, eager)
         write_manifest(new, manifest.content)
         others = {f"the format {name}": form.load(new / form.file) for name, form in chosen.items()}
@@ -57,9 +92,82 @@ def export_artifact(
         parity = {"batches": num_batches, "tolerance": TOLERANCE, "rounding": ROUNDING, "max_difference": largest}
         entry = {"inputs": exportable.inputs, "outputs": exportable.outputs, "parity": parity}
         entry["versions"] = library_versions()
+        entry["checkpoint"] = checkpoint_fingerprint(checkpoint)
         names = [WEIGHTS, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
+
+
+def export_once(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) -> tuple[Path, bool]:
+    """Return an artifact of a checkpoint, exported only if ``folder`` does not hold it already (:func:`is_exported`).
+
+    Two processes that need the same artifact at the same time export it once: the second one waits and reuses it.
+
+    Args:
+        checkpoint: Model and manifest to export.
+        folder: Folder of the artifact, as in :func:`export_artifact`.
+        formats: Names of the formats that the artifact needs. One that has more is reused, too.
+
+    Returns:
+        The resolved folder, and whether it was exported now.
+    """
+    folder, formats = folder.resolve(), list(_chosen(formats, lambda name, reason: None))
+    with sole_use(folder.parent, wait=True):
+        if is_exported(checkpoint, folder, formats):
+            return folder, False
+        return export_artifact(checkpoint, folder, formats), True
+
+
+def is_exported(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) -> bool:
+    """Return whether a folder holds an intact artifact of a checkpoint, by these library versions, in some formats.
+
+    Args:
+        checkpoint: Model and manifest that the artifact must have been exported from.
+        folder: Folder that may hold the artifact.
+        formats: Names of the formats that it must have.
+
+    Returns:
+        True if the artifact can be served in the place of a new export. False for a damaged, older or foreign folder.
+    """
+    with suppress(UserError, OSError):
+        manifest = read_artifact_manifest(folder)
+        entry = manifest.content["artifact"]
+        if (entry.get("checkpoint"), entry.get("versions")) == (checkpoint_fingerprint(checkpoint), library_versions()):
+            for name in (WEIGHTS, *(FORMATS[name].file for name in formats)):
+                check_file(folder, manifest, name)
+            return True
+    return False
+
+
+def checkpoint_fingerprint(checkpoint: Checkpoint) -> str:
+    """Return the SHA-256 of a checkpoint's weights and manifest, whatever kind of file they were read from.
+
+    Args:
+        checkpoint: Model and manifest. The entry ``artifact`` of the manifest does not count.
+
+    Returns:
+        Hexadecimal digits.
+    """
+    content = {key: entry for key, entry in checkpoint.manifest.content.items() if key != "artifact"}
+    sha = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for name, weight in sorted(checkpoint.model.state_dict().items()):
+        weight = weight.detach().cpu().contiguous()
+        sha.update(repr((name, weight.dtype, tuple(weight.shape))).encode())
+        sha.update(weight.flatten().view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def _chosen(formats: Sequence[str] | None, on_skip: OnSkip) -> dict[str, Format]:
+    """Return the formats to write by name, in the order of ``FORMATS``."""
+    if formats is None:
+        reasons = {name: form.missing() for name, form in FORMATS.items() if name != REQUIRED}
+        for name, reason in reasons.items():
+            if reason is not None:
+                on_skip(name, reason)
+        return {name: form for name, form in FORMATS.items() if reasons.get(name) is None}
+    if not formats or not set(formats) <= FORMATS.keys():
+        raise UserError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
+    return {name: form for name, form in FORMATS.items() if name in formats}
 
 
 def _check_target(folder: Path) -> None:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from graphrerank.checks import UserError
+from graphrerank.extras import missing_modules
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.manifest import Manifest, RerankerManifest
 
@@ -152,8 +153,8 @@ def load_torchscript(path: Path) -> nn.Module:
 
 def write_aot(exportable: Exportable, path: Path) -> None:
     """Compile the exported program, by a C++ compiler."""
-    if not any(map(shutil.which, COMPILERS)):
-        raise UserError(f"needs a C++ compiler, one of {list(COMPILERS)}, found none")
+    if (missing := missing_compiler()) is not None:
+        raise UserError(missing)
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # heavy: not for loading
 
     program = exportable.program
@@ -170,6 +171,13 @@ def write_aot(exportable: Exportable, path: Path) -> None:
             for folder in map(os.fsencode, (cache_dir(), str(Path(torch.__file__).parents[1]))):
                 content = content.replace(folder, b"/" + b"." * (len(folder) - 1))
             package.writestr(entry, content)
+
+
+def missing_compiler() -> str | None:
+    """Return why ``aot`` cannot be written on this machine; None if it can."""
+    if any(map(shutil.which, COMPILERS)):
+        return None
+    return f"needs a C++ compiler, one of {list(COMPILERS)}, found none"
 
 
 def load_aot(path: Path) -> nn.Module:
@@ -206,6 +214,12 @@ def write_onnx(exportable: Exportable, path: Path) -> None:
     for name, meanings in sorted(input_names(exportable.manifest).items()):
         proto.metadata_props.add(key=name, value=json.dumps(list(meanings)))
     path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def missing_onnx() -> str | None:
+    """Return why ``onnx`` cannot be written in this installation; None if it can."""
+    missing = missing_modules("onnx")
+    return f"needs {', '.join(missing)}: pip install 'graphrerank[onnx]'" if missing else None
 
 
 def _onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
@@ -256,6 +270,7 @@ class Format:
     file: str  # name of its file in an artifact
     writer: Callable[[Exportable, Path], None]
     loader: Callable[[Path], nn.Module]  # a module that scores, on the CPU, in evaluation mode
+    missing: Callable[[], str | None] = lambda: None  # why it cannot be written here; None if it can
 
     def write(self, exportable: Exportable, path: Path) -> None:
         """Write the file of a model."""
@@ -280,7 +295,7 @@ FORMATS = {
     form.name: form
     for form in (
         Format("torchscript", "model.pt", write_torchscript, load_torchscript),
-        Format("onnx", "model.onnx", write_onnx, load_onnx),
-        Format("aot", "model.aot.pt2", write_aot, load_aot),
+        Format("onnx", "model.onnx", write_onnx, load_onnx, missing_onnx),
+        Format("aot", "model.aot.pt2", write_aot, load_aot, missing_compiler),
     )
 }
