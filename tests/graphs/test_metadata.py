@@ -1,5 +1,6 @@
 """Filters on metadata, and the selection of passages, against loops over all of them."""
 
+import json
 import random
 from itertools import product
 
@@ -111,10 +112,33 @@ def test_principals_of_any_other_form_are_nobody() -> None:
     assert metadata.known({"a", "x"}) == {"a"}
     audiences = [None, {"a", "b"}, {"b"}, *[set()] * 5]
     assert metadata.audiences() == audiences
-    odd = Metadata([{"": {"principals": ["a"]}}, {"principals": ["b"], "": {"principals": ["a"]}}])
+    records = [{"": {"principals": ["a"]}}, {"principals": ["b"], "": {"principals": ["a"]}}]
+    odd = Metadata(list(map(json.dumps, records)))  # as of a corpus folder that an older version wrote
     assert odd.visible({"a"}).tolist() == [True, False]
     assert odd.visible(frozenset()).tolist() == [True, False]
     assert odd.fields() == [".principals"]
+
+
+MISPLACED = [
+    *({name: ["hr"]} for name in ("Principals", "principal", "PRINCIPALS ", "prinicpals", "princpals", "principalls")),
+    *({name: ["hr"]} for name in ("allowed_principals", "principals[]", "\uff50rincipals", "princip-als")),
+    {"metadata": {"principals": ["hr"]}},
+    {"access": [{"lang": "en"}, {"Principal": None}]},
+]
+
+
+@pytest.mark.parametrize("record", MISPLACED)
+def test_misplaced_and_misspelt_principals_are_refused(record) -> None:
+    with pytest.raises(ValueError, match=r"metadata of passage 1: `metadata\..+` must be `metadata\.principals` if it"):
+        _ = Metadata([{}, record]).is_restricted
+    explicit = Metadata([{}, record | {"principals": ["law"]}])  # which decide
+    assert explicit.visible({"hr"}).tolist() == [True, False]
+    assert explicit.visible({"law"}).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("name", ["principle", "principles", "principality", "principally", "prince", ""])
+def test_other_words_are_no_principals(name) -> None:
+    assert not Metadata([{name: ["hr"]}]).is_restricted
 
 
 def test_a_selected_graph_is_that_of_its_passages() -> None:

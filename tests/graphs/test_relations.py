@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -6,7 +7,8 @@ import torch
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.edge_types import REFERENCE
-from graphrerank.graphs.metadata import Metadata
+from graphrerank.graphs.metadata import Entries, Metadata
+from graphrerank.graphs.packed_strings import PackedStrings
 from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.relations import (
     absent_replacements,
@@ -95,3 +97,44 @@ def test_edges_of_files_are_noted_in_their_direction(tmp_path) -> None:
     assert graph.edge_types() == [REFERENCE]
     with pytest.raises(ValueError, match="must start at a passage that is read, got 'x'"):
         with_relations({}, [("supersedes", "x", "y")])
+
+
+@pytest.mark.parametrize(
+    "written", ["2025-01-31T10:00Z", "20250131T1000Z", "2025-01-31 11:00+01:00", "2025-W05-5T10", "2025-031T10:00:00.0"]
+)
+def test_times_of_all_forms_are_one_time(written) -> None:
+    """In the metadata, as the time of a request, and in a filter."""
+    metadata = Metadata([{"valid_from": written}, {"valid_to": written}, {}])
+    for form in ("2025-01-31T09:59:59Z", "20250131T095959", "2025-01-31T10:59:59+0100"):
+        assert metadata.where(valid_at(form, metadata.times)).nonzero()[0].tolist() == [1, 2], form
+    for form in ("2025-01-31T10:00:00Z", "20250131T10", written):
+        assert metadata.where(valid_at(form, metadata.times)).nonzero()[0].tolist() == [0, 2], form
+        for conditions in ({"valid_from": form}, {"valid_from": {"gte": form}}, {"valid_from": {"lte": form}}):
+            assert metadata.where(conditions).nonzero()[0].tolist() == [0]
+        assert not metadata.where({"valid_from": {"gt": form}}).any()
+    assert metadata.where({"valid_from": {"lt": "20250201"}, "valid_to": {"exists": False}}).tolist() == [1, 0, 0]
+
+
+def test_what_is_no_time_is_refused_by_name() -> None:
+    for bad in (20250131, "soon", ["2025"], True):
+        with pytest.raises(ValueError, match=r"metadata of passage 1: `metadata\.valid_to`: needed a time in ISO 8601"):
+            _ = Metadata([{}, {"valid_to": bad}]).times
+    metadata = Metadata([{"valid_to": "2025"}])
+    for condition in ("soon", {"gte": 2025}, {"in": ["2025", "x"]}, {"lt": True}):
+        with pytest.raises(ValueError, match=r"`filter\.valid_to\.\w+` must be a time in ISO 8601"):
+            metadata.where({"valid_to": condition})
+    assert metadata.where({"valid_to": {"exists": True}}).tolist() == [True]
+
+
+def test_an_index_of_an_older_version_has_no_instants(caplog) -> None:
+    records = [{"valid_from": "20250131"}, {"valid_from": "2025-01-31T00:00+00:00"}, {"valid_from": "soon"}, {}]
+    new = Entries.of([json.dumps(record) for record in records])
+    old = [place for place in range(len(new.terms)) if "\0t" not in new.terms[place]]
+    assert len(old) < len(new.terms)
+    rows = [new.holders[new.ptr[place] : new.ptr[place + 1]] for place in old]
+    terms = PackedStrings.of_encoded([new.terms[place].encode() for place in old])
+    stored = Entries(terms, np.cumsum([0, *map(len, rows)]), np.concatenate(rows))
+    metadata = Metadata([json.dumps(record) for record in records], stored, num_stored=4)
+    assert metadata.where(valid_at("2025-01-31", metadata.times)).nonzero()[0].tolist() == [0, 1, 3]
+    assert metadata.where(valid_at("2025-01-30", metadata.times)).nonzero()[0].tolist() == [3]
+    assert "'soon' is no time: its passages are valid at no time" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from graphrerank.data.corpus_folder.growth import NewEdge
+from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
@@ -167,3 +167,39 @@ def test_what_is_refused(body, message):
     errors = caught.value.errors(include_input=False, include_context=False, include_url=False)
     assert message in str(errors)
     assert "secret" not in str([error["msg"] for error in errors])
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"metadata": {"Principals": ["hr"]}},
+            r"`metadata\.Principals` must be `metadata\.principals` if it says who may",
+        ),
+        (
+            {"metadata": {"access": {"principals": []}}},
+            r"`metadata\.access\.principals` must be",
+        ),
+        ({"metadata": {"metadata": {"principals": ["hr"]}}}, r"`metadata\.metadata\.principals` must be"),
+        ({"metadata": {"valid_to": "soon"}}, r"`metadata\.valid_to`: needed a time in ISO 8601, .* got 'soon'"),
+        ({"principals": ["hr"]}, "Extra inputs are not permitted"),
+        ({"Metadata": {"principals": ["hr"]}}, "Extra inputs are not permitted"),
+    ],
+)
+def test_what_would_make_a_document_public_by_mistake_is_refused(document, message):
+    with pytest.raises(ValidationError, match=message):
+        AddDocuments.model_validate({"documents": [{"id": "c", "text": "x", **document}]})
+
+
+def test_edges_bring_no_principals():
+    for more in ({"principals": ["hr"]}, {"weight": 1.0, "Principal": "hr"}):
+        with pytest.raises(ValidationError, match=r"`edges` cannot be added with principals, got `\w+` at place 1"):
+            add("x", edges=[["c", "a"], ["c", "b", more]])
+
+
+def test_metadata_are_checked_before_a_corpus_folder_is_changed(folder):
+    before = open_corpus(folder.resolve()).graph.num_nodes
+    for record in ({"principal": ["hr"]}, {"valid_from": "31.1.2025"}):
+        with pytest.raises(ValueError, match=r"`metadata` of 'd': `metadata\."):
+            grow_corpus(folder.resolve(), ["c", "d"], ["x", "y"], metadata=[{}, record], encoder=HashEncoder())
+    assert open_corpus(folder.resolve()).graph.num_nodes == before

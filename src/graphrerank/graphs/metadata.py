@@ -9,16 +9,22 @@ A filter is a mapping from fields to conditions, all of which must hold, with th
 - ``{"or": [{...}, {...}]}``, ``{"and": [...]}``, ``{"not": {...}}``: of filters.
 
 A field of nested metadata is written with dots: ``author.name``.
+
+The fields ``valid_from`` and ``valid_to`` are times in ISO 8601, and so is what a filter compares with them: conditions
+on them hold for instants, however they are written (:mod:`~graphrerank.graphs.times`). Texts of all other fields
+compare by their characters.
 """
 
 import json
+import logging
 import math
 import struct
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import chain
 from typing import Any
 
@@ -27,12 +33,15 @@ import numpy.typing as npt
 
 from graphrerank.checks import UserError
 from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, kept_entries, renumbered
+from graphrerank.graphs.times import FORMS, as_text, parse_time
+
+logger = logging.getLogger(__name__)
 
 PRINCIPALS = "principals"  # the field of those who may see a passage; one without it is public
 RELATIONS = SUPERSEDES, CONTRADICTS = "supersedes", "contradicts"  # lists of ids, perhaps of hidden passages
 SUPERSEDED = "superseded_by"  # the same in edge files and answers, from the other end
 RESERVED = (PRINCIPALS, *RELATIONS)  # which no filter reads
-VALID_FROM, VALID_TO = "valid_from", "valid_to"
+TIMES = VALID_FROM, VALID_TO = "valid_from", "valid_to"  # fields whose texts are times in ISO 8601
 RANGES = ("gt", "gte", "lt", "lte")
 OPERATORS = ("eq", "ne", "in", *RANGES, "exists")
 BOTH, EITHER, NEITHER = "and", "or", "not"
@@ -56,6 +65,11 @@ class Entries:
         """Index records of the passages from ``first`` on."""
         held = defaultdict[bytes, list[int]](list)
         for number, record in enumerate(records, first):
+            if isinstance(record, Mapping):  # JSON comes from a corpus folder, which was checked when it was written
+                try:
+                    check_record(record)
+                except UserError as error:
+                    raise UserError(f"metadata of passage {number}: {error}") from None
             for term in dict.fromkeys(_terms(_as_mapping(record))):
                 held[term.encode("utf-8", "surrogatepass")].append(number)
         terms = sorted(held)
@@ -66,6 +80,30 @@ class Entries:
     def between(self, start: str, stop: str) -> Integers:
         """Return the passages that hold an entry from ``start`` up to, but not, ``stop``; perhaps some repeatedly."""
         return self.holders[self.ptr[self.terms.place(start)] : self.ptr[self.terms.place(stop)]]
+
+    def instants(self) -> "Entries | None":
+        """Index the instants of times, where an older version wrote the index without them; None where they are there.
+
+        What is no time gets no instant, so that the passage is valid at none; a warning of the log names the first.
+        """
+        held = defaultdict[str, list[Integers]](list)
+        for name in TIMES:
+            start, stop, end = (self.terms.place(f"{name}{END}{kind}") for kind in "stu")
+            for place in range(start, stop) if stop == end else ():
+                text = self.terms[place][len(name) + 2 :]
+                if (value := _instant(text)) is None:
+                    logger.warning("`metadata.%s` %r is no time: its passages are valid at no time", name, text[:80])
+                else:
+                    held[f"{name}{END}{value}"].append(self.holders[self.ptr[place] : self.ptr[place + 1]])
+        if not held:
+            return None
+        terms = sorted(held)
+        holders = [np.unique(np.concatenate(held[term])) for term in terms]
+        return Entries(
+            PackedStrings.of_encoded([term.encode() for term in terms]),
+            np.cumsum([0, *map(len, holders)], dtype=np.int64),
+            np.concatenate(holders),
+        )
 
     def fields(self) -> Iterator[str]:
         """List the names of fields, nested ones with dots."""
@@ -97,7 +135,8 @@ class Metadata:
             return self.parts
         left = self.records[self.num_stored :] if self.stored is not None else self.records
         more = [Entries.of(left, first=self.num_stored)] if len(left) else []
-        return (*([] if self.stored is None else [self.stored]), *more)
+        stored = [] if self.stored is None else [self.stored, self.stored.instants()]
+        return (*(part for part in stored if part is not None), *more)
 
     def as_json(self) -> Iterator[str]:
         """Write the metadata of each passage; empty for none."""
@@ -239,14 +278,14 @@ def check_filter(
             check_filter(condition, path=here, most=most, count=count)
         else:
             operators = _operators(condition)
-            _check_condition(here, operators)
+            _check_condition(name, here, operators)
             count[0] += MOST_CONDITIONS * len(operators.get("in", ())) // MOST_CHOICES
         if count[0] > most:
             choices = MOST_CHOICES // MOST_CONDITIONS
             raise UserError(f"`filter` must hold at most {most} conditions, as which {choices} choices count")
 
 
-def _check_condition(path: str, operators: Mapping[str, Any]) -> None:
+def _check_condition(name: str, path: str, operators: Mapping[str, Any]) -> None:
     if not operators:
         raise UserError(f"`{path}` must hold an operator, one of {OPERATORS}")
     for operator, value in operators.items():
@@ -257,11 +296,82 @@ def _check_condition(path: str, operators: Mapping[str, Any]) -> None:
         if operator == "in" and not (isinstance(value, list | tuple) and len(value) <= MOST_CHOICES):
             raise UserError(f"`{path}.in` must be a list of at most {MOST_CHOICES} texts, numbers or truth values")
         for one in value if operator == "in" else [value]:
-            if _value(one) is None:
-                raise UserError(f"`{path}.{operator}` must be of texts, finite numbers or truth values")
-    kinds = {_kind(value) for operator, value in operators.items() if operator in RANGES}
+            if operator != "exists" and _value_of(name, one) is None:
+                needed = FORMS if name in TIMES else "of texts, finite numbers or truth values"
+                raise UserError(f"`{path}.{operator}` must be {needed}")
+    kinds = {_kind(name, value) for operator, value in operators.items() if operator in RANGES}
     if len(kinds) > 1 or "b" in kinds:
         raise UserError(f"`{path}` must be a range of numbers, or of texts")
+
+
+def check_record(record: Mapping[str, Any]) -> None:
+    """Refuse metadata of a passage that would be read otherwise than whoever wrote them means.
+
+    A passage without ``principals`` is public. One whose principals are misspelt or in a wrong place would be public
+    without anybody noticing, so it is refused; a warning would come after the passage was shown. Where the passage has
+    ``principals`` too, these decide, and other fields may have any name.
+
+    Args:
+        record: The metadata.
+
+    Raises:
+        UserError: If ``valid_from`` or ``valid_to`` is no time in ISO 8601, or a field seems to be meant as principals.
+    """
+    for name in TIMES:
+        if record.get(name) is not None:
+            try:
+                parse_time(record[name])
+            except UserError as error:
+                raise UserError(f"`metadata.{name}`: {error}") from None
+    if PRINCIPALS not in record and (path := misplaced_principals(record)) is not None:
+        raise UserError(
+            f"`metadata.{path}` must be `metadata.{PRINCIPALS}` if it says who may see the passage, which is public "
+            f"otherwise; rename it if it says something else"
+        )
+
+
+def misplaced_principals(fields: Any) -> str | None:
+    """Return the path of the first field that seems to be meant as principals; None if there is none.
+
+    Args:
+        fields: Mappings and lists of any depth.
+
+    Example:
+        >>> misplaced_principals({"lang": "en", "access": [{"Principals": ["hr"]}]})
+        'access.Principals'
+    """
+    if isinstance(fields, Mapping):
+        for key, value in fields.items():
+            if resembles_principals(str(key)):
+                return str(key)[:SHOWN_CHARS]
+            if (path := misplaced_principals(value)) is not None:
+                return f"{str(key)[:SHOWN_CHARS]}.{path}"
+    elif isinstance(fields, list | tuple):
+        return next((path for path in map(misplaced_principals, fields) if path is not None), None)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def resembles_principals(name: str) -> bool:
+    """Return whether a name is `principals`, contains it, or is within one edit of it or its singular.
+
+    Case, blanks and punctuation do not matter. An edit adds, drops or replaces a letter or exchanges two neighbours, so
+    that "principles", another word, does not resemble it.
+
+    Example:
+        >>> [resembles_principals(name) for name in ("Principals", "prinicpal", "allowed_principals", "principles")]
+        [True, True, True, False]
+    """
+    letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name[:100]).casefold()))
+    return PRINCIPALS in letters or any(_within_one_edit(letters, known) for known in (PRINCIPALS, PRINCIPALS[:-1]))
+
+
+def _within_one_edit(one: str, other: str) -> bool:
+    while one and other and one[0] == other[0]:
+        one, other = one[1:], other[1:]
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
+    return max(len(one), len(other)) <= 1 or (len(one) == len(other) == 2 and one == other[::-1])
 
 
 def _operators(condition: Any) -> Mapping[str, Any]:
@@ -272,13 +382,13 @@ def _operators(condition: Any) -> Mapping[str, Any]:
 
 def _exactly(name: str, value: Any) -> tuple[str, str]:
     """Return the bounds of the one entry of a field with a value."""
-    term = f"{name}{END}{_value(value)}"
+    term = f"{name}{END}{_value_of(name, value)}"
     return term, term + "\0"
 
 
 def _range(name: str, bounds: Mapping[str, Any]) -> tuple[str, str]:
     """Return the bounds of the entries of a field within a range."""
-    kind = _kind(next(iter(bounds.values())))
+    kind = _kind(name, next(iter(bounds.values())))
     start, stop = f"{name}{END}{kind}", f"{name}{END}{chr(ord(kind) + 1)}"
     for operator, value in bounds.items():
         term, beyond = _exactly(name, value)
@@ -289,8 +399,21 @@ def _range(name: str, bounds: Mapping[str, Any]) -> tuple[str, str]:
     return start, max(start, stop)
 
 
-def _kind(value: Any) -> str:
-    return (_value(value) or "?")[0]
+def _kind(name: str, value: Any) -> str:
+    return (_value_of(name, value) or "?")[0]
+
+
+def _value_of(name: str, value: Any) -> str | None:
+    """Write what a field is compared with: of a time its instant. None for what the field cannot have."""
+    return _instant(value) if name in TIMES else _value(value)
+
+
+def _instant(text: Any) -> str | None:
+    """Write the instant of a time so that instants ascend; None for anything else."""
+    try:
+        return f"t{as_text(parse_time(text))}"
+    except UserError:
+        return None
 
 
 def _value(value: Any) -> str | None:
@@ -327,6 +450,8 @@ def _terms(record: Any, name: str | None = None) -> Iterator[str]:
         for key, value in record.items():
             plain = str(key).replace("\0", "\ufffd")
             yield from _terms(value, plain if name is None else f"{name}.{plain}")
+            if name is None and key in TIMES and (instant := _instant(value)) is not None:
+                yield f"{key}{END}{instant}"
     elif isinstance(record, list | tuple):
         for value in record:
             yield from _terms(value, name)

@@ -1,11 +1,10 @@
 """Relations of passages over time: which supersedes or contradicts which, and which are valid at a time.
 
 Metadata hold them: ``supersedes`` and ``contradicts`` are lists of ids; ``valid_from`` and ``valid_to`` are times from
-which on and before which a passage is valid, in ISO 8601 and UTC (``2025-01-31``, ``2025-01-31T10:00:00Z``).
+which on and before which a passage is valid, in ISO 8601 (:mod:`~graphrerank.graphs.times` has the forms).
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -16,18 +15,29 @@ from torch.nn.utils.rnn import pad_sequence
 from graphrerank.checks import UserError
 from graphrerank.graphs.metadata import RELATIONS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO, Filter
 from graphrerank.graphs.passages import Passages
+from graphrerank.graphs.times import as_iso, now, parse_time
 
 Relation = tuple[int, int, str]  # (passage, the other one, `supersedes` or `contradicts`)
 
 
 def valid_at(time: str | None, fields: Sequence[str]) -> Filter:
-    """Return the filter of passages that are valid at a time, now when None, by those of its fields that there are."""
+    """Return the filter of passages that are valid at a time.
+
+    Args:
+        time: The time in ISO 8601, in UTC where no zone is written. None is the present.
+        fields: Which of ``valid_from`` and ``valid_to`` passages of the corpus have.
+
+    Raises:
+        UserError: If it is no time.
+
+    Example:
+        >>> valid_at("20250131T12+02", ["valid_to"])
+        {'and': [{'or': [{'valid_to': {'exists': False}}, {'valid_to': {'gt': '2025-01-31T10:00:00Z'}}]}]}
+    """
     try:
-        given = datetime.now(UTC) if time is None else datetime.fromisoformat(time)
-        given = given.astimezone(UTC) if given.tzinfo else given
-    except (ValueError, OverflowError):
-        raise UserError("`as_of` must be a time in ISO 8601, such as 2025-01-31 or 2025-01-31T10:00:00Z") from None
-    instant = f"{given.replace(tzinfo=None).isoformat(timespec='seconds')}~"  # after any zone
+        instant = as_iso(now() if time is None else parse_time(time))
+    except UserError as error:
+        raise UserError(f"`as_of` must be a time in ISO 8601: {error}") from None
     bounds = ((VALID_FROM, {"lte": instant}), (VALID_TO, {"gt": instant}))
     return {"and": [{"or": [{name: {"exists": False}}, {name: bound}]} for name, bound in bounds if name in fields]}
 

@@ -19,7 +19,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
-from graphrerank.graphs.metadata import PRINCIPALS
+from graphrerank.graphs.metadata import PRINCIPALS, check_record, misplaced_principals
 from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
 from graphrerank.serving.callers import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
@@ -32,7 +32,11 @@ WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
-    rows = edge_rows(listed_edges(given, info) or ())
+    listed = listed_edges(given, info) or []
+    for place, edge in enumerate(listed):  # everybody who sees both ends would see an edge, whatever it says
+        if (path := misplaced_principals(edge)) is not None:
+            raise UserError(f"`edges` cannot be added with principals, got `{path}` at place {place}")
+    rows = edge_rows(listed)
     for place, row in enumerate(rows):
         if not (isinstance(row[0], str) and isinstance(row[1], str)):
             raise UserError(f"`edges` must each join two ids, got another at place {place}")
@@ -52,7 +56,9 @@ class NewDocument(BaseModel):
         id: Its id; a passage of this id that is there is replaced, its edges with it.
         title: Its title, if it has one.
         text: Its text.
-        metadata: Its metadata, for filters; ``principals`` are a list of who may see it; without, everybody.
+        metadata: Its metadata, for filters; ``principals`` are a list of who may see it; without, everybody. Fields
+            that seem to be misspelt or misplaced principals are refused, as the document would be public;
+            ``valid_from`` and ``valid_to`` must be times in ISO 8601.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -68,6 +74,7 @@ class NewDocument(BaseModel):
         names = metadata.get(PRINCIPALS, [])
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise UserError(f"`{PRINCIPALS}` must be a list of texts")
+        check_record(metadata)
         return metadata
 
     @property

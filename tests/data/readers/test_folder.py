@@ -279,6 +279,30 @@ ANT = '{"_id": "a", "text": "A"}\n'
             '{"_id": "a", "text": "x", "principals": ["hr"]}\n',
             r"corpus\.jsonl, line 1: needed `principals` in `metadata`",
         ),
+        *(
+            (
+                "corpus",
+                f'{ANT}{{"_id": "b", "text": "x", {odd}}}\n',
+                rf"corpus\.jsonl, line 2: needed .* found '{path}'",
+            )
+            for odd, path in {
+                '"principal": ["hr"]': "principal",
+                '"Principals": ["hr"]': "Principals",
+                '"Metadata": {"principals": ["hr"]}': r"Metadata\.principals",
+                '"meta": [{"pricipals": []}]': r"meta\.pricipals",
+            }.items()
+        ),
+        *(
+            ("corpus", f'{ANT}{{"_id": "b", "text": "x", "metadata": {odd}}}\n', rf"corpus\.jsonl, line 2: {message}")
+            for odd, message in {
+                '{"Principals": ["hr"]}': r"`metadata\.Principals` must be `metadata\.principals` if it says who may",
+                '{"acl": {"principals": []}}': r"`metadata\.acl\.principals` must be `metadata\.principals`",
+                '{"valid_to": "next year"}': r"`metadata\.valid_to`: needed a time in ISO 8601, .* got 'next year'",
+                '{"valid_from": 20250131}': r"`metadata\.valid_from`: needed a time in ISO 8601, .* got 20250131",
+            }.items()
+        ),
+        ("edges", "source\ttarget\tprincipal\na\tb\thr\n", r"line 1: needed `principals` as the name of the column"),
+        ("edges", "source,target,type,Allowed Principals\na,b,x,hr\n", r"line 1: needed .*found 'Allowed Principals'"),
         ("queries", None, r"needed queries\.jsonl"),
         ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
         ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),

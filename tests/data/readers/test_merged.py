@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import load_merged
 from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs.edge_lists import GuardedEdges
+from graphrerank.graphs.metadata import Metadata
 from tests.support.graphs import named_edges
 
 
@@ -47,6 +51,30 @@ def test_one_part_keeps_its_ranks_and_its_order() -> None:
     assert torch.equal(merged.graph.indices, alone.graph.indices)
     assert (merged.knn, merged.knn_below, merged.name) == (3, 1, "merged")
     assert merged.fingerprint != alone.fingerprint
+
+
+def test_callers_see_what_they_see_of_each_part() -> None:
+    guarded = GuardedEdges(torch.tensor([[0, 5]]), torch.ones(1), torch.tensor([4]), torch.tensor([0]), ['["hr"]'])
+    records = [{}, {"principals": ["hr"]}, {"supersedes": ["a"]}, {"supersedes": "a", "contradicts": ["b"]}, {}, {}]
+    of_hr = part(1)
+    of_hr = replace(of_hr, graph=replace(of_hr.graph.with_passages(metadata=Metadata(records)), guarded=guarded))
+    of_law = part(2)
+    of_law = replace(of_law, graph=of_law.graph.with_passages(metadata=Metadata([{"principals": ["law"]}] * 6)))
+    parts = {"open": part(3), "hr": of_hr, "law": of_law, "hr2": of_hr}
+    merged = load_merged(parts)
+    assert merged.graph.is_guarded
+    for principals in (set(), {"hr"}, {"law"}, {"hr", "law"}):
+        seen = merged.graph.seen_by(principals)
+        expected = {key: entry.graph.seen_by(principals) for key, entry in parts.items()}
+        assert list(seen.node_ids) == [f"{key}-{node}" for key, graph in expected.items() for node in graph.node_ids]
+        assert named_edges(seen) == {
+            (f"{key}-{source}", f"{key}-{target}", kind): weight
+            for key, graph in expected.items()
+            for (source, target, kind), weight in named_edges(graph).items()
+        }
+    assert merged.graph.passages.metadata.record(9) == {"supersedes": "hr-a", "contradicts": ["hr-b"]}
+    assert merged.graph.passages.metadata.superseding["hr2-a"] == [20, 21]
+    assert load_merged({"open": part(3)}).graph.passages.metadata is None
 
 
 def test_what_cannot_be_merged_is_refused() -> None:

@@ -44,7 +44,7 @@ from graphrerank.graphs import PackedStrings
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.entity_incidence import normalized_names
-from graphrerank.graphs.metadata import PRINCIPALS, Metadata
+from graphrerank.graphs.metadata import PRINCIPALS, Metadata, check_record
 from graphrerank.graphs.sparse_rows import row_slots
 
 COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000  # of the prepared passages, and number, of changes that make it due
@@ -112,15 +112,21 @@ def grow_corpus(
         ignore_absent: Whether ids in ``remove`` may be of no passage.
         encoder: Encodes the texts; needed if the corpus has vectors.
         title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
-        metadata: Of each new passage, with the ``principals`` that may see it; None for none, so that all are public.
+        metadata: Metadata of each new passage, with the ``principals`` that may see it. None for no metadata, so that
+            all are public.
         compact: Whether to compact the folder at once where that is due: 1,000 passages, and a quarter of those that
             it was prepared with, came or went since. A service leaves it to :func:`start_compaction`.
 
     Raises:
         ValueError: If another command writes to the folder, it is damaged, has symbolic links or is of an older
-            version, an id or an edge does not fit, or the encoder is not that of the corpus.
+            version, an id, an edge or a passage's metadata do not fit, or the encoder is not that of the corpus.
     """
     folder = Path(folder)
+    for node_id, record in zip(node_ids, metadata or (), strict=False):
+        try:
+            check_record(record)
+        except UserError as error:
+            raise UserError(f"`metadata` of {node_id!r}: {error}") from None
     read_manifest(folder)  # before a folder is made
     with sole_use(folder):
         growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})

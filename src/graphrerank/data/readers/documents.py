@@ -29,7 +29,14 @@ from graphrerank.data.readers.records import (
 )
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
-from graphrerank.graphs.metadata import PRINCIPALS, RELATIONS, SUPERSEDED
+from graphrerank.graphs.metadata import (
+    PRINCIPALS,
+    RELATIONS,
+    SUPERSEDED,
+    check_record,
+    misplaced_principals,
+    resembles_principals,
+)
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
 EDGE_HEADER = ("source", "target", "type", "weight")
@@ -168,6 +175,11 @@ class _Record(BaseModel):
     metadata: Annotated[dict[str, Any], _or({})] = {}
 
 
+def _misplaced(given: Mapping[str, Any]) -> str | None:
+    """Return the path of a field outside of the metadata that seems to be meant as principals."""
+    return misplaced_principals({key: field for key, field in given.items() if key != "metadata"})
+
+
 def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]:
     """Read a table's records with their unique ids."""
     seen: set[str] = set()
@@ -176,9 +188,16 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]
             for key, names in SYNONYMS.items():
                 if key not in given and len(found := [name for name in names if name in given]) > 1:
                     raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", found=found)
-            if PRINCIPALS in given and table == "corpus":  # else the document would be public
-                raise bad_line(file, line, needed=f"`{PRINCIPALS}` in `metadata`", found=given[PRINCIPALS])
+            if table == "corpus" and (path := _misplaced(given)) is not None:  # else the document would be public
+                raise bad_line(file, line, needed=f"`{PRINCIPALS}` in `metadata`", found=path)
             record = checked(file, line, given, _Record)
+            if table == "corpus":
+                try:
+                    check_record(record.metadata)
+                except UserError as error:
+                    raise UserError(
+                        f"{file}, {'row' if file.suffix == '.parquet' else 'line'} {line}: {error}"
+                    ) from None
             if record.key in seen:
                 raise bad_line(file, line, needed="each `_id` once", found=f"{record.key} a second time")
             seen.add(record.key)
@@ -271,6 +290,9 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str, str]]:
             if not names:
                 needed = "columns source, target, type and perhaps weight"
                 raise bad_line(path, line, needed=needed, found="\t".join(columns))
+            misspelt = [column for column in columns if resembles_principals(column)] if is_header else []
+            if misspelt and f"({PRINCIPALS})" not in names:  # else the edges would be public
+                raise bad_line(path, line, needed=f"`{PRINCIPALS}` as the name of the column", found=misspelt[0])
             if is_header:
                 continue
         check_columns(path, line, columns, count=len(names), names=", ".join(names))

@@ -1,12 +1,17 @@
 """Several data sets over one corpus: each question is searched for among all their passages."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_lists import GuardedEdges
+from graphrerank.graphs.metadata import RELATIONS, Metadata
 
 SEPARATOR = "-"  # between a data set's name and its id or split
 
@@ -17,8 +22,11 @@ def load_merged(
     """Put data sets together: ``scifact``'s passage ``7`` is ``scifact-7``, its split ``test`` is ``scifact-test``.
 
     Edges stay within a data set; none are added between passages of two, but for ``knn`` of the result. Passages with
-    one text in several data sets stay apart. A ValueError if there is no data set, or one has shared entities, vectors
-    or removed passages.
+    one text in several data sets stay apart. Metadata, and edges with principals, are those of the data sets, so that
+    callers see of the result what they see of each.
+
+    Raises:
+        UserError: If there is no data set, or one has shared entities, vectors or removed passages.
     """
     if not datasets:
         raise UserError("`datasets` must name at least one data set, got none")
@@ -44,4 +52,40 @@ def load_merged(
         query_texts += part.query_texts
     pairs, weight, edge_type = (torch.cat(columns) for columns in zip(*edges, strict=True))
     graph = CorpusGraph.from_edges(node_ids, texts, pairs, weight, edge_type=edge_type, undirected=False)
+    graph = replace(graph.with_passages(metadata=_metadata(datasets)), guarded=_guarded(datasets))
     return Dataset(name, graph, query_ids, query_texts, splits, knn=knn, knn_below=knn_below, answers=answers)
+
+
+def _metadata(datasets: Mapping[str, Dataset]) -> Metadata | None:
+    """Put metadata together; relations name passages by their new ids. None if no data set has metadata."""
+    records: list[Mapping[str, Any]] = []
+    for key, part in datasets.items():
+        metadata = part.graph.passages.metadata
+        if metadata is None:
+            records += [{}] * part.graph.num_nodes
+            continue
+        for number in range(len(metadata)):
+            record = metadata.record(number)
+            renamed = {name: _renamed(key, record[name]) for name in RELATIONS if name in record}
+            records.append({**record, **renamed})
+    return Metadata(records) if any(records) else None
+
+
+def _renamed(key: str, ids: Any) -> Any:
+    if isinstance(ids, str):
+        return f"{key}{SEPARATOR}{ids}"
+    return [_renamed(key, node_id) for node_id in ids] if isinstance(ids, list | tuple) else ids
+
+
+def _guarded(datasets: Mapping[str, Dataset]) -> GuardedEdges | None:
+    """Put edges with principals together; None if no data set has any."""
+    first, groups, parts = 0, list[str](), list[tuple[Tensor, Tensor, Tensor, Tensor]]()
+    for part in datasets.values():
+        if (guarded := part.graph.guarded) is not None:
+            parts.append((guarded.pairs + first, guarded.weight, guarded.types, guarded.group + len(groups)))
+            groups += guarded.groups
+        first += part.graph.num_nodes
+    if not parts:
+        return None
+    pairs, weight, types, group = (torch.cat(columns) for columns in zip(*parts, strict=True))
+    return GuardedEdges(pairs, weight, types, group, groups)

@@ -30,8 +30,12 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> UserError:
     """Build the error for one line of a file: path, line, expected and actual content."""
     shown = repr(found)
     shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
-    unit = "row" if path.suffix == ".parquet" else "line"
-    return UserError(f"{path}, {unit} {line}: needed {needed}, found {shown}")
+    return UserError(f"{name_line(path, line)}: needed {needed}, found {shown}")
+
+
+def name_line(path: Path, line: int) -> str:
+    """Name a line of a text file, or a row of a Parquet file."""
+    return f"{path}, {'row' if path.suffix == '.parquet' else 'line'} {line}"
 
 
 def as_id(key: Any) -> Any:
