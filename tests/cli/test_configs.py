@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.tracking import MLFLOW_SETTINGS
+from graphrerank.cli.tracking.mlflow_run import ENVIRONMENT
 from graphrerank.conf_folder import CHOICES as LISTED
 from graphrerank.conf_folder import listed_choices
 from graphrerank.data.encoder import SentenceTransformerEncoder
@@ -130,7 +130,7 @@ def test_every_feature_mode_instantiates(features: str) -> None:
 
 @pytest.mark.parametrize("logger", [choice for group, choice in CHOICES if group == "logger"])
 def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, setting in MLFLOW_SETTINGS.items():  # as every command sets them
+    for name, setting in ENVIRONMENT.items():  # as every command sets them
         monkeypatch.setenv(name, setting)
     cfg = _train(f"logger={logger}", run_dir=tmp_path)
     assert logger != "wandb" or cfg.logger.wandb.offline

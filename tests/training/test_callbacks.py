@@ -1,5 +1,6 @@
 """What a training prints, draws and writes."""
 
+import csv
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,12 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from lightning.pytorch.loggers import CSVLogger
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from graphrerank.cli import schema
-from graphrerank.training import AtomicCheckpoints, EpochTable, LearningCurves
+from graphrerank.training import AtomicCheckpoints, EpochTable, GradientNorm, LearningCurves, LearningRate
 from tests.support import CONF
 
 
@@ -113,3 +117,81 @@ def test_every_epoch_is_drawn_also_after_a_resume(tmp_path: Path) -> None:
     assert resumed.history == unbroken.history
     assert [(row["epoch"], row["train/loss"]) for row in unbroken.history[:2]] == [(1.0, 1.0), (2.0, 0.5)]
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+class Regression(L.LightningModule):
+    """A least-squares fit of one weight and one bias, in groups of parameters with the same or other rates."""
+
+    def __init__(self, *rates: float) -> None:
+        super().__init__()
+        self.rates = rates
+        self.linear = nn.Linear(1, 1)
+        with torch.no_grad():
+            self.linear.weight.fill_(2.0)
+            self.linear.bias.fill_(1.0)
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        return self.linear(batch).pow(2).mean()
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        groups = [{"params": [part], "lr": rate} for part, rate in zip(self.parameters(), self.rates, strict=True)]
+        optimizer = torch.optim.SGD(groups)
+        halves = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": halves, "interval": "step"}}
+
+
+def fitted(
+    folder: Path, *callbacks: L.Callback, rates: tuple[float, float] = (0.1, 0.1), **settings: Any
+) -> Regression:
+    """Train on the inputs 1, 1, 1 with a step for each; the gradient is clipped to a norm of 0.1."""
+    module = Regression(*rates)
+    settings = {"logger": CSVLogger(folder, name=""), "log_every_n_steps": 1, **settings}
+    trainer = L.Trainer(
+        accelerator="cpu", max_epochs=1, gradient_clip_val=0.1, callbacks=list(callbacks), enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, default_root_dir=folder, **settings,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(torch.ones(3, 1)))
+    return module
+
+
+def logged_curves(folder: Path) -> list[dict[str, float]]:
+    with next(folder.glob("version_0/metrics.csv")).open() as file:
+        return [{key: float(number) for key, number in row.items() if number} for row in csv.DictReader(file)]
+
+
+def test_rate_and_gradient_of_each_step_by_hand(tmp_path: Path) -> None:
+    fitted(tmp_path, GradientNorm(), LearningRate())
+    rows = logged_curves(tmp_path)
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert [row["train/lr"] for row in rows] == pytest.approx([0.1, 0.05, 0.025])
+    moved, expected = 0.0, []  # both gradients are 2 (w + b); clipped, each parameter moves by 0.1 / sqrt(2) of a rate
+    for rate in (0.1, 0.05, 0.025):
+        expected.append(2 * (3 - 2 * moved) * 2**0.5)
+        moved += rate * 0.1 / 2**0.5
+    assert [row["train/grad_norm"] for row in rows] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_group_with_another_rate_has_a_curve(tmp_path: Path) -> None:
+    fitted(tmp_path, LearningRate(), rates=(0.1, 0.2))
+    assert [row["train/lr_group_2"] for row in logged_curves(tmp_path)] == pytest.approx([0.2, 0.1, 0.05])
+
+
+def test_a_step_of_several_batches_has_one_point(tmp_path: Path) -> None:
+    fitted(tmp_path, GradientNorm(), LearningRate(), accumulate_grad_batches=3)
+    assert [set(row) & {"train/lr", "train/grad_norm"} for row in logged_curves(tmp_path)] == [
+        {"train/lr", "train/grad_norm"}
+    ]
+
+
+@pytest.mark.parametrize("logger", [False, True])
+def test_curves_change_no_weight(logger: bool, tmp_path: Path) -> None:
+    settings = {"logger": CSVLogger(tmp_path) if logger else False}
+    plain = fitted(tmp_path, **settings)
+    watched = fitted(tmp_path, GradientNorm(), LearningRate(), **settings)
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), watched.parameters(), strict=True))
+
+
+def test_curves_are_no_columns_of_the_epoch_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fitted(tmp_path, GradientNorm(), LearningRate(), EpochTable())
+    header = capsys.readouterr().out.splitlines()[0]
+    assert header.split() == ["epoch", "seconds"]

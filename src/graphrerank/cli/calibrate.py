@@ -7,8 +7,10 @@ from omegaconf import DictConfig
 from graphrerank.checks import UserError
 from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
+from graphrerank.files import write_json
 from graphrerank.fitting.calibrate import calibrate_checkpoint
 from graphrerank.models.checkpoint import load_primary
+from graphrerank.models.manifest import read_manifest
 
 
 def run(cfg: DictConfig) -> Path | None:
@@ -35,4 +37,7 @@ def calibrate(command: Command) -> Path:
         val_split=cfg.val_split,
         num_queries=cfg.num_queries,
     )
+    manifest = read_manifest(command.run_dir).content
+    fits = ("calibration", "list_confidence")
+    write_json(command.run_dir / "metrics.json", {fit: manifest[fit] for fit in fits if fit in manifest})
     return command.run_dir

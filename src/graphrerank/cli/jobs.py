@@ -20,12 +20,10 @@ from graphrerank.checks import UserError
 from graphrerank.cli.command import Command
 from graphrerank.cli.joint_training import check_processes
 from graphrerank.cli.schema import check_settings, check_type
-from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
 from graphrerank.processes import is_first_process
 
-LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLFlowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
 Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
 
 
@@ -41,10 +39,10 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     warnings.filterwarnings("ignore", message="MLFlow only allows")  # it leaves out the @ of our measures
     check_processes(cfg)
-    for logger in (cfg.get("logger") or {}).values():  # refused before anything is computed
-        extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])
-        if extra is not None:
-            require_extra(extra, EXTRAS[extra].purpose)
+    if cfg.get("logger"):
+        from graphrerank.cli.tracking.trackers import check_loggers  # imports Lightning
+
+        check_loggers(cfg.logger)  # before anything is computed
     register_models(cfg.models)
     job, command = job or build_job(cfg), Command(cfg)
     helps = "trainer" in cfg and not is_first_process()  # to train: the first one prints, and holds the folder

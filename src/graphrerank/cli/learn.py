@@ -36,6 +36,8 @@ def _learn(command: Command) -> Path:
         seed=cfg.seed,
         parts=command.parts,
     )
+    if learned.accepted and cfg.artifact is not None:
+        command.tracking.writes_checkpoint(artifact)
     print(learned, *([f"artifact: {artifact}"] if learned.accepted else []), sep="\n")
     write_text(command.run_dir / "report.md", f"```\n{learned}\n```\n")
     left_out = {} if learned.log is None else dict(learned.log.left_out)

@@ -101,6 +101,7 @@ def evaluate_rows(command: Command, rerankers: Mapping[str, GraphReranker], data
     (dataset,) = result.datasets.values()
     for name, reranker in rerankers.items():
         metrics = {f"{dataset.name}/{dataset.split}": dataset.systems[name].means}
+        command.tracking.log_test(run_dir / name, dataset.name, dataset.systems[name].means)
         content = reranker.checkpoint.manifest.content
         write_manifest(run_dir / name, {**content, "metrics": metrics, "primary": name == cfg.system})
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")

@@ -3,7 +3,7 @@
 from graphrerank.extras import importing
 
 with importing("train", "graphrerank.training"):
-    from graphrerank.training.callbacks import AtomicCheckpoints, EpochTable, LearningCurves
+    from graphrerank.training.callbacks import AtomicCheckpoints, EpochTable, GradientNorm, LearningCurves, LearningRate
     from graphrerank.training.reranker_module import RerankerModule
 
-__all__ = ["AtomicCheckpoints", "EpochTable", "LearningCurves", "RerankerModule"]
+__all__ = ["AtomicCheckpoints", "EpochTable", "GradientNorm", "LearningCurves", "LearningRate", "RerankerModule"]

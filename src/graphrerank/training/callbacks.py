@@ -85,6 +85,42 @@ def _shown(metrics: Any) -> dict[str, str]:
     return {name: f"{float(metrics[names[name]]):.4f}" for name in order}
 
 
+class GradientNorm(L.Callback):
+    """Log the Euclidean norm of the gradient of all parameters at each optimiser step, before it is clipped.
+
+    The log key is ``train/grad_norm``. Nothing is computed for a trainer without a logger. The norm is read and never
+    written, so that training is the same to the last bit.
+    """
+
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Log the norm; parameters without a gradient do not count."""
+        if trainer.loggers:
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            pl_module.log("train/grad_norm", torch.nn.utils.get_total_norm(gradients))
+
+
+class LearningRate(L.Callback):
+    """Log the learning rate of each optimiser step as ``train/lr``.
+
+    Lightning's ``LearningRateMonitor`` is not used because it fails without a logger, and because it logs a curve for
+    each group of parameters, although ours differ in weight decay alone. A group whose rate is not that of the first
+    one gets a curve of its own, such as ``train/lr_group_2``.
+    """
+
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Log the rates with which the optimiser is about to step."""
+        if trainer.loggers:
+            rates = [float(group["lr"]) for group in optimizer.param_groups]
+            pl_module.log("train/lr", rates[0])
+            for number, rate in enumerate(rates[1:], 2):
+                if rate != rates[0]:
+                    pl_module.log(f"train/lr_group_{number}", rate)
+
+
 class LearningCurves(L.Callback):
     """Keep every logged number per epoch, also in checkpoints, and redraw one PNG, a panel per list of log keys."""
 

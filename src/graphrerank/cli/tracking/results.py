@@ -1,0 +1,195 @@
+"""The results of a job as trackers show them: single numbers, tables and images, read from its run folder."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+METRICS = "metrics.json"
+REPORTS = ("report.md", "report.html", METRICS)
+PLOTS = ("*.png", "plots/*.png")
+CONTAINERS = ("datasets", "systems")  # levels of metrics.json that every number lies in, so that names leave them out
+NOT_MEASURES = ("missing", "tied_share")  # numbers of a system that are no measures
+TESTS = {"p_value": "p", "p_holm": "p Holm"}  # entries of a comparison, and the columns that show them
+
+CellValue = str | float | int | bool | None
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of results.
+
+    Attributes:
+        name: Name of the table within the run, parts joined by ``/``, such as ``attack/systems``.
+        columns: Names of the columns; the first one names the rows.
+        rows: A cell per column; None where there is no value.
+    """
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[CellValue]]
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        lines = [self.columns, ["---"] * len(self.columns), *([_cell_text(cell) for cell in row] for row in self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def job_metrics(folder: Path) -> Any:
+    """Return the content of a job's ``metrics.json``; an empty mapping if it wrote none."""
+    file = folder / METRICS
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def plots_of(folder: Path) -> list[Path]:
+    """List the images of a run folder, or of a system's folder in it."""
+    return sorted(path for pattern in PLOTS for path in folder.glob(pattern))
+
+
+def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
+    """List the finite numbers of ``metrics.json`` under their joined keys, in lower case.
+
+    A list of rows is read like a mapping: each row is keyed by its first column, see :func:`row_keys`. Other lists,
+    texts and booleans are left out.
+
+    Args:
+        content: The content, or a part of it.
+        path: Key of the part.
+
+    Returns:
+        Numbers by key, with ``/`` between the levels and ``_`` in the place of each ``/`` within a name.
+
+    Example:
+        >>> flat_numbers({"datasets": {"toy": {"systems": {"a": {"PR@5": 0.5, "PR@5/multi": 0.4}}, "queries": 2}}})
+        {'toy/a/pr@5': 0.5, 'toy/a/pr@5_multi': 0.4, 'toy/queries': 2.0}
+        >>> flat_numbers({"sets": [{"set": "musique", "left out": 3}, {"set": "hotpotqa", "left out": 0}]})
+        {'sets/musique/left out': 3.0, 'sets/hotpotqa/left out': 0.0}
+    """
+    if _is_rows(content):
+        keys = row_keys(content)
+        content = content[0] if keys == [""] else dict(zip(keys, content, strict=True))
+    if isinstance(content, Mapping):
+        numbers: dict[str, float] = {}
+        for key, entry in content.items():
+            name = str(key).lower().replace("/", "_")
+            inner = path if key in CONTAINERS else f"{path}/{name}".strip("/")
+            numbers |= flat_numbers(entry, inner)
+        return numbers
+    is_number = isinstance(content, int | float) and not isinstance(content, bool) and math.isfinite(content)
+    return {path: float(content)} if is_number else {}
+
+
+def row_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a key for each row of a table: its first column, and as many of the next ones as make the keys unique.
+
+    A single row that begins with a number needs no key, and gets an empty one: its number would be a name that differs
+    from run to run.
+
+    Example:
+        >>> row_keys([{"pipeline": "gar", "budget": 10}, {"pipeline": "gar", "budget": 20}])
+        ['gar 10', 'gar 20']
+        >>> row_keys([{"best epoch": 3, "AUC": 0.8}])
+        ['']
+    """
+    columns = _columns(rows)
+    if len(rows) == 1 and not isinstance(rows[0].get(columns[0]), str):
+        return [""]
+    for count in range(1, len(columns) + 1):
+        keys = [" ".join(_cell_text(_cell(row.get(column))) for column in columns[:count]) for row in rows]
+        if len({key.lower() for key in keys}) == len(keys):
+            return keys
+    return [f"{key} {number}" for number, key in enumerate(keys, 1)]
+
+
+def result_tables(content: Any, path: str = "") -> Iterator[ResultTable]:
+    """Yield the tables of ``metrics.json``: the comparison of systems of each data set, and every list of rows.
+
+    Args:
+        content: The content, or a part of it.
+        path: Name of the part.
+
+    Example:
+        >>> [table.name for table in result_tables({"datasets": {"toy": {"systems": {"a": {"PR@5": 0.5}}}}})]
+        ['toy/systems']
+    """
+    if _is_rows(content):
+        columns = _columns(content)
+        yield ResultTable(path, columns, [[_cell(row.get(column)) for column in columns] for row in content])
+    elif isinstance(content, Mapping):
+        if isinstance(systems := content.get("systems"), Mapping):
+            yield comparison_table(f"{path}/systems".strip("/"), systems, content.get("comparisons") or ())
+        for key, entry in content.items():
+            name = re.sub(r"[^\w.@% -]+", "-", str(key)).strip("- ")
+            yield from result_tables(entry, path if key in CONTAINERS else f"{path}/{name}".strip("/"))
+
+
+def comparison_table(
+    name: str, systems: Mapping[str, Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]]
+) -> ResultTable:
+    """Lay out the systems of a data set: a row each, with its measures, its latency and its p-values.
+
+    Args:
+        name: Name of the table.
+        systems: Entries of the systems in ``metrics.json``.
+        comparisons: Tests of the primary system against the others, which give the others' p-values.
+
+    Returns:
+        The table. p-values are columns such as ``p nDCG@10`` and, corrected for all tests, ``p Holm nDCG@10``; the
+        primary system's own are None.
+    """
+    measures = dict.fromkeys(
+        measure
+        for entry in systems.values()
+        for measure, mean in entry.items()
+        if (mean is None or isinstance(mean, int | float)) and measure not in NOT_MEASURES
+    )
+    quantiles = dict.fromkeys(quantile for entry in systems.values() for quantile in entry.get("latency_ms") or {})
+    tested = dict.fromkeys(str(test["measure"]) for test in comparisons)
+    p_values = {
+        (str(test["baseline"]), f"{shown} {test['measure']}"): test.get(entry)
+        for test in comparisons
+        for entry, shown in TESTS.items()
+    }
+    p_columns = [f"{shown} {measure}" for measure in tested for shown in TESTS.values()]
+    rows = [
+        [
+            system,
+            *(_cell(entry.get(measure)) for measure in measures),
+            *(_cell((entry.get("latency_ms") or {}).get(quantile)) for quantile in quantiles),
+            *(_cell(p_values.get((system, column))) for column in p_columns),
+        ]
+        for system, entry in systems.items()
+    ]
+    return ResultTable(name, ["system", *measures, *(f"{quantile} ms" for quantile in quantiles), *p_columns], rows)
+
+
+def _is_rows(content: Any) -> bool:
+    """Return whether this is a list of rows that have a column."""
+    is_list = isinstance(content, Sequence) and not isinstance(content, str)
+    return is_list and bool(content) and all(isinstance(row, Mapping) for row in content) and bool(_columns(content))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """List the columns of rows; nested objects are none."""
+    return list(dict.fromkeys(str(key) for row in rows for key, cell in row.items() if not isinstance(cell, Mapping)))
+
+
+def _cell(cell: Any) -> CellValue:
+    """Return a cell; several values become one text."""
+    if isinstance(cell, Sequence) and not isinstance(cell, str):
+        return " to ".join(_cell_text(_cell(each)) for each in cell)
+    if cell is None or isinstance(cell, str | bool | int):
+        return cell
+    if isinstance(cell, float):
+        return cell if math.isfinite(cell) else None
+    return str(cell)
+
+
+def _cell_text(cell: CellValue) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

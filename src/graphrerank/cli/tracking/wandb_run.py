@@ -1,0 +1,109 @@
+"""Runs of Weights & Biases: curves, summary, tables, images, and artifacts with their lineage; also offline."""
+
+import json
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+from lightning.pytorch.loggers import WandbLogger
+from omegaconf import DictConfig
+
+from graphrerank.cli.tracking.artifacts import Artifact
+from graphrerank.cli.tracking.base import TrackedRun
+from graphrerank.cli.tracking.results import ResultTable
+
+CHOSEN_BY = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")  # where the environment names the run, as `wandb agent` does
+# functions of the module `wandb` that work on its current run, for callbacks and models of users
+CURRENT = ("config", "summary", "log", "save", "use_artifact", "log_artifact", "define_metric", "alert", "watch")
+
+log = logging.getLogger(__name__)
+
+
+class WandbRun(TrackedRun):
+    """A run of W&B.
+
+    Several runs are open at a time, one for each model that a command trains, so that each gets the test measures that
+    are known only at the end. ``wandb.run`` and ``wandb.log`` refer to the run that was opened last.
+    """
+
+    logger_class = WandbLogger
+    extra = "wandb"
+
+    @classmethod
+    def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "WandbRun":
+        """Begin or continue a run; the environment's id comes first where a sweep or an agent sets it."""
+        import wandb
+
+        chosen = None if any(map(os.environ.get, CHOSEN_BY)) else run_id or secrets.token_hex(4)
+        ours = {"id": settings.get("id") or chosen, "group": settings.get("group") or group}
+        wandb.run = None  # Lightning would write into the run of the system before
+        run = cls(instantiate(settings, **ours, reinit=settings.get("reinit") or "create_new"))
+        wandb.run = run.logger.experiment
+        for name in CURRENT:
+            setattr(wandb, name, getattr(run.logger.experiment, name))
+        return run
+
+    @property
+    def run_id(self) -> str | None:
+        """Id of the run."""
+        return str(self.logger.experiment.id)
+
+    def log_settings(self, settings: Mapping[str, Any]) -> None:
+        """Add the settings to the run's config."""
+        self.logger.log_hyperparams(dict(settings))
+
+    def log_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Add the numbers to the run's summary alone: in the history each would be a chart of one point."""
+        self.logger.experiment.summary.update(dict(numbers))
+
+    def log_table(self, table: ResultTable) -> None:
+        """Log a ``wandb.Table``."""
+        import wandb
+
+        content = wandb.Table(list(table.columns), [list(row) for row in table.rows], allow_mixed_types=True)
+        self.logger.experiment.log({f"tables/{table.name}": content})
+
+    def log_image(self, name: str, path: Path) -> None:
+        """Log a ``wandb.Image``."""
+        self.logger.log_image(f"plots/{name}", [str(path)])
+
+    def log_input(self, artifact: Artifact) -> None:
+        """Record an artifact as an input of the run.
+
+        ``Run.use_artifact`` refuses to work offline, because it waits for the server's answer. The record that it
+        writes before can be written offline too, and ``wandb sync`` sends it.
+        """
+        run = self.logger.experiment
+        if not run.offline:
+            run.use_artifact(wandb_artifact(artifact))
+            return
+        try:
+            run._log_artifact(wandb_artifact(artifact), is_user_created=True, use_after_commit=True)
+        except (AttributeError, TypeError) as error:
+            log.warning("this version of wandb records no inputs offline; `reads` of the config has them: %s", error)
+
+    def log_output(self, artifact: Artifact) -> None:
+        """Log an artifact as an output of the run."""
+        self.logger.experiment.log_artifact(wandb_artifact(artifact))
+
+    def close(self, *, failed: bool) -> None:
+        """Finish the run, with exit code 1 if the command failed."""
+        super().close(failed=failed)
+        self.logger.experiment.finish(exit_code=int(failed))
+
+
+def wandb_artifact(artifact: Artifact) -> Any:
+    """Build a ``wandb.Artifact``; its digest is that of its content, so that W&B makes equal ones one version."""
+    import wandb
+
+    built = wandb.Artifact(artifact.label, type=artifact.kind, metadata=dict(artifact.facts))
+    for name, path in artifact.files.items():
+        built.add_file(str(path), name=name)
+    if not artifact.files:
+        with built.new_file(f"{artifact.kind}.json") as stream:
+            stream.write(json.dumps(artifact.facts, indent=2, default=str))
+    return built
