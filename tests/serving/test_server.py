@@ -106,7 +106,7 @@ def test_hostile_bodies_are_refused(client, body, status):
 
 
 def test_limits_are_answered(make_app):
-    client = TestClient(make_app(Limits(work_seconds=100)))
+    client = TestClient(make_app(Limits(work_seconds=100, request_seconds=100)))
     documents = [f"document {i}" for i in range(1000)]
     edges = [[i, j] for i in range(1000) for j in range(i + 1, min(1000, i + 101))][:95_000]
     scores = [1e30 * (-1) ** i for i in range(1000)]
@@ -185,7 +185,7 @@ def test_logs_hold_numbers_and_no_texts(make_app, caplog):
 
 
 def test_refusals_under_overload_share_a_line_a_second(make_app, caplog, monkeypatch):
-    def refuse(_):
+    def refuse(*_):
         raise Refusal(429, "too many requests", retry_after=7)
 
     monkeypatch.setattr(Batcher, "check_wait", refuse)

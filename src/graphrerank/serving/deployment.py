@@ -21,7 +21,7 @@ from graphrerank.files import write_json
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
 from graphrerank.serving.artifact import artifact_name, model_info, read_artifact_manifest
-from graphrerank.serving.engine import Check, Engine, Refusal
+from graphrerank.serving.engine import Check, Engine, Probed, Refusal
 from graphrerank.serving.feedback import Answered
 from graphrerank.serving.json_log import log
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest, SearchResponse, scorer_of
@@ -61,6 +61,10 @@ class ArtifactSearch:
     def warm_up(self) -> None:
         """Search once."""
         self.answer({"first": SearchRequest(query="what warms up?")})
+
+    def probes(self) -> list[SearchRequest]:
+        """Return searches for short and long queries."""
+        return self.search.probes()
 
 
 class _Deployed(NamedTuple):
@@ -214,6 +218,10 @@ class DeployedEngine(Engine[Any]):
                 answer, teams = answered.answer.picked(other, picks), [names[team] for team, _ in picks]
                 answers[uid] = Answered(answer, live.name, corpus, INTERLEAVED, teams, names)
         return answers
+
+    def probes(self) -> list[Any]:
+        """Return the jobs that are measured of the engine that serves now."""
+        return list(self.live.probes()) if isinstance(self.live, Probed) else []
 
     def describe(self) -> dict[str, Any]:
         """Return the model's part of ``GET /info``, and how the comparison stands."""

@@ -24,7 +24,8 @@ from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
 from graphrerank.serving.callers import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import CallerRequest, Work, check_most, growth_work, limits_of
+from graphrerank.serving.limits import CallerRequest, check_most, growth_work, limits_of
+from graphrerank.serving.prices import Work
 from graphrerank.serving.rerank_request import edge_schema, listed_edges
 from graphrerank.serving.watching import folder_version
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -86,6 +86,15 @@ class Engine(Protocol[JobT_contra]):
     def warm_up(self) -> None:
         """Load everything that is loaded at the first use."""
         return
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """An engine whose prices are fitted when a service starts."""
+
+    def probes(self) -> Sequence[Any]:
+        """Return jobs of several sizes that are measured, the cheapest first; each has a method ``work``."""
+        ...
 
 
 EngineFactory = Callable[[], Engine[Any]]

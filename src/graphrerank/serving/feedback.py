@@ -17,7 +17,8 @@ from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import PER_FEEDBACK, CallerRequest, Work, check_most, limits_of
+from graphrerank.serving.limits import CallerRequest, check_most, limits_of
+from graphrerank.serving.prices import Work, work_of
 
 MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
 MAX_EXPLORED = 10  # results of which two neighbours may be exchanged
@@ -130,7 +131,7 @@ class AddFeedback(CallerRequest):
 
     def work(self) -> Work:
         """Estimate the work to write it."""
-        return Work(PER_FEEDBACK)
+        return work_of({"feedback": 1}, kind="write")
 
 
 class RemoveFeedback(CallerRequest):
@@ -147,7 +148,7 @@ class RemoveFeedback(CallerRequest):
 
     def work(self) -> Work:
         """Estimate the work to read the log."""
-        return Work(100 * PER_FEEDBACK)
+        return work_of({"feedback": 100}, kind="delete")
 
 
 class FeedbackResponse(BaseModel):

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from graphrerank.serving import metrics
 from graphrerank.serving.engine import Refusal, error_response
+from graphrerank.serving.fair_queue import Sender, peer_sender
 from graphrerank.serving.json_log import log
 from graphrerank.serving.settings import ServiceSettings
 
@@ -56,13 +57,14 @@ class RefusingProtocol(HttpToolsProtocol):
 
     def __init__(self, **arguments: Any) -> None:
         self._arguments = arguments  # uvicorn's
-        self._check_wait: Callable[[], None] = arguments["config"].loaded_app.state.check_wait
+        self._check_wait: Callable[[Sender], None] = arguments["config"].loaded_app.state.check_wait
         self.connections = arguments["server_state"].connections
         self.cycle = self.flow = None  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note the connection."""
         self.transport = transport
+        self._sender = peer_sender(transport.get_extra_info("peername"))
         self.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -75,7 +77,7 @@ class RefusingProtocol(HttpToolsProtocol):
         """Refuse a request, or parse it."""
         try:
             if (self.cycle is None or self.cycle.response_complete) and _is_whole_request(data):
-                self._check_wait()
+                self._check_wait(self._sender)
         except Refusal as refusal:
             uid = str(uuid4())
             answer = _refusal_bytes(refusal.detail, refusal.retry_after)
@@ -111,7 +113,7 @@ class HttpGuard:
     _: KW_ONLY
     settings: ServiceSettings
     open_paths: Sequence[str]
-    check_wait: Callable[[], None]
+    check_wait: Callable[[Sender], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward or refuse a request; log and count it when it is answered."""
@@ -155,7 +157,7 @@ class HttpGuard:
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check everything that is known before the body; the wait first, as under overload most requests end there."""
         if scope["method"] in ("POST", "DELETE"):
-            self.check_wait()
+            self.check_wait(peer_sender(scope.get("client")))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refusal(431, f"headers: must have at most {HEADER_BYTES} bytes")
         if not self._is_authorized(scope["path"], headers):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo
 
@@ -15,22 +15,9 @@ from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.serving.callers import WRITE, Caller, user_of
 from graphrerank.serving.engine import Refusal
+from graphrerank.serving.prices import DEFAULT_PRICES, DEFAULTS, Prices, Work, work_of
 
-# Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
-PER_REQUEST = 3e-3
-PER_DOCUMENT = 15e-6
-PER_CHARACTER = 3e-7  # of words that were never seen; others take a fifth
-PER_EDGE = 1.2e-6
-PER_QUERY_CHARACTER_AND_DOCUMENT = 2e-9
-PER_QUERY_CHARACTER_AND_EDGE = 3e-10
-PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE = 2e-6
-PER_ENCODED_TEXT = 2e-3  # of a small encoder
-PER_ENCODED_CHARACTER = 5e-5
-PER_SEARCH = 0.01
-PER_CHARACTER_OF_SEARCH = 1e-4
-PER_GROWTH = 0.1  # mostly waiting for the disk
-PER_NEW_EDGE = 1e-5
-PER_FEEDBACK = 2e-3  # mostly waiting for the disk
+SCORES, TEXTS, EXPLAIN = "scores", "texts", "explain"  # kinds of work
 READ_CHARS = 2000  # of a text, of which encoders read a few hundred tokens
 
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
@@ -64,9 +51,18 @@ class Limits:
         check_positive(**{f"limits.{name}": limit for name, limit in asdict(self).items()})
 
     def most_explained_edges(self, num_documents: int) -> int:
-        """Return how many edges a request may leave out once each: in ``work_seconds`` by :func:`explain_seconds`."""
-        quarter = num_documents / 4
-        most = math.sqrt(quarter**2 + self.work_seconds / PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE / 2) - quarter
+        """Return the number of edges that a request may leave out once each.
+
+        Args:
+            num_documents: Number of documents.
+
+        Returns:
+            The smaller of ``explained_edges`` and what ``work_seconds`` suffice for at the default prices.
+        """
+        # the positive root of quadratic * most**2 + linear * most = work_seconds
+        linear = DEFAULT_PRICES["explained_edges"] + num_documents * DEFAULT_PRICES["explained_nodes"]
+        quadratic = 2 * DEFAULT_PRICES["explained_graph_edges"]
+        most = (math.sqrt(linear**2 + 4 * quadratic * self.work_seconds) - linear) / (2 * quadratic)
         return min(self.explained_edges, int(most))
 
 
@@ -81,56 +77,91 @@ def check_most(most: int, count: int, name: str) -> None:
         raise UserError(f"`{name}` must be at most {most}, got {count}")
 
 
-class Work(NamedTuple):
-    """The estimated work of a request."""
-
-    seconds: float  # without encoding
-    num_documents: int = 1  # of a batch that it counts as
-    encoded_chars: int = 0  # of the texts that a service with an encoder encodes
-
-
 def num_encoded_chars(texts: Iterable[str]) -> int:
     """Count the characters of texts that an encoder reads, at most."""
     return sum(min(len(text), READ_CHARS) for text in texts)
 
 
-def encoding_seconds(num_texts: int, num_chars: int) -> float:
-    """Estimate the time to encode texts; ``num_chars`` is that of :func:`num_encoded_chars` for all together."""
-    return PER_ENCODED_TEXT * num_texts + PER_ENCODED_CHARACTER * num_chars
+def encoding_seconds(num_texts: int, num_chars: int, prices: Prices = DEFAULTS) -> float:
+    """Estimate the time to encode texts.
+
+    Args:
+        num_texts: Number of texts.
+        num_chars: Number of their characters as :func:`num_encoded_chars` counts them.
+        prices: Prices of the encoder.
+
+    Returns:
+        Seconds of CPU.
+    """
+    return prices.of({"encoded_texts": num_texts, "encoded_characters": num_chars})
 
 
 def rerank_work(candidates: RerankInput, *, explain: bool = False, cut: bool = False) -> Work:
-    """Estimate the work to rank candidates, and to ``cut`` their passages to some number of words before."""
+    """Estimate the work to rank candidates.
+
+    Args:
+        candidates: What the reranker reads.
+        explain: Whether each edge is left out once.
+        cut: Whether passages are cut to a number of words before.
+
+    Returns:
+        The work; its kind is ``scores``, ``texts`` or ``explain``.
+    """
     num_documents = candidates.num_passages
     num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # a request's are arrays
     num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # at most
     if candidates.entities is not None:
         sizes = Counter(chain.from_iterable(map(set, candidates.entities))).values()
         num_edges += sum(size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON)  # others join none
-    seconds = PER_REQUEST + PER_DOCUMENT * num_documents + PER_EDGE * num_edges
-    encoded_chars = 0
+    counts: dict[str, float] = {"requests": 1, "documents": num_documents, "edges": num_edges}
+    encoded_chars, kind = 0, SCORES
+    if candidates.vectors is not None:
+        counts["vector_numbers"] = num_documents * (len(candidates.vectors[0]) if len(candidates.vectors) else 0)
     if candidates.passages is not None:
-        query_chars = len(candidates.query)
-        seconds += PER_CHARACTER * sum(map(len, candidates.passages)) * (2 if cut else 1)
-        seconds += query_chars * PER_QUERY_CHARACTER_AND_DOCUMENT * num_documents
-        seconds += query_chars * PER_QUERY_CHARACTER_AND_EDGE * num_edges
+        query_chars, kind = len(candidates.query), TEXTS
+        counts["characters"] = sum(map(len, candidates.passages)) * (2 if cut else 1)
+        counts["query_characters_by_documents"] = query_chars * num_documents
+        counts["query_characters_by_edges"] = query_chars * num_edges
         if candidates.vectors is None:
             encoded_chars = num_encoded_chars([candidates.query, *candidates.passages])
     if explain:
-        seconds += explain_seconds(num_documents, num_edges)
-    return Work(seconds, num_documents, encoded_chars)
+        counts |= explain_counts(num_documents, num_edges)
+        kind = EXPLAIN
+    return work_of(counts, num_documents=num_documents, encoded_chars=encoded_chars, kind=kind)
 
 
-def explain_seconds(num_documents: int, num_edges: int) -> float:
-    """Estimate the time to leave out each edge once."""
-    return num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
+def explain_counts(num_documents: int, num_edges: int) -> dict[str, float]:
+    """Count what has a price in leaving out each edge once.
+
+    Args:
+        num_documents: Number of documents.
+        num_edges: Number of undirected edges.
+
+    Returns:
+        Number of units by the names of :data:`~graphrerank.serving.prices.DEFAULT_PRICES`.
+    """
+    return {
+        "explanations": 1,
+        "explained_edges": num_edges,
+        "explained_nodes": num_edges * num_documents,
+        "explained_graph_edges": 2 * num_edges**2,
+    }
 
 
 def growth_work(num_documents: int, passages: Collection[str] = (), num_edges: int = 0) -> Work:
-    """Estimate the work to add passages to a corpus folder, or to remove some."""
+    """Estimate the work to add passages to a corpus folder, or to remove some.
+
+    Args:
+        num_documents: Number of passages.
+        passages: Texts that are added.
+        num_edges: Number of edges that are added.
+
+    Returns:
+        The work.
+    """
     num_chars = sum(map(len, passages))
-    seconds = PER_GROWTH + PER_DOCUMENT * num_documents + PER_CHARACTER * num_chars + PER_NEW_EDGE * num_edges
-    return Work(seconds, num_documents, num_encoded_chars(passages))
+    counts = {"growths": 1, "documents": num_documents, "characters": num_chars, "new_edges": num_edges}
+    return work_of(counts, num_documents=num_documents, encoded_chars=num_encoded_chars(passages), kind="growth")
 
 
 def _check_query(query: str, info: ValidationInfo) -> str:
@@ -198,8 +229,8 @@ class QueryRequest(EngineRequest):
 
     def work(self) -> Work:
         """Estimate the work to search for the query, or to parse it."""
-        seconds = PER_SEARCH + PER_CHARACTER_OF_SEARCH * len(self.query)
-        return Work(seconds, encoded_chars=num_encoded_chars([self.query]))
+        counts = {"searches": 1, "search_query_characters": len(self.query)}
+        return work_of(counts, encoded_chars=num_encoded_chars([self.query]), kind="search")
 
     def texts_to_encode(self) -> tuple[list[str], list[str]]:
         """Return the query, and no passage."""

@@ -1,9 +1,11 @@
 """Reranking of batches of requests by an artifact; each is its own corpus, for BM25, cosine and edges."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -106,6 +108,30 @@ class RerankEngine:
         if not self._reranker.inputs.reads_pairs:
             self.rerank({"explained": request.model_copy(update={"explain": True})})
 
+    def probes(self) -> list[RerankRequest]:
+        """Return requests of several sizes: scores alone, texts, a long query, and explanations."""
+        vectors = None if self.encoder is None else encode(self.encoder, ["the size of a vector"])[0].tolist()
+        sizes: list[dict[str, int]] = [
+            {"documents": 2, "edges": 1},
+            {"documents": 100, "edges": 300},
+            {"documents": 500, "edges": 300},
+            {"documents": 200, "edges": 5000},
+            {"documents": 2, "edges": 1, "words": 12},
+            {"documents": 100, "edges": 300, "words": 12},
+            {"documents": 100, "edges": 30, "words": 200},
+            {"documents": 100, "edges": 300, "words": 12, "query_words": 500},
+        ]
+        if not self._reranker.inputs.reads_pairs:
+            sizes += [
+                {"documents": 20, "edges": 20, "explain": 1},
+                {"documents": 50, "edges": 100, "explain": 1},
+                {"documents": 400, "edges": 30, "explain": 1},
+                {"documents": 100, "edges": 100, "words": 12, "explain": 1},
+            ]
+        else:  # pairs are of texts
+            sizes = [size for size in sizes if "words" in size]
+        return [probe_request(vectors=vectors, **size) for size in sizes]
+
     def _relevance(self, ranking: RerankedList) -> list[float] | list[None]:
         is_unknown = self._is_calibrated and ranking.probabilities is None
         return [None] * len(ranking) if is_unknown else ranking.relevance.tolist()
@@ -148,6 +174,50 @@ class RerankEngine:
     @cached_property
     def _explainer(self) -> Explainer:
         return Explainer(load_checkpoint(self._folder))
+
+
+def probe_request(
+    *,
+    documents: int,
+    edges: int,
+    words: int = 0,
+    query_words: int = 8,
+    explain: int = 0,
+    vectors: Sequence[float] | None = None,
+) -> RerankRequest:
+    """Return a request of some size with drawn scores and words, half of which occur nowhere else.
+
+    Args:
+        documents: Number of documents.
+        edges: Number of distinct edges.
+        words: Words of each document; 0 for scores without documents.
+        query_words: Words of the query.
+        explain: Whether scores are explained.
+        vectors: Vector of the query and of all documents; None for none.
+
+    Returns:
+        The request.
+    """
+    draw = random.Random(f"{documents} {edges} {words} {query_words} {explain}")
+    pairs = set[tuple[int, int]]()
+    while len(pairs) < edges:
+        first, second = sorted(draw.sample(range(documents), 2))
+        pairs.add((first, second))
+
+    def text(count: int) -> str:
+        return " ".join(f"word{draw.randrange(1000 if draw.random() < 0.5 else 10**9)}" for _ in range(count))
+
+    fields: dict[str, Any] = {
+        "query": text(query_words),
+        "scores": [draw.random() for _ in range(documents)],
+        "edges": sorted(pairs),
+        "explain": bool(explain),
+    }
+    if words:
+        fields["documents"] = [text(words) for _ in range(documents)]
+        if vectors is not None:
+            fields |= {"query_vector": vectors, "vectors": [vectors] * documents}
+    return RerankRequest.model_validate(fields)
 
 
 def _perfect_recall(ranking: RerankedList) -> list[float] | None:

@@ -31,11 +31,11 @@ from graphrerank.serving.limits import (
     Positive,
     Probability,
     Query,
-    Work,
     check_most,
     limits_of,
     rerank_work,
 )
+from graphrerank.serving.prices import Work
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 

@@ -19,9 +19,11 @@ from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
+from graphrerank.serving.fair_queue import Sender, peer_sender
 from graphrerank.serving.feedback import Answered, Recorder
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import CallerRequest, Limits, Work
+from graphrerank.serving.limits import CallerRequest, Limits
+from graphrerank.serving.prices import DEFAULTS, Prices, Work
 
 SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
 NEAR = 0.8  # share of characters, from which on a known field is suggested
@@ -83,7 +85,7 @@ class Endpoints:
         self._limits = batcher.limits
         self._parsing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._held_bytes = 0  # of bodies that are not answered yet
+        self._held_bytes = Counter[str]()  # of bodies that are not answered yet, by client
 
     def add_to(self, app: FastAPI, route: Route) -> None:
         """Add a route to an application."""
@@ -96,7 +98,7 @@ class Endpoints:
                 content = to_json(dict(request.query_params)) if is_query else bytes(body)
                 return await self._answer(route, request, content)
             finally:
-                self._held_bytes -= len(body)
+                self._hold(request, -len(body))
 
         endpoint.__name__ = route.kind
         schemas = [form.model_json_schema() for form in (route.request, route.with_documents) if form]
@@ -117,26 +119,41 @@ class Endpoints:
         """Read a body, within the limits of its bytes and of those that the process holds."""
         async for chunk in request.stream():
             body += chunk
-            self._held_bytes += len(chunk)
+            held = self._hold(request, len(chunk))
             if len(body) > self._limits.body_bytes:
                 raise Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
-            if self._held_bytes > self._limits.held_bytes:
+            most = self._limits.held_bytes
+            # beyond the limit those clients are refused that have more than their share of it
+            if self._held_bytes.total() > most and held > most // len(self._held_bytes):
                 raise Refusal(503, "too many bytes are held; try again later", retry_after=1)
+
+    def _hold(self, request: Request, num_bytes: int) -> int:
+        """Count bytes of bodies of a client; return how many are held."""
+        client = peer_sender(request.scope.get("client")).client
+        self._held_bytes[client] += num_bytes
+        held = self._held_bytes[client]
+        if not held:
+            del self._held_bytes[client]
+        return held
 
     async def _answer(self, route: Route, request: Request, content: bytes) -> Response:
         begin, uid = time.perf_counter(), request.state.uid
+        prices = self._batcher.prices.get(route.kind, DEFAULTS)
         if len(content) < LARGE_BODY:
-            body, job, work, bad = parse(route, content, self._limits)
+            body, job, work, bad = parse(route, content, self._limits, prices)
         else:
             async with self._parsing:  # in a thread, while the loop serves others
-                body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits)
+                body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits, prices)
         caller = getattr(request.state, "caller", Caller())
+        sender = peer_sender(request.scope.get("client"), caller.user)
         if isinstance(job, CallerRequest):
             job.sent_by(caller)
             caller = job.caller
         request.state.counts = {"documents": work.num_documents}
         read, arrival = time.perf_counter(), request.state.arrival
-        result = await self._batcher.ask(route.kind, job, work, uid, arrival=arrival, receive=request.receive)
+        result = await self._batcher.ask(
+            route.kind, job, work, uid, sender=sender, arrival=arrival, receive=request.receive
+        )
         ranked = time.perf_counter()
         if isinstance(result, Answered):
             shown = result if self._recorder is None else self._recorder.record(job, result, uid, caller)
@@ -162,7 +179,7 @@ class Endpoints:
         try:
             if not self._batcher.is_idle:
                 raise Refusal(429, "others wait")
-            other = await self._batcher.ask(kind, job, work, uid)
+            other = await self._batcher.ask(kind, job, work, uid, sender=Sender(SHADOW_OF))
         except Refusal:
             metrics.SHADOW_SKIPPED.inc()
             return
@@ -175,10 +192,22 @@ class Endpoints:
             self._recorder.write(job, replace(other, ranker=SHADOW), uid, caller)
 
 
-def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work, Counter[str]]:
-    """Parse and check a body; return the request, its job, work and bad items, or raise a refusal.
+def parse(
+    route: Route, content: bytes, limits: Limits, prices: Prices = DEFAULTS
+) -> tuple[Any, Any, Work, Counter[str]]:
+    """Parse and check a body. Halves of characters are replaced.
 
-    A body is refused if it is invalid or too much. Halves of characters are replaced.
+    Args:
+        route: The route.
+        content: The body.
+        limits: Limits of the service.
+        prices: Prices of the route's engine.
+
+    Returns:
+        The request, its job, its work, and the number of bad items by what was done with them.
+
+    Raises:
+        Refusal: If the body is invalid or too much.
     """
     with metrics.STAGE_SECONDS.labels("read").time():
         count = content.count(b"[") + content.count(b"{") + content.count(b":")
@@ -192,7 +221,7 @@ def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work,
         try:
             body: Any = form.model_validate(given, context=limits)
             job = body.to_job()
-            work: Work = job.work()
+            work = prices.reprice(job.work())
             bad = Counter({HALVES: num_halves} | getattr(job, "bad_items", {}))
         except ValidationError as error:
             raise Refusal.of(error) from None

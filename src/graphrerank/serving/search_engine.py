@@ -35,6 +35,7 @@ from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.pipelines.views import Views
 from graphrerank.serving.engine import Check, Engine, Refusal, fault_of_service
 from graphrerank.serving.limits import (
+    EXPLAIN,
     NO_CONFIDENCE,
     CallerRequest,
     Flag,
@@ -42,16 +43,17 @@ from graphrerank.serving.limits import (
     Positive,
     Probability,
     QueryRequest,
-    Work,
-    explain_seconds,
+    explain_counts,
 )
 from graphrerank.serving.metrics import STAGE_SECONDS
+from graphrerank.serving.prices import Work, work_of
 from graphrerank.serving.rerank_request import Explanation, explanation_of
 from graphrerank.serving.watching import WatchedFolder
 
 SHOWN_CHARACTERS = 4000  # of a passage
 RETRIEVER = "retriever"
 SYSTEM = "ours"
+PROBE_QUERIES = ("what has a price?", "how long does a search take? " * 8, "how long is a long query? " * 40)
 MOST_SCORERS = 3  # of other artifacts over one corpus: one that is served, one to compare, and one that goes
 
 
@@ -78,6 +80,13 @@ class CorpusRequest(QueryRequest, CallerRequest):
 
     filter: Annotated[dict[str, Any], AfterValidator(_check_filter)] = Field(default={})
     as_of: Annotated[str, AfterValidator(_check_time)] | None = None
+
+    def work(self) -> Work:
+        """Estimate the work to search the passages that the caller may see and that meet the filter."""
+        work = super().work()
+        if not self.filter and self.as_of is None:
+            return work
+        return work_of({**work.counts, "filters": 1}, encoded_chars=work.encoded_chars, kind="filtered")
 
 
 class SearchRequest(CorpusRequest):
@@ -301,6 +310,10 @@ class SearchEngine:
         """Search once."""
         self.answer({"first": SearchRequest(query="what warms up?")})
 
+    def probes(self) -> list[SearchRequest]:
+        """Return searches for short and long queries."""
+        return [SearchRequest(query=query, return_documents=True) for query in PROBE_QUERIES]
+
 
 def scorer_of(step: Step) -> CheckpointScorer | None:
     """Return the trained model of a step that has one."""
@@ -368,7 +381,9 @@ class InspectRequest(CorpusRequest):
     def work(self) -> Work:
         """Estimate the work to search step by step, and to explain edges, which are known only then."""
         work = super().work()
-        return work._replace(seconds=2 * work.seconds + (explain_seconds(100, 300) if self.explain else 0.0))
+        counts = {name: 2 * count for name, count in work.counts.items()}
+        counts |= explain_counts(100, 300) if self.explain else {}
+        return work_of(counts, encoded_chars=work.encoded_chars, kind=EXPLAIN if self.explain else work.kind)
 
 
 class InspectedNode(BaseModel):
@@ -417,6 +432,12 @@ class InspectEngine(Engine[InspectRequest]):
     def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
         """Inspect the searches of a batch of requests, by id; a ValueError for too many edges to leave out."""
         return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
+
+    def probes(self) -> list[InspectRequest]:
+        """Return inspections without and with explanations."""
+        return [InspectRequest(query=query) for query in PROBE_QUERIES[:2]] + [
+            InspectRequest(query=PROBE_QUERIES[0], explain=True)
+        ]
 
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
         version, whole = self._search.current

@@ -26,6 +26,7 @@ from graphrerank.checks import UserError
 from graphrerank.files import write_text
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
+from graphrerank.serving.calibration import load_prices
 from graphrerank.serving.deployment import DeployedEngine
 from graphrerank.serving.engine import Engine, EngineFactory, Refusal, error_response
 from graphrerank.serving.feedback import Recorder
@@ -41,6 +42,7 @@ IDLE_SECONDS = 75  # between two requests of a connection
 SILENT_SECONDS = 30  # after which uvicorn replaces a process that does not answer it
 MEMORY_FOLDER = Path("/dev/shm")  # where metrics are written even if the disk is full
 FAILURE = "failure.txt"  # why a process could not start
+PRICES = "prices.json"  # as the first process measured them
 ENVIRONMENT = {  # of the processes
     "JOBLIB_MULTIPROCESSING": "0",  # else scikit-learn leaves semaphores behind
     # glibc keeps freed memory, in bytes: tensors of a batch have a few MiB each, and requesting them again costs more
@@ -105,6 +107,7 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
         metrics.forget_dead_processes(folder)
         try:
             engines.update(load_engines(service.factories, settings.num_threads))
+            batcher.prices = load_prices(folder / PRICES, engines)
         except ValueError as error:
             write_text(folder / FAILURE, str(error))
             raise

@@ -1,0 +1,92 @@
+"""Measurement of prices when a service starts: engines do jobs of known sizes, and prices are fitted to the times."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphrerank.data.vector_cache import MemoryVectorCache
+from graphrerank.files import write_json
+from graphrerank.serving.engine import Engine, Probed, Refusal, answer_all, encode
+from graphrerank.serving.json_log import log
+from graphrerank.serving.limits import num_encoded_chars
+from graphrerank.serving.prices import ENCODING, Prices, fit_prices
+from graphrerank.untrusted import read_json
+
+CALIBRATION_SECONDS = 2.0  # of CPU for one engine, after which no further probe begins
+PROBE_TEXTS = ((8, 20), (8, 100), (4, 400), (2, 1200))  # numbers and characters of texts that are encoded
+Measured = tuple[Mapping[str, float], float]  # counts of a job, and seconds
+
+
+def load_prices(
+    path: Path, engines: Mapping[str, Engine[Any]], clock: Callable[[], float] = time.process_time
+) -> dict[str, Prices]:
+    """Return the prices that another process of the service has measured, or measure and write them.
+
+    Args:
+        path: File of the prices.
+        engines: Warm engines by kind.
+        clock: Clock of CPU time in seconds.
+
+    Returns:
+        Prices by kind of engine, and those of the encoder as ``encoding``.
+    """
+    if not path.is_file():
+        begin = clock()
+        prices = measure_prices(engines, clock)
+        log("prices measured", seconds=round(clock() - begin, 3), engines=sorted(prices))
+        if not path.is_file():  # else another process was quicker
+            write_json(path, {kind: dict(fitted.seconds) for kind, fitted in prices.items()})
+    return {kind: Prices(seconds) for kind, seconds in read_json(path).items()}
+
+
+def measure_prices(engines: Mapping[str, Engine[Any]], clock: Callable[[], float]) -> dict[str, Prices]:
+    """Fit the prices of all engines that have probes, and of their encoder, to measurements.
+
+    Args:
+        engines: Warm engines by kind.
+        clock: Clock of CPU time in seconds.
+
+    Returns:
+        Prices by kind of engine, and those of the encoder as ``encoding``.
+    """
+    prices = {}
+    for kind, engine in engines.items():
+        encoder: MemoryVectorCache | None = getattr(engine, "encoder", None)
+        if encoder is not None and ENCODING not in prices:
+            prices[ENCODING] = fit_prices(list(_measure_encoder(encoder, clock)))
+        if isinstance(engine, Probed) and (measured := list(_measure(kind, engine, clock))):
+            prices[kind] = fit_prices(measured)
+    return prices
+
+
+def _measure(kind: str, engine: Any, clock: Callable[[], float]) -> Iterator[Measured]:
+    """Yield the counts of each probe of an engine and the seconds that it took."""
+    encoder: MemoryVectorCache | None = getattr(engine, "encoder", None)
+    begin = clock()
+    for number, job in enumerate(engine.probes()):
+        if clock() - begin > CALIBRATION_SECONDS:
+            return
+        if encoder is not None:  # which has prices of its own
+            for texts in job.texts_to_encode():
+                encode(encoder, list(texts))
+        start = clock()
+        (result,) = answer_all(engine, {f"probe {number}": job}).values()
+        seconds = clock() - start
+        if isinstance(result, Refusal):
+            log("probe refused", level=logging.WARNING, engine=kind, probe=number, status=result.status_code)
+        else:
+            yield job.work().counts, seconds
+
+
+def _measure_encoder(encoder: MemoryVectorCache, clock: Callable[[], float]) -> Iterator[Measured]:
+    """Yield the counts of some texts and the seconds to encode them."""
+    begin = clock()
+    for number, length in PROBE_TEXTS:
+        if clock() - begin > CALIBRATION_SECONDS:
+            return
+        texts = [f"{index} {'probe of the encoder ' * length}"[:length] for index in range(number)]
+        start = clock()
+        encode(encoder, texts)
+        yield {"encoded_texts": number, "encoded_characters": num_encoded_chars(texts)}, clock() - start

@@ -1,0 +1,295 @@
+"""Fair sharing of an engine between clients, and between the connections of each client."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from ipaddress import IPv6Address, IPv6Network
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Sender(NamedTuple):
+    """Who sent a request.
+
+    Attributes:
+        client: User of the request's token or header of principals, else the address of the peer.
+        connection: Address and port of the peer.
+    """
+
+    client: str = ""
+    connection: str = ""
+
+
+def peer_sender(peer: Sequence[Any] | None, user: str | None = None) -> Sender:
+    """Return who sent a request.
+
+    Args:
+        peer: Address and port of the peer; None if they are unknown. Addresses of one /64 network of IPv6 are one
+            client, as every customer of a provider has at least so many.
+        user: User of the request's token or header of principals; None if there is none.
+
+    Returns:
+        The sender.
+    """
+    if not peer:
+        return Sender("" if user is None else f"user {user}")
+    host = str(peer[0])
+    if ":" in host:
+        with suppress(ValueError):
+            address = IPv6Address(host.partition("%")[0])
+            mapped = address.ipv4_mapped
+            host = str(IPv6Network((address, 64), strict=False) if mapped is None else mapped)
+    return Sender(host if user is None else f"user {user}", f"{peer[0]} {peer[1]}")
+
+
+@dataclass(eq=False)
+class _Entry(Generic[T]):
+    """An item of the queue. ``finish`` is the virtual time at which its connection's share has paid for it."""
+
+    item: T
+    sender: Sender
+    seconds: float
+    finish: float
+    arrival: float
+    is_taken: bool = False
+
+
+@dataclass
+class _Client(Generic[T]):
+    """Items of one client. Virtual times: ``time`` is paid for, ``clock`` and ``flows`` are of its connections."""
+
+    time: float
+    clock: float = 0.0
+    flows: dict[str, float] = field(default_factory=dict)
+    entries: dict[_Entry[T], None] = field(default_factory=dict)
+
+
+class FairQueue(Generic[T]):
+    """Orders items by two levels of fair queueing: each client has an equal share, and in it each of its connections.
+
+    A share that is not used is divided among the others, so that a single client has all of it. An item waits for those
+    of another sender at most as long as its own sender's items take, so that cheap requests pass expensive ones. In
+    every second call of :meth:`take`, items that have waited for more than ``patience`` seconds come first, the oldest
+    before the others, so that no item waits forever.
+
+    Source: Golestani, *A self-clocked fair queueing scheme for broadband applications*, 1994, applied on two levels.
+
+    Args:
+        patience: Seconds of the caller's clock after which an item may pass those of the fair order.
+    """
+
+    def __init__(self, patience: float = float("inf")) -> None:
+        self._patience = patience
+        self._clients: dict[str, _Client[T]] = {}
+        self._clock = 0.0  # virtual time among the clients
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return sum(len(client.entries) for client in self._clients.values())
+
+    def add(self, item: T, sender: Sender, seconds: float, now: float) -> None:
+        """Append an item.
+
+        Args:
+            item: The item.
+            sender: Who sent it.
+            seconds: Estimated seconds of work.
+            now: Time of the caller's clock.
+        """
+        client = self._clients.get(sender.client)
+        if client is None:
+            client = self._clients[sender.client] = _Client(self._clock)
+        finish = max(client.flows.get(sender.connection, 0.0), client.clock) + seconds
+        client.flows[sender.connection] = finish
+        client.entries[_Entry(item, sender, seconds, finish, now)] = None
+
+    def take(self, choose: Callable[[T], bool | None], now: float) -> list[T]:
+        """Remove items in the order of service and return them.
+
+        Args:
+            choose: Called with the next item. True takes it, False leaves it in the queue, None leaves it and ends.
+            now: Time of the caller's clock.
+
+        Returns:
+            The items that were taken.
+        """
+        taken = list[_Entry[T]]()
+        for entry in self._in_order(now):
+            chosen = choose(entry.item)
+            if chosen is None:
+                break
+            if chosen:
+                entry.is_taken = True
+                taken.append(entry)
+        for entry in taken:
+            client = self._clients[entry.sender.client]
+            del client.entries[entry]
+            client.time = max(client.time, self._clock) + entry.seconds
+            client.clock = max(client.clock, entry.finish)
+        if taken:
+            self._advance()
+        return [entry.item for entry in taken]
+
+    def discard(self, is_unwanted: Callable[[T], bool]) -> None:
+        """Remove items that nobody waits for. Their senders do not pay for them.
+
+        Args:
+            is_unwanted: Whether an item is removed.
+        """
+        for client in self._clients.values():
+            for entry in [entry for entry in client.entries if is_unwanted(entry.item)]:
+                del client.entries[entry]
+                if entry.sender.connection in client.flows:
+                    client.flows[entry.sender.connection] -= entry.seconds
+
+    def _in_order(self, now: float) -> Iterator[_Entry[T]]:
+        """Yield each entry once, in the order of service."""
+        self._turn ^= 1
+        tried = set[_Entry[T]]()
+        if self._turn:
+            entries = [entry for client in self._clients.values() for entry in client.entries]
+            late = [entry for entry in entries if now - entry.arrival > self._patience]
+            for entry in sorted(late, key=lambda entry: entry.arrival):
+                tried.add(entry)
+                yield entry
+                if entry.is_taken:
+                    break
+        queues, heads = [], []
+        for number, client in enumerate(client for client in self._clients.values() if client.entries):
+            queues.append(iter(sorted(client.entries, key=lambda entry: (entry.finish, entry.arrival))))
+            head = next(queues[-1])
+            heads.append((max(client.time, self._clock) + head.seconds, head.arrival, number, head))
+        heapify(heads)
+        while heads:
+            finish, _, number, entry = heads[0]
+            if entry not in tried:
+                yield entry
+            if (following := next(queues[number], None)) is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (finish + following.seconds, following.arrival, number, following))
+
+    def _advance(self) -> None:
+        """Advance the virtual time to that of the waiting client that was served least, and forget idle senders."""
+        waiting = [client.time for client in self._clients.values() if client.entries]
+        times = waiting or [client.time for client in self._clients.values()]
+        self._clock = max(self._clock, min(times))
+        for name, client in list(self._clients.items()):
+            if not client.entries and client.time <= self._clock:
+                del self._clients[name]
+            else:
+                client.flows = {name: time for name, time in client.flows.items() if time > client.clock}
+
+
+@dataclass
+class _Share:
+    """Unanswered work of one client."""
+
+    seconds: float = 0.0
+    requests: int = 0
+    connections: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+class Backlog:
+    """Unanswered work of an engine, from which the wait of a further request is estimated.
+
+    Work is kept as estimated seconds of a kind; ``rate`` returns the measured seconds of an estimated second of a kind.
+
+    Args:
+        rate: Returns the measured seconds per estimated second of a kind of work.
+    """
+
+    def __init__(self, rate: Callable[[str], float]) -> None:
+        self._rate = rate
+        self._requests: dict[str, tuple[Sender, str, float, float]] = {}  # last: seconds at the rate of that moment
+        self._shares: defaultdict[str, _Share] = defaultdict(_Share)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def count(self, uid: str, sender: Sender, kind: str, seconds: float) -> None:
+        """Note how much work of a request is left.
+
+        Args:
+            uid: Id of the request.
+            sender: Who sent it.
+            kind: Kind of the work.
+            seconds: Estimated seconds that are left.
+        """
+        if uid in self._requests:
+            self.forget(uid)
+        measured = self._rate(kind) * seconds
+        self._requests[uid] = (sender, kind, seconds, measured)
+        share = self._shares[sender.client]
+        share.requests += 1
+        share.seconds += measured
+        share.connections[sender.connection] += measured
+
+    def start(self, uid: str, seconds: float) -> None:
+        """Note that some work of a request has begun and waits no longer.
+
+        Args:
+            uid: Id of the request. Nothing happens if it is unknown.
+            seconds: Estimated seconds of the work.
+        """
+        if uid in self._requests:
+            sender, kind, before, _ = self._requests[uid]
+            self.count(uid, sender, kind, max(0.0, before - seconds))
+
+    def forget(self, uid: str) -> None:
+        """Forget a request.
+
+        Args:
+            uid: Id of the request.
+        """
+        sender, _, _, measured = self._requests.pop(uid)
+        share = self._shares[sender.client]
+        share.requests -= 1
+        share.seconds -= measured
+        share.connections[sender.connection] -= measured
+        if not share.requests:
+            del self._shares[sender.client]
+        elif share.connections[sender.connection] < 1e-9:
+            del share.connections[sender.connection]
+
+    def reprice(self) -> None:
+        """Estimate all work again, after a rate has changed."""
+        requests, self._requests, self._shares = self._requests, {}, defaultdict(_Share)
+        for uid, (sender, kind, seconds, _) in requests.items():
+            self.count(uid, sender, kind, seconds)
+
+    def requests_of(self, client: str) -> int:
+        """Return the number of unanswered requests of a client.
+
+        Args:
+            client: The client's name.
+        """
+        return self._shares[client].requests if client in self._shares else 0
+
+    @property
+    def clients(self) -> set[str]:
+        """Clients that have unanswered requests."""
+        return set(self._shares)
+
+    def wait(self, sender: Sender, seconds: float) -> float:
+        """Estimate the work that a fair queue does before a further request.
+
+        Args:
+            sender: Who would send it.
+            seconds: Its measured seconds of work.
+
+        Returns:
+            Seconds of work that is done before it.
+        """
+        share, before = self._shares.get(sender.client), 0.0
+        if share is not None:
+            before = share.connections.get(sender.connection, 0.0)
+            turn = before + seconds
+            others = (work for name, work in share.connections.items() if name != sender.connection)
+            before += sum(min(work, turn) for work in others)
+        turn = before + seconds
+        others = (other.seconds for name, other in self._shares.items() if name != sender.client)
+        return before + sum(min(work, turn) for work in others)

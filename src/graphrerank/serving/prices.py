@@ -1,0 +1,173 @@
+"""Prices of requests in seconds of CPU: defaults, a fit to measurements on this machine, and later corrections."""
+
+import statistics
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import nnls
+
+# Seconds of CPU for one unit of each count of a request, on a busy machine. They hold until the service has measured,
+# and for counts that its measurements do not cover.
+DEFAULT_PRICES: Mapping[str, float] = {
+    "requests": 3e-3,
+    "documents": 15e-6,
+    "characters": 4e-7,  # new words take twice as long, known ones half as long
+    "edges": 4e-6,
+    "vector_numbers": 1e-8,
+    "query_characters_by_documents": 2e-9,
+    "query_characters_by_edges": 3e-10,
+    "explanations": 5e-3,
+    "explained_edges": 1e-4,
+    "explained_nodes": 8e-6,  # of all graphs without one edge each
+    "explained_graph_edges": 3e-6,  # directed edges of these graphs
+    "encoded_texts": 2e-3,  # of a small encoder
+    "encoded_characters": 5e-5,
+    "searches": 0.01,
+    "search_query_characters": 1e-4,
+    "filters": 0.01,
+    "growths": 0.1,  # mostly waiting for the disk
+    "new_edges": 1e-5,
+    "feedback": 2e-3,  # mostly waiting for the disk
+}
+NUM_RATIOS = 15  # batches whose median is the measured speed, so that one wrong estimate changes little
+PRIOR_WEIGHT = 0.02  # of the scaled default prices, relative to one measurement
+ENCODING = "encoding"  # the kind of work of an encoder
+
+
+class Work(NamedTuple):
+    """The estimated work of a request.
+
+    Attributes:
+        seconds: Seconds of CPU without encoding.
+        num_documents: Number of documents of a batch that it counts as.
+        encoded_chars: Number of characters that a service with an encoder encodes.
+        kind: Kind of the work. Estimates of each kind are corrected by measurements of that kind.
+        counts: Number of units by the names of :data:`DEFAULT_PRICES`; ``seconds`` is their price.
+    """
+
+    seconds: float
+    num_documents: int = 1
+    encoded_chars: int = 0
+    kind: str = ""
+    counts: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds of CPU by count of a request.
+
+    Attributes:
+        seconds: Price of one unit by name. Other counts have their default price.
+    """
+
+    seconds: Mapping[str, float]
+
+    def of(self, counts: Mapping[str, float]) -> float:
+        """Return the price of some counts.
+
+        Args:
+            counts: Number of units by name.
+
+        Returns:
+            Seconds of CPU.
+        """
+        return sum(self.seconds.get(name, DEFAULT_PRICES[name]) * count for name, count in counts.items())
+
+    def reprice(self, work: Work) -> Work:
+        """Return some work with the price of its counts; work without counts is returned as it is.
+
+        Args:
+            work: The estimated work.
+
+        Returns:
+            The work with other ``seconds``.
+        """
+        return work._replace(seconds=self.of(work.counts)) if work.counts else work
+
+
+DEFAULTS = Prices({})
+
+
+def work_of(counts: Mapping[str, float], **fields: Any) -> Work:
+    """Return the work of some counts at the default prices.
+
+    Args:
+        counts: Number of units by name.
+        **fields: Further fields of :class:`Work`.
+
+    Returns:
+        The estimated work.
+    """
+    return Work(DEFAULTS.of(counts), counts=counts, **fields)
+
+
+def fit_prices(measured: Sequence[tuple[Mapping[str, float], float]]) -> Prices:
+    """Fit prices to measurements: non-negative least squares of relative errors.
+
+    The default prices times the median ratio of measured and default price are a weak prior, so that each price of
+    which the measurements say nothing changes with the speed of the machine alone.
+
+    Args:
+        measured: Counts of a request and the measured seconds of CPU, for each measurement.
+
+    Returns:
+        The fitted prices of all counts that occur; the defaults if nothing was measured.
+    """
+    names = sorted(set(chain.from_iterable(counts for counts, _ in measured)))
+    pairs = [(counts, seconds) for counts, seconds in measured if seconds > 0 and DEFAULTS.of(counts) > 0]
+    if not names or not pairs:
+        return DEFAULTS
+    scale = statistics.median(seconds / DEFAULTS.of(counts) for counts, seconds in pairs)
+    # in units of the scaled default prices, so that all coefficients are of the order of 1
+    units = np.array([scale * DEFAULT_PRICES[name] for name in names])
+    rows = np.array([[counts.get(name, 0.0) for name in names] for counts, _ in pairs]) * units
+    seconds = np.array([seconds for _, seconds in pairs])
+    weight = PRIOR_WEIGHT * np.eye(len(names))
+    found, _ = nnls(
+        np.concatenate([rows / seconds[:, None], weight]),
+        np.concatenate([np.ones(len(pairs)), PRIOR_WEIGHT * np.ones(len(names))]),
+    )
+    return Prices({name: float(price) for name, price in zip(names, found * units, strict=True)})
+
+
+class MeasuredSpeeds:
+    """Measured seconds per estimated second of work, for each kind of work.
+
+    The speed of a kind is the median of the last batches in which it had at least half of the estimated work, and of an
+    unknown kind that of all batches.
+    """
+
+    def __init__(self) -> None:
+        self._all = deque([1.0], NUM_RATIOS)
+        self._by_kind: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=NUM_RATIOS))
+        self._median: dict[str, float] = {}
+        self.overall = 1.0
+
+    def of(self, kind: str) -> float:
+        """Return the measured seconds per estimated second of a kind of work.
+
+        Args:
+            kind: The kind.
+        """
+        return self._median.get(kind, self.overall)
+
+    def learn(self, estimated: Mapping[str, float], seconds: float) -> None:
+        """Learn from one batch.
+
+        Args:
+            estimated: Estimated seconds of the batch by kind of work, before correction.
+            seconds: Measured seconds of the batch.
+        """
+        expected = {kind: self.of(kind) * estimate for kind, estimate in estimated.items()}
+        if not (total := sum(expected.values())):
+            return
+        self._all.append(seconds / sum(estimated.values()))
+        self.overall = statistics.median(self._all)
+        for kind, share in expected.items():
+            if 2 * share >= total:
+                self._by_kind[kind].append(self.of(kind) * seconds / total)
+                self._median[kind] = statistics.median(self._by_kind[kind])
