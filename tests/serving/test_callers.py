@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import torch
+from starlette.datastructures import Headers
 
 from graphrerank.checks import UserError
 from graphrerank.cli.http_service import ADD_DOCUMENTS, INSPECT, REMOVE_DOCUMENTS, SEARCH
@@ -21,9 +22,10 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.callers import PermissionSettings
+from graphrerank.serving.callers import NAMED, PermissionSettings, User, names_in_header
 from graphrerank.serving.documents_engine import DocumentsEngine
-from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine
+from graphrerank.serving.engine import Refusal
+from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine, SearchRequest
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from tests.support.client import TestClient
@@ -111,6 +113,9 @@ WRONG = {
     "not before later": lambda: token(nbf=int(time.time()) + 60),
     "no token": lambda: "x",
     "empty": lambda: "",
+    "of an empty subject": lambda: token(sub=""),
+    "of a blank subject": lambda: token(sub=" \t"),
+    "of a subject that is half a character": lambda: token(sub="\ud800"),
 }
 
 
@@ -160,6 +165,48 @@ def test_a_proxys_header(make_service):
     assert found(client, {"X-Principals": "x, law "}) == ["a", "c"]
     assert found(client, {"X-Principals": ""}) == ["a"]
     assert found(client, bearer(token())) == ["a"]
+
+
+def test_names_with_commas_in_a_header_stand_between_quotes():
+    header = r""""CN=HR,OU=Groups", law,,"say \\ \"hi\"" """
+    assert names_in_header(header) == ["CN=HR,OU=Groups", "law", "", r'say \ "hi"']
+    assert names_in_header("Zo\u00eb".encode().decode("latin-1")) == ["Zo\u00eb"]
+    for odd in ('"hr', 'hr"', '"a"b', '"a\\', "a\xff", 'a,"b" c'):
+        with pytest.raises(Refusal) as error:
+            names_in_header(odd)
+        assert error.value.status_code == 401
+
+
+def test_a_subject_is_not_the_holder_of_principals(make_service):
+    """Users are pairs of a kind and a name, and so apart whatever either of them contains."""
+    settings = PermissionSettings(**TOKENS)
+
+    def user(**changes):
+        return settings.caller(Headers(bearer(token(**changes)))).user
+
+    users = [
+        user(sub="a,b"),
+        user(sub='["a", "b"]'),
+        user(sub='principals:["a", "b"]'),
+        user(principals=["a", "b"]),
+        user(principals=["a,b"]),
+        user(principals=["a", "b", "c"]),
+        User(NAMED, "a,b"),
+    ]
+    assert len({one.key for one in users}) == len(users)
+    assert user(principals=["b", "a"]) == user(principals=["a", "b", "a"])
+    header = PermissionSettings(header="X-Principals")
+    assert header.caller(Headers({"X-Principals": "b, a"})).user == user(principals=["a", "b"])
+    trusting = SearchRequest(query="x", principals=["a", "b"])
+    trusting.sent_by(PermissionSettings(trust_body=True).caller(Headers()))
+    assert trusting.caller.user == user(principals=["a", "b"])
+
+
+def test_principals_of_a_list_are_taken_as_they_are(make_service):
+    """A group whose name has blanks around it is not the group without them."""
+    client = make_service(**TOKENS)
+    assert found(client, bearer(token(principals=[" hr", "law "]))) == ["a"]
+    assert found(client, bearer(token(principals=["hr,law"]))) == ["a"]
 
 
 def test_bodies_are_trusted_only_where_it_is_set(make_service):

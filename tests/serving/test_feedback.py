@@ -191,6 +191,20 @@ def test_a_user_is_forgotten(make_client: Any, events: Any) -> None:
     assert client.delete("/feedback", headers=people["bob"]).status_code == 400
 
 
+def test_a_subject_does_not_give_feedback_for_holders_of_principals(make_client: Any, events: Any) -> None:
+    client, writer = make_client(tokens=True), bearer("w", "write")
+    people = [bearer("hr,law"), bearer(None, "hr", "law"), bearer(None, "hr,law")]
+    uids = [client.post("/search", json={"query": "red"}, headers=who).json()["id"] for who in people]
+    for who in people:
+        status = [client.post("/feedback", json={"request_id": uid, "clicked": [1]}, headers=who) for uid in uids]
+        assert [answer.status_code for answer in status] == [200 if who == other else 404 for other in people]
+    assert len({event["user"] for event in events()}) == 3
+    for query, count in (("hr,law&kind=sub", 2), ("hr,law&kind=name", 0), ('["hr,law"]', 2), ("hr,law", 2)):
+        assert client.delete(f"/feedback?user={query}", headers=writer).json()["events"] == count, query
+    assert client.delete("/feedback?user=hr&kind=team", headers=writer).status_code == 422
+    assert events() == []
+
+
 def test_exploration_exchanges_neighbours_and_says_how_probable_it_was(
     make_client: Any, events: Any, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from graphrerank.serving import feedback_log as module
+from graphrerank.serving.callers import User
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore, folder_key, forget_user, pseudonym
 
 
@@ -113,6 +114,28 @@ def test_a_user_is_deleted_in_place_while_others_write(tmp_path: Path) -> None:
     assert log.find(kept[2]["request_id"]) == kept[2]
     with pytest.raises(ValueError, match=r"needed the folder of a service's `feedback.path`"):
         forget_user(tmp_path / "elsewhere", "ann")
+
+
+def test_users_of_a_kind_and_events_of_older_versions_are_forgotten(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    users = [User("sub", "a,b"), User("name", "a,b"), User.holding("ab"), User.holding(["a,b"])]
+    names = [*(log.pseudonym(user.key) for user in users), log.pseudonym("a,b")]  # the last one without a kind
+    for arguments, left in (
+        (["a,b", "sub"], [1, 2, 3]),
+        (["b,a", "principals"], [0, 1, 3, 4]),
+        (['["a,b"]', "principals"], [0, 1, 2, 4]),
+        (["a,b"], [3]),
+    ):
+        for name in names:
+            log.append(shown(name))
+        assert forget_user(tmp_path, *arguments) == len(names) - len(left)
+        for path in tmp_path.glob("*.jsonl"):
+            written = [json.loads(line)["user"] for line in path.read_text().splitlines() if line.strip()]
+        assert written == [names[place] for place in left]
+        for user in ("a,b", "b,a", '["a,b"]'):  # all that is left
+            forget_user(tmp_path, user)
+    with pytest.raises(ValueError, match="`kind` must be one of"):
+        forget_user(tmp_path, "a", "team")
 
 
 def test_settings_and_keys_that_do_not_fit(tmp_path: Path) -> None:

@@ -9,7 +9,11 @@ def parser() -> argparse.ArgumentParser:
     """Describe the arguments."""
     described = argparse.ArgumentParser(prog="graphrerank forget", description=__doc__)
     described.add_argument("log", type=Path, help="the folder of a service's feedback.path")
-    described.add_argument("user", help="`sub` of tokens, else principals with commas between, or the requests' `user`")
+    described.add_argument(
+        "user", help="`sub` of tokens, else principals (a JSON list, or commas between), or the requests' `user`"
+    )
+    kinds = "which of these USER is: sub, principals or name; users of all kinds by default"
+    described.add_argument("--kind", choices=["sub", "principals", "name"], help=kinds)
     return described
 
 
@@ -18,5 +22,5 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     from graphrerank.serving.feedback_log import forget_user
 
-    print(f"{forget_user(given.log, given.user)} events deleted")
+    print(f"{forget_user(given.log, given.user, given.kind)} events deleted")
     return 0

@@ -1,8 +1,10 @@
 """Who sends a request: principals from a signed token, or from the header of a trusted proxy."""
 
+import json
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
 
 from starlette.datastructures import Headers
 
@@ -16,6 +18,57 @@ WRITE = "write"  # the principal of those who may add and delete documents
 KEY_BYTES = 32  # of a key of HS256, at least: as many as of its hash
 
 
+SUBJECT, PRINCIPALS, NAMED = "sub", "principals", "name"  # kinds of users
+USER_KINDS = (SUBJECT, PRINCIPALS, NAMED)
+# a principal in a header: between double quotes, where a backslash escapes a quote or a backslash, or without quotes
+HEADER_NAME = re.compile(r'[ \t]*(?:"((?:[^"\\]|\\["\\])*)"|([^",]*))[ \t]*(?:,|\Z)')
+
+
+class User(NamedTuple):
+    """Who a request is of: users of different kinds are different users, whatever their names.
+
+    Attributes:
+        kind: ``sub`` for the subject of a token, ``principals`` for all holders of the same principals where nothing
+            else tells users apart, or ``name`` for what a request says of itself.
+        name: The name. Principals are a JSON list in ascending order, so that names with commas stay apart.
+    """
+
+    kind: str
+    name: str
+
+    @classmethod
+    def holding(cls, principals: Iterable[str]) -> "User":
+        """Return the user that the holders of some principals are together."""
+        return cls(PRINCIPALS, json.dumps(sorted(set(principals))))
+
+    @classmethod
+    def called(cls, name: str, kind: str | None = None) -> "list[User]":
+        """List the users that somebody may mean by a name, for example to forget them.
+
+        Args:
+            name: A subject, a name of requests, or principals: a JSON list, or names with commas between.
+            kind: The kind of user that is meant. If None, all kinds.
+
+        Raises:
+            UserError: If there is no such kind.
+        """
+        if kind is not None:
+            check_choice(USER_KINDS, kind=kind)
+        users = [cls(SUBJECT, name), cls(NAMED, name), cls.holding(part for part in name.split(",") if part)]
+        try:
+            listed = json.loads(name)
+        except ValueError:
+            listed = None
+        if isinstance(listed, list) and all(isinstance(principal, str) for principal in listed):
+            users.append(cls.holding(listed))
+        return [user for user in users if kind in (None, user.kind)]
+
+    @property
+    def key(self) -> str:
+        """A text that no other user has."""
+        return f"{self.kind}:{self.name}"
+
+
 @dataclass(frozen=True)
 class Caller:
     """Who sends a request."""
@@ -23,7 +76,7 @@ class Caller:
     principals: frozenset[str] = frozenset()
     trusts_body: bool = False  # whether the request may name principals itself
     may_write: bool = True  # whether it may add and delete documents, and delete feedback
-    user: str | None = None  # `sub` of the token, else the principals; None: the service knows no callers
+    user: User | None = None  # `sub` of the token, else the principals; None: the service knows no callers
 
 
 @dataclass(frozen=True)
@@ -38,7 +91,8 @@ class PermissionSettings:
     audience: str | None = None  # that a token must name
     issuer: str | None = None  # that a token must name; None: any
     claim: str = "principals"  # of a token: a list, or a text with blanks between names; dots: its own, or nested ones
-    header: str | None = None  # of a proxy, which sets or removes it in every request; commas between names
+    # of a proxy, which sets or removes it in every request; commas between names, double quotes around one with commas
+    header: str | None = None
     trust_body: bool = False  # whether requests may name their principals: for trials, and trusted clients alone
     statistics: str = "visible"  # global: of the whole corpus, quicker, which tells something of what is hidden
 
@@ -70,12 +124,14 @@ class PermissionSettings:
         subject = None
         if self.algorithm is not None and (given := _single(headers, "authorization")) is not None:
             scheme, _, token = given.partition(" ")
-            names, subject = self._of_token(token.strip()) if scheme.lower() == "bearer" else _wrong()
+            if scheme.lower() != "bearer":
+                _wrong()
+            names, subject = self._of_token(token.strip())
         elif self.header is not None and (given := _single(headers, self.header)) is not None:
-            names = given.encode("latin-1").decode("utf-8", "replace").split(",")
-        principals = frozenset(name for name in map(str.strip, names) if name)
-        caller = Caller(principals, self.trust_body, may_write=WRITE in principals, user=user_of(principals))
-        return caller if subject is None else replace(caller, user=subject)
+            names = names_in_header(given)
+        principals = frozenset(name for name in names if name)
+        user = User.holding(principals) if subject is None else User(SUBJECT, subject)
+        return Caller(principals, self.trust_body, may_write=WRITE in principals, user=user)
 
     def _of_token(self, token: str) -> tuple[Sequence[str], str | None]:
         """Return the principals and the subject."""
@@ -90,6 +146,8 @@ class PermissionSettings:
         except (jwt.PyJWTError, ValueError):
             _wrong()
         subject = content.get("sub")
+        if subject is not None and not (isinstance(subject, str) and subject.strip() and _is_text(subject)):
+            _wrong()  # all who have an empty one would be one user
         for part in [self.claim] if self.claim in content else self.claim.split("."):
             content = content.get(part) if isinstance(content, dict) else content if content is None else _wrong()
         if content is None:
@@ -100,16 +158,40 @@ class PermissionSettings:
         return names, subject
 
 
-def user_of(principals: Iterable[str]) -> str:
-    """Return the user that some principals are, where nothing else names one."""
-    return ",".join(sorted(principals))
+def names_in_header(given: str) -> list[str]:
+    """Read the principals of a header; a refusal, 401, for one that is not UTF-8 or has an odd quote.
+
+    Example:
+        >>> names_in_header('hr, "Smith, Ann" ,')
+        ['hr', 'Smith, Ann', '']
+    """
+    try:
+        text = given.encode("latin-1").decode()  # headers are bytes: two broken names must not become one
+    except UnicodeError:
+        _wrong()
+    names, start = [], 0
+    while start < len(text):
+        found = HEADER_NAME.match(text, start)
+        if found is None or found.end() == start:
+            _wrong()
+        quoted, plain = found.groups()
+        names.append(plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        start = found.end()
+    return names
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text has no half of a character, which JSON can escape."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _single(headers: Headers, name: str) -> str | None:
     """Return a header; two of one name could be read in two ways."""
     given = headers.getlist(name)
-    return _wrong() if len(given) > 1 else given[0] if given else None
+    if len(given) > 1:
+        _wrong()
+    return given[0] if given else None
 
 
-def _wrong() -> Any:
+def _wrong() -> NoReturn:
     raise Refusal(401, "the token or the header of principals is wrong")

@@ -6,14 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, model_validator
 
 from graphrerank.checks import UserError
 from graphrerank.feedback.log import FEEDBACK, GAINS, INTERLEAVED, LIVE, SHOWN
 from graphrerank.serving import metrics
-from graphrerank.serving.callers import Caller
+from graphrerank.serving.callers import NAMED, Caller, User
 from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import log
@@ -92,9 +92,14 @@ class Recorder:
 
 
 def user_named(caller: Caller, job: Any) -> str | None:
-    """Return who a request is of: the caller, where the service knows callers, else the ``user`` that it names."""
+    """Return the key of the user that a request is of: the caller where the service knows callers, else whom it names.
+
+    Users of different kinds have different keys (:class:`~graphrerank.serving.callers.User`), so that nobody can take
+    another's name, whatever a token's subject or a request says. None for a request that names nobody.
+    """
     named: str | None = getattr(job, "user", None)
-    return named if caller.user is None else caller.user
+    user = caller.user if named is None or caller.user is not None else User(NAMED, named)
+    return None if user is None else user.key
 
 
 class AddFeedback(CallerRequest):
@@ -139,12 +144,14 @@ class RemoveFeedback(CallerRequest):
 
     Attributes:
         principals: Those of the caller, where the service trusts what requests say of themselves.
-        user: Whose events are deleted: ``sub`` of tokens, where there is none the principals in order with commas
-            between them, or the ``user`` that requests named.
+        user: Whose events are deleted: ``sub`` of tokens; where there is none the principals, as a JSON list or with
+            commas between them; or the ``user`` that requests named.
+        kind: Which of these it is: ``sub``, ``principals`` or ``name``. None for users of all kinds with this name.
     """
 
     writes: ClassVar[bool] = True
     user: Annotated[str, Field(max_length=10_000)]
+    kind: Literal["sub", "principals", "name"] | None = None
 
     def work(self) -> Work:
         """Estimate the work to read the log."""
@@ -177,7 +184,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
                 except Refusal as refusal:
                     answers[uid] = refusal
             else:
-                answers[uid] = FeedbackResponse(id=uid, events=self._log.forget(job.user))
+                answers[uid] = FeedbackResponse(id=uid, events=self._log.forget(job.user, job.kind))
         try:
             if events:
                 self._log.append(*events.values())

@@ -25,6 +25,7 @@ from pydantic_core import to_json
 from graphrerank.checks import UserError, check_counts
 from graphrerank.feedback.log import FEEDBACK, HASHED, SHADOW, SHOWN
 from graphrerank.files import append_bytes, blank_lines, new_private_file
+from graphrerank.serving.callers import User
 
 DAY = 86_400.0  # seconds
 KEY = "key"
@@ -139,7 +140,7 @@ class FeedbackStore:
         self._files[events[0]["event"]].append(b"".join(to_json(event) + b"\n" for event in events))
 
     def pseudonym(self, user: str) -> str:
-        """Return the pseudonym of a user."""
+        """Return the pseudonym of a user, by its :attr:`~graphrerank.serving.callers.User.key`."""
         return pseudonym(self._key, "user", user)
 
     def query(self, text: str) -> str:
@@ -160,9 +161,9 @@ class FeedbackStore:
                             return event
         return None
 
-    def forget(self, user: str) -> int:
-        """Delete all events of a user; return their number."""
-        return forget_user(self.folder, user)
+    def forget(self, user: str, kind: str | None = None) -> int:
+        """Delete all events of a user; return their number. Arguments are those of :func:`forget_user`."""
+        return forget_user(self.folder, user, kind)
 
     def prune(self) -> None:
         """Delete the files that are too old or too many."""
@@ -207,16 +208,30 @@ def pseudonym(key: bytes, kind: str, text: str) -> str:
     return blake2b(f"{kind} {text}".encode(), key=key, digest_size=12).hexdigest()
 
 
-def forget_user(folder: Path, user: str) -> int:
-    """Delete all events of a user from a log, also while services write it; return their number.
+def forget_user(folder: Path, user: str, kind: str | None = None) -> int:
+    """Delete all events of a user from a log, also while services write it.
 
-    Lines are overwritten with blanks where they are, cut-off ones too; a ValueError if the folder is no log.
+    Lines are overwritten with blanks where they are, cut-off ones too. Events of older versions, which did not note the
+    kind of a user, are deleted by the name alone.
+
+    Args:
+        folder: The folder of the log.
+        user: Name of the user (:meth:`~graphrerank.serving.callers.User.called`).
+        kind: Kind of the user, ``sub``, ``principals`` or ``name``. If None, users of all kinds that have the name.
+
+    Returns:
+        Number of events that were deleted.
+
+    Raises:
+        UserError: If the folder is no log, or there is no such kind.
     """
+    users = User.called(user, kind)
     if not (folder / KEY).is_file():
         raise UserError(f"{folder}: needed the folder of a service's `feedback.path`, which has a file `{KEY}`")
-    named = f'"user":"{pseudonym(folder_key(folder), "user", user)}"'.encode()
+    key = folder_key(folder)
+    names = [f'"user":"{pseudonym(key, "user", name)}"'.encode() for name in [user, *(each.key for each in users)]]
     count = 0
     for path in folder.glob("*-*"):
         with suppress(FileNotFoundError):  # pruned meanwhile
-            count += blank_lines(path, lambda line: named in line or not line.endswith(b"}\n"))
+            count += blank_lines(path, lambda line: any(name in line for name in names) or not line.endswith(b"}\n"))
     return count

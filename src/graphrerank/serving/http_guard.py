@@ -24,6 +24,8 @@ from graphrerank.serving.settings import ServiceSettings
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 HEADER_BYTES = 16_384  # of a request
+# headers that parties between a client and the service could read in two ways if a request had two of them
+SINGLE_HEADERS = ("host", "content-length", "transfer-encoding", "content-type", "origin", "x-api-key")
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -160,6 +162,7 @@ class HttpGuard:
             self.check_wait(peer_sender(scope.get("client")))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refusal(431, f"headers: must have at most {HEADER_BYTES} bytes")
+        _check_single(headers)
         if not self._is_authorized(scope["path"], headers):
             header = "Authorization: Bearer KEY" if self._bears_key else "X-API-Key: KEY"
             raise Refusal(401, f"the key is missing or wrong: {header}")
@@ -175,6 +178,8 @@ class HttpGuard:
     def _is_authorized(self, path: str, headers: Headers) -> bool:
         if not self.settings.api_key or path in self.open_paths:
             return True
+        if len(headers.getlist("authorization")) > 1:
+            return False
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = headers.get("x-api-key") or (token if scheme.lower() == "bearer" and self._bears_key else "")
         return hmac.compare_digest(key.encode("latin-1"), self.settings.api_key.encode())
@@ -189,6 +194,18 @@ class HttpGuard:
         if origin is None or origin in known or "*" in known:
             return True
         return origin.partition("//")[2] == headers.get("host") and _is_local_name(origin)
+
+
+def _check_single(headers: Headers) -> None:
+    """Refuse headers that can be read in two ways: a proxy might decide by one of them and the service by another."""
+    for name in SINGLE_HEADERS:
+        if (count := len(headers.getlist(name))) > 1:
+            raise Refusal(400, f"headers: must have one `{name}`, got {count}")
+    length = headers.get("content-length")
+    if length is not None and "transfer-encoding" in headers:
+        raise Refusal(400, "headers: must have `content-length` or `transfer-encoding`, got both")
+    if length is not None and re.fullmatch("[0-9]{1,18}", length) is None:
+        raise Refusal(400, "headers: `content-length` must be a number")
 
 
 def _is_local_name(url: str) -> bool:

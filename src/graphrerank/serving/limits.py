@@ -13,7 +13,7 @@ from graphrerank.checks import UserError, check_positive
 from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.callers import WRITE, Caller, user_of
+from graphrerank.serving.callers import WRITE, Caller, User
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.prices import DEFAULT_PRICES, DEFAULTS, Prices, Work, work_of
 
@@ -205,7 +205,9 @@ class CallerRequest(EngineRequest):
         """Note who sends the request; a refusal if it names principals and is not trusted, or may not write."""
         if caller.trusts_body:
             principals = caller.principals.union(self.principals)
-            caller = replace(caller, principals=principals, may_write=WRITE in principals, user=user_of(principals))
+            caller = replace(
+                caller, principals=principals, may_write=WRITE in principals, user=User.holding(principals)
+            )
         elif self.principals:
             raise Refusal(422, "principals: come from the token or the proxy's header; see `permissions.trust_body`")
         if self.writes and not caller.may_write:
