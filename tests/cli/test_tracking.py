@@ -10,6 +10,8 @@ import pytest
 from matplotlib.image import imread
 
 from graphrerank.cli.tracking import Tracking
+from graphrerank.models.manifest import write_manifest
+from tests.support.commands import manifest_of
 from tests.support.folders import write_dataset
 from tests.support.tracking import (
     OfflineRun,
@@ -68,12 +70,13 @@ def runs(data: Path, job: tuple[str, ...], run_command, tmp_path_factory: pytest
 
 @pytest.fixture(scope="module")
 def resumed(job: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training, and the same resumed for an epoch more."""
+    """A training that ended after an epoch as if it was interrupted, and the same resumed for an epoch more."""
     for package in ("wandb", "mlflow"):
         pytest.importorskip(package, reason=f"{package} is optional")
     folder = tmp_path_factory.mktemp("resumed")
     train = ("train.py", *job, "logger=[wandb,mlflow]", f"paths.runs={folder}", "~ablations.mlp")
     run_command(*train, "trainer.max_epochs=1", f"hydra.run.dir={folder}/train", pictures=True)
+    write_manifest(folder / "train" / "gatv2", {**manifest_of(folder / "train" / "gatv2"), "finished": False})
     resume = ("trainer.max_epochs=2", f"ckpt_path={folder}/train", f"hydra.run.dir={folder}/again")
     run_command(*train, *resume, pictures=True)
     return folder

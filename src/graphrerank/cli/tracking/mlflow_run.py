@@ -9,6 +9,7 @@ from typing import Any
 
 from hydra.utils import instantiate
 from lightning.pytorch.loggers import MLFlowLogger
+from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig
 
 from graphrerank.cli.tracking.artifacts import Artifact
@@ -19,6 +20,19 @@ from graphrerank.cli.tracking.results import ResultTable
 ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
 MAX_METRICS = 1000  # in one request
 LOGGED_TABLES = "mlflow.loggedArtifacts"  # tag by which MLflow's page finds tables
+
+
+class ResumableMLFlowLogger(MLFlowLogger):
+    """Lightning's logger, which can also continue a run with other settings, such as more epochs.
+
+    MLflow refuses to change the parameters of a run; the first ones are kept.
+    """
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any) -> None:
+        """Log parameters, unless the run has some."""
+        if not self.experiment.get_run(self.run_id).data.params:
+            super().log_hyperparams(params)
 
 
 class MLflowRun(TrackedRun):
@@ -41,9 +55,8 @@ class MLflowRun(TrackedRun):
         return str(self.logger.run_id)
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Log parameters, which MLflow never changes afterwards, and ``settings.json``, which is always the latest."""
-        if not self.logger.experiment.get_run(self.logger.run_id).data.params:
-            self.logger.log_hyperparams(dict(settings))
+        """Log parameters where the run has none yet, and ``settings.json``, which is always the latest."""
+        self.logger.log_hyperparams(dict(settings))
         self._log_json(settings, "settings.json")
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
