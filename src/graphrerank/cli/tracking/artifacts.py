@@ -45,6 +45,16 @@ def dataset_artifact(dataset: Dataset) -> Artifact:
     return Artifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts})
 
 
+def folder_artifact(folder: Path) -> Artifact:
+    """Describe a folder of documents and questions that a job reads without building a data set.
+
+    Args:
+        folder: The folder; the fingerprint is that of its files ``corpus.*`` and ``queries.*``.
+    """
+    files = sorted(file for name in ("corpus", "queries") for file in folder.glob(f"{name}.*") if file.is_file())
+    return Artifact("dataset", folder.name, {"fingerprint": hash_files(files), "files": [file.name for file in files]})
+
+
 def model_artifact(folder: Path) -> Artifact:
     """Describe a checkpoint: its weights, its manifest and the ids of the runs that trained it.
 

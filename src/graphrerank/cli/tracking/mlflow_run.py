@@ -9,12 +9,12 @@ from typing import Any
 
 from hydra.utils import instantiate
 from lightning.pytorch.loggers import MLFlowLogger
-from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig
 
 from graphrerank.cli.tracking.artifacts import Artifact
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
+from graphrerank.processes import is_first_process
 
 # unless the user sets them: no usage reports, and a folder is a store, for which MLflow asks
 ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
@@ -28,10 +28,9 @@ class ResumableMLFlowLogger(MLFlowLogger):
     MLflow refuses to change the parameters of a run; the first ones are kept.
     """
 
-    @rank_zero_only
     def log_hyperparams(self, params: Any) -> None:
         """Log parameters, unless the run has some."""
-        if not self.experiment.get_run(self.run_id).data.params:
+        if is_first_process() and not self.experiment.get_run(self.run_id).data.params:
             super().log_hyperparams(params)
 
 

@@ -84,13 +84,13 @@ def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
 
 
 def row_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a key for each row of a table: its first column, and as many of the next ones as make the keys unique.
+    """Return a key for each row of a table: its first column, and the next ones that tell rows with equal keys apart.
 
     A single row that begins with a number needs no key, and gets an empty one: its number would be a name that differs
     from run to run.
 
     Example:
-        >>> row_keys([{"pipeline": "gar", "budget": 10}, {"pipeline": "gar", "budget": 20}])
+        >>> row_keys([{"pipeline": "gar", "top": 5, "budget": 10}, {"pipeline": "gar", "top": 5, "budget": 20}])
         ['gar 10', 'gar 20']
         >>> row_keys([{"best epoch": 3, "AUC": 0.8}])
         ['']
@@ -98,10 +98,15 @@ def row_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = _columns(rows)
     if len(rows) == 1 and not isinstance(rows[0].get(columns[0]), str):
         return [""]
-    for count in range(1, len(columns) + 1):
-        keys = [" ".join(_cell_text(_cell(row.get(column))) for column in columns[:count]) for row in rows]
-        if len({key.lower() for key in keys}) == len(keys):
+    keys = [_cell_text(_cell(row.get(columns[0]))) for row in rows]
+    for column in columns[1:]:
+        if _num_different(keys) == len(keys):
             return keys
+        longer = [f"{key} {_cell_text(_cell(row.get(column)))}" for key, row in zip(keys, rows, strict=True)]
+        if _num_different(longer) > _num_different(keys):
+            keys = longer
+    if _num_different(keys) == len(keys):
+        return keys
     return [f"{key} {number}" for number, key in enumerate(keys, 1)]
 
 
@@ -165,6 +170,11 @@ def comparison_table(
         for system, entry in systems.items()
     ]
     return ResultTable(name, ["system", *measures, *(f"{quantile} ms" for quantile in quantiles), *p_columns], rows)
+
+
+def _num_different(keys: Sequence[str]) -> int:
+    """Count different keys; they are in lower case where they are used."""
+    return len({key.lower() for key in keys})
 
 
 def _is_rows(content: Any) -> bool:

@@ -19,6 +19,7 @@ from graphrerank.cli.tracking.artifacts import (
     CHECKPOINT,
     Artifact,
     dataset_artifact,
+    folder_artifact,
     model_artifact,
     read_run_ids,
     report_artifact,
@@ -55,6 +56,13 @@ class Tracking:
             for file in checkpoint_files(find_checkpoint(name)):
                 of_run = file.is_file() and file.parent.name == CHECKPOINT.parent.name
                 self._inputs.append(model_artifact(file.parent.parent if of_run else file))
+
+    def reads_job(self, job: Mapping[str, Any]) -> None:
+        """Record what the settings of an experiment name: checkpoints at any depth, and the folder of its ``data``."""
+        self.reads_checkpoints_of(job)
+        data = job.get("data")
+        if isinstance(data, str) and any(Path(data).glob("corpus.*")):
+            self._inputs.append(folder_artifact(Path(data)))
 
     def reads_checkpoints_of(self, settings: Any) -> None:
         """Record all checkpoints that settings name at any depth."""
