@@ -4,10 +4,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from itertools import chain
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from graphrerank.extras import EXTRAS, MissingExtraError, importing, missing_modules, optional, require_extra
 from tests.support import ROOT
@@ -18,6 +20,7 @@ ADAPTERS = {file.stem for file in (ROOT / "src" / "graphrerank" / "integrations"
     "graph_libraries",
     "metadata",
 }
+BUILD_OR_CUDA = ("setuptools", "nvidia-", "cuda-", "triton")  # of torch, on machines with or without a GPU
 SHARED = ("adapters", "all", "dev", "docs", "papers")  # of other extras, and what builds the pages
 
 
@@ -82,6 +85,27 @@ def test_a_package_of_ours_says_what_it_needs(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"{package} needs {module}.*graphrerank\[{extra}\]"):
         importlib.import_module(f"graphrerank.{package}")
+
+
+def test_every_package_that_training_installs_is_pinned() -> None:
+    """Against the requirements of the installed packages, PyTorch Geometric's among them."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line}
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    pending, needed = [*listed["train"], *listed["encoders"]], set[str]()
+    for text in pending:  # which grows
+        requirement = Requirement(text)
+        extras = ["", *requirement.extras]
+        name = canonicalize_name(requirement.name)
+        is_here = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+        if is_here and name not in {*needed, "graphrerank"} and not name.startswith(BUILD_OR_CUDA):
+            needed.add(name)
+            try:
+                pending += [each for each in requires(name) or () if "extra ==" not in each]
+            except PackageNotFoundError:
+                pytest.skip(f"{name} is not installed")
+    assert {"torch-geometric", "aiohttp", "lightning"} <= needed
+    assert needed <= pinned, sorted(needed - pinned)
 
 
 def test_every_package_that_is_imported_is_declared() -> None:

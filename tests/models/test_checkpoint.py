@@ -137,7 +137,7 @@ def test_missing_and_damaged_files_are_named(folder: Path) -> None:
     [
         ("{", rf"{MANIFEST}: not valid JSON: .*line 1 column 2"),
         ("[1]", rf"{MANIFEST}: needed a JSON object, got list"),
-        ("{}", r"model must be one of \['complexity_adapter', .*, 'granker_head'\], got 'None'"),
+        ("{}", r"model must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got 'None'"),
         ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
         (json.dumps(manifest(depth=3)), "do not fit gatv2_reranker: .*'depth'"),
         (json.dumps(manifest(heads=0)), "do not fit gatv2_reranker: .*positive"),

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv
 
-from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, attention_edges
+from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, PerNodeLayer, attention_edges
 
 Graph = tuple[Tensor, Tensor, Tensor]  # x, edge_index, edge_attr
 IN_CHANNELS, OUT_CHANNELS = 10, 6
@@ -101,7 +101,8 @@ def test_dropout_drops_attention_in_training_alone() -> None:
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("message_passing", [True, False])
 def test_block_against_its_parts(message_passing: bool, residual: bool) -> None:
-    block = GATv2Block(12, 3, 0, 0.0, message_passing=message_passing, residual=residual)
+    layer = GATv2Layer(12, 4, heads=3) if message_passing else PerNodeLayer(12)
+    block = GATv2Block(12, layer, 0.0, residual=residual)
     x, edge_index, edge_attr = random_graph(20, 60, channels=12)
     edges = attention_edges(edge_index, edge_attr, 20)
     normalised = nn.functional.layer_norm(x, (12,))

@@ -10,7 +10,13 @@ from graphrerank.cli.schema import check_settings
 from graphrerank.inference.hub import is_hub_id, locate_model, model_source
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.serving.artifact import read_artifact_manifest
-from graphrerank.serving.export import REQUIRED, checkpoint_fingerprint, export_artifact, export_once
+from graphrerank.serving.export import (
+    checkpoint_fingerprint,
+    export_artifact,
+    export_once,
+    is_exported,
+    preferred_format,
+)
 from graphrerank.serving.formats import FORMATS
 
 SLOW = "aot"  # the format whose compilation takes minutes
@@ -50,36 +56,43 @@ def export(cfg: DictConfig) -> Path:
     return folder
 
 
-def exported(cfg: DictConfig, formats: Sequence[str]) -> Path:
+def exported(cfg: DictConfig) -> Path:
     """Return the artifact of ``checkpoint``, exported at the first call and reused while the checkpoint is the same.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``. The artifact is written to ``artifact``, or if that is null to a folder
-            of ``<paths.runs>/export`` that the checkpoint's fingerprint names.
-        formats: Names of the formats that the artifact needs.
+            of ``<paths.runs>/export`` that the checkpoint's fingerprint names. ``formats`` and ``format`` choose its
+            formats (:func:`formats_to_serve`).
 
     Returns:
         The artifact's folder.
     """
     checkpoint = load_named(cfg)
     usual = Path(cfg.paths.runs, "export", f"{checkpoint.manifest.name}-{checkpoint_fingerprint(checkpoint)[:12]}")
-    folder, is_new = export_once(checkpoint, Path(cfg.artifact or usual), formats)
+    folder = Path(cfg.artifact or usual)
+    formats = formats_to_serve(cfg, checkpoint, folder)
+    folder, is_new = export_once(checkpoint, folder, formats)
     print(f"{'exported' if is_new else 'already exported:'} {cfg.checkpoint} as {', '.join(formats)}", flush=True)
     return folder
 
 
-def formats_to_serve(cfg: DictConfig) -> list[str]:
+def formats_to_serve(cfg: DictConfig, checkpoint: Checkpoint, folder: Path) -> list[str]:
     """Return the formats that a checkpoint is exported in before it is served.
 
     Args:
         cfg: Settings with ``formats`` and ``format``.
+        checkpoint: Model and manifest.
+        folder: Folder of the artifact, whose formats are reused if it is one of this checkpoint.
 
     Returns:
-        ``formats``, or if that is null TorchScript and the chosen ``format``.
+        ``formats``, or if that is null ``format`` and TorchScript, in whose place a model that does not script has
+        another format (:func:`~graphrerank.serving.export.preferred_format`).
     """
     if cfg.formats is not None:
         return list(cfg.formats)
-    return [name for name in FORMATS if name in (REQUIRED, cfg.format)]
+    ready = (name for name in FORMATS if is_exported(checkpoint, folder, [name]))
+    preferred = next(ready, None) or preferred_format(checkpoint)
+    return [name for name in FORMATS if name in (preferred, cfg.format)]
 
 
 def load_named(cfg: DictConfig) -> Checkpoint:

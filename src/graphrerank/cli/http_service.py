@@ -15,7 +15,7 @@ from graphrerank.api import name_systems
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command
-from graphrerank.cli.export import exported, formats_to_serve
+from graphrerank.cli.export import exported
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.corpus_folder.preparation import with_words
@@ -241,7 +241,7 @@ def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
     if cfg.format not in (None, *FORMATS):
         raise UserError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
     if name == "artifact" and cfg.checkpoint is not None:
-        return exported(cfg, formats_to_serve(cfg))
+        return exported(cfg)
     given = str(cfg[name])
     located = locate_model(given, revision=cfg.revision if name == "artifact" else None)
     if not is_hub_id(given):

@@ -164,25 +164,37 @@ class PerNodeLayer(nn.Module):
 
 
 class GATv2Block(nn.Module):
-    """A GATv2 layer, or a linear map without messages, with normalisation, dropout and a residual.
+    """Wrap a layer of messages with normalisation, dropout and a residual connection.
 
-    ``x + dropout(relu(layer(norm(x))))``: pre-normalised, so that gradients reach every layer of a deep stack.
+    Computes ``x + dropout(relu(layer(norm(x))))``. The input is normalised before the layer, so that gradients reach
+    every layer of a deep stack.
+
+    Args:
+        channels: Width of the input and of the output.
+        layer: Module with the signature of :meth:`GATv2Layer.forward` that maps ``[N, channels]`` to the same shape,
+            such as :class:`GATv2Layer` or :class:`PerNodeLayer`.
+        dropout: Probability of dropping an activation in training, in [0, 1].
+        residual: Whether the input is added to the output.
     """
 
-    def __init__(
-        self, channels: int, heads: int, edge_dim: int, dropout: float, *, message_passing: bool, residual: bool
-    ) -> None:
+    def __init__(self, channels: int, layer: nn.Module, dropout: float, *, residual: bool) -> None:
         super().__init__()
         self.residual = residual
         self.norm = nn.LayerNorm(channels)
-        self.layer: nn.Module = (
-            GATv2Layer(channels, channels // heads, heads=heads, edge_dim=edge_dim, dropout=dropout)
-            if message_passing
-            else PerNodeLayer(channels)
-        )
+        self.layer = layer
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Map ``x [N, channels]`` to the same shape; edges as :func:`attention_edges` gives them."""
+        """Map node features to new ones.
+
+        Args:
+            x: Node features ``[N, channels]``.
+            edge_index: Edges ``[2, E]`` as the layer expects them; for GATv2 those of :func:`attention_edges`.
+            edge_attr: Edge attributes ``[E, D]``.
+            rowptr: Row pointers ``[N + 1]`` of :func:`attention_edges`; ignored by layers that do not read them.
+
+        Returns:
+            Node features ``[N, channels]``.
+        """
         hidden = self.dropout(F.relu(self.layer(self.norm(x), edge_index, edge_attr, rowptr)))
         return x + hidden if self.residual else hidden

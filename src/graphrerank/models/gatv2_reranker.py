@@ -25,7 +25,7 @@ from graphrerank.checks import UserError, check_choice, check_counts, check_shar
 from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
-from graphrerank.models.gatv2 import GATv2Block, attention_edges
+from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, PerNodeLayer, attention_edges
 from graphrerank.models.score_features import PAIR_EVIDENCE, ScoreFeatures, pair_evidence
 
 FEATURE_MODES = ("scores", "paper", "full")
@@ -132,7 +132,14 @@ class GATv2Reranker(nn.Module):
         self.register_buffer("of_others", torch.tensor(others, dtype=torch.int64), persistent=False)
         edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if self.pair_evidence else 0)
         self.blocks = nn.ModuleList(
-            GATv2Block(hidden_channels, heads, edge_dim, dropout, message_passing=message_passing, residual=residual)
+            GATv2Block(
+                hidden_channels,
+                self.build_layer(hidden_channels, heads, edge_dim, dropout)
+                if message_passing
+                else PerNodeLayer(hidden_channels),
+                dropout,
+                residual=residual,
+            )
             for _ in range(num_layers)
         )
         self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head and message_passing else None
@@ -145,6 +152,34 @@ class GATv2Reranker(nn.Module):
             nn.init.zeros_(self.lin_out.bias)
         if self.lin_pairs is not None:
             nn.init.zeros_(self.lin_pairs.weight)
+
+    def build_layer(self, channels: int, heads: int, edge_dim: int, dropout: float) -> nn.Module:
+        """Build one layer of messages; a subclass with other layers overrides this and :meth:`layer_edges`.
+
+        Args:
+            channels: Width of the layer's input and output.
+            heads: Number of attention heads; ``channels`` is a multiple of it.
+            edge_dim: Width of the edge attributes, 0 if there are none.
+            dropout: Probability of dropping an attention weight in training.
+
+        Returns:
+            A module with the signature of :meth:`~graphrerank.models.gatv2.GATv2Layer.forward`.
+        """
+        return GATv2Layer(channels, channels // heads, heads=heads, edge_dim=edge_dim, dropout=dropout)
+
+    def layer_edges(self, edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Prepare the edges once for all layers.
+
+        Args:
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_attr: Edge attributes ``[E, edge_dim]``.
+            num_nodes: Number of nodes of the batch.
+
+        Returns:
+            ``edge_index``, ``edge_attr`` and ``rowptr`` for the layers, here those of
+            :func:`~graphrerank.models.gatv2.attention_edges`.
+        """
+        return attention_edges(edge_index, edge_attr, num_nodes)
 
     @staticmethod
     def inputs_of(*, features: str = "scores", num_edge_types: int = 0, **_: Any) -> ModelInputs:
@@ -221,7 +256,7 @@ class GATv2Reranker(nn.Module):
         if self.pair_evidence:
             words = base_features[:, num_scores:]
             edge_attr = torch.cat([edge_attr, pair_evidence(words, edge_index)], dim=1)
-        layer_index, layer_attr, rowptr = attention_edges(edge_index, edge_attr, num_nodes)
+        layer_index, layer_attr, rowptr = self.layer_edges(edge_index, edge_attr, num_nodes)
         for block in self.blocks:
             x = block(x, layer_index, layer_attr, rowptr)
         x = self.norm(x)

@@ -19,6 +19,7 @@ BUILT_IN = {  # imported when first used
     for name, path in {
         "gatv2_reranker": "gatv2_reranker:GATv2Reranker",
         "granker_head": "granker:GRankerHead",
+        "pyg_reranker": "pyg_reranker:PyGReranker",
     }.items()
 }
 _registered: dict[str, type[nn.Module]] = {}

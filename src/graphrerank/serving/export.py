@@ -31,14 +31,14 @@ from graphrerank.serving.parity import (
     parity_differences,
 )
 
-REQUIRED = "torchscript"  # the format that every artifact of `formats=None` has
+PREFERRED = "torchscript"  # the format of an artifact, unless the model does not script
 OnSkip = Callable[[str, str], None]  # (format, reason): called for each format that is left out
 
 
 def export_artifact(
     checkpoint: Checkpoint,
     folder: Path,
-    formats: Sequence[str] | None = (REQUIRED,),
+    formats: Sequence[str] | None = (PREFERRED,),
     *,
     num_batches: int = NUM_BATCHES,
     on_skip: OnSkip = lambda name, reason: None,
@@ -52,8 +52,8 @@ def export_artifact(
     Args:
         checkpoint: Model and manifest to export.
         folder: Folder of the artifact. Must be new, empty, or an older artifact, which is replaced.
-        formats: Names of :data:`~graphrerank.serving.formats.FORMATS` to write. If None, TorchScript and each other
-            format that can be written on this machine for this model.
+        formats: Names of :data:`~graphrerank.serving.formats.FORMATS` to write. If None, each format that can be
+            written on this machine for this model, at least one.
         num_batches: Number of ragged batches on which every format is compared with the eager model.
         on_skip: Called with the name of each format that is left out, and the reason. Only used if ``formats`` is None.
 
@@ -77,11 +77,11 @@ def export_artifact(
             try:
                 form.write(exportable, new / form.file)
             except UserError as error:
-                if formats is not None or name == REQUIRED:
+                del chosen[name]
+                if formats is not None or not chosen:
                     raise
                 (new / form.file).unlink(missing_ok=True)
                 on_skip(name, str(error).splitlines()[0])
-                del chosen[name]
         save_weights(new, eager)
         write_manifest(new, manifest.content)
         others = {f"the format {name}": form.load(new / form.file) for name, form in chosen.items()}
@@ -96,6 +96,23 @@ def export_artifact(
         names = [WEIGHTS, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
+
+
+def preferred_format(checkpoint: Checkpoint) -> str:
+    """Return the format in which a checkpoint is served unless the user names another one.
+
+    Args:
+        checkpoint: Model and manifest.
+
+    Returns:
+        TorchScript, or for a model that does not script the first format that can express it and be written on this
+        machine. TorchScript if there is none, whose export then says why.
+    """
+    manifest = checkpoint.manifest.without("artifact")
+    eager = copy.deepcopy(checkpoint.model).cpu().eval()
+    exportable = Exportable(eager, None, manifest, example_batch(manifest).inputs)
+    names = (name for name, form in FORMATS.items() if form.missing() is None and form.can_express(exportable))
+    return next(names, PREFERRED)
 
 
 def export_once(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) -> tuple[Path, bool]:
@@ -160,7 +177,7 @@ def checkpoint_fingerprint(checkpoint: Checkpoint) -> str:
 def _chosen(formats: Sequence[str] | None, on_skip: OnSkip) -> dict[str, Format]:
     """Return the formats to write by name, in the order of ``FORMATS``."""
     if formats is None:
-        reasons = {name: form.missing() for name, form in FORMATS.items() if name != REQUIRED}
+        reasons = {name: form.missing() for name, form in FORMATS.items() if name != PREFERRED}
         for name, reason in reasons.items():
             if reason is not None:
                 on_skip(name, reason)

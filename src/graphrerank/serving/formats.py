@@ -1,8 +1,10 @@
 """The formats of an exported model, each a file that one function writes and another reads.
 
 ``torchscript`` scripts Python's branches, so it runs the eager kernels; ``onnx``, and ``aot``, machine code for this
-kind of processor, are derived from one exported program. ``torchscript`` and ``aot`` contain programs: they are loaded
-only from a folder that the operator named. No file names a folder of the exporting machine.
+kind of processor, are derived from one program of ``torch.export``, so they are the formats of models that do not
+script. ``torchscript`` and ``aot`` contain programs: they are loaded only from a folder that the operator named. The
+file of ``torch.export`` itself is no format, as its loader unpickles, imports by name and evaluates expressions. No
+file names a folder of the exporting machine.
 """
 
 import copy
@@ -270,15 +272,45 @@ class Format:
     file: str  # name of its file in an artifact
     writer: Callable[[Exportable, Path], None]
     loader: Callable[[Path], nn.Module]  # a module that scores, on the CPU, in evaluation mode
+    capture: Callable[[Exportable], object]  # the first step of the writer, which fails for a model it cannot express
     missing: Callable[[], str | None] = lambda: None  # why it cannot be written here; None if it can
 
     def write(self, exportable: Exportable, path: Path) -> None:
-        """Write the file of a model."""
-        self._quietly(f"the format {self.name} cannot be written", self.writer, exportable, path)
+        """Write the file of a model.
+
+        Args:
+            exportable: The model with its inputs and outputs.
+            path: File to write.
+
+        Raises:
+            UserError: If the model cannot be written in this format. The message names the formats that can express it.
+        """
+        try:
+            self._quietly(f"the format {self.name} cannot be written", self.writer, exportable, path)
+        except UserError as error:
+            if isinstance(error.__cause__, ImportError | UserError):  # an extra or a compiler is missing
+                raise
+            raise UserError(f"{error}; {self._alternatives(exportable)}") from error.__cause__
 
     def load(self, path: Path) -> nn.Module:
         """Load the model of a file."""
         return self._quietly(f"{path}: cannot be loaded in the format {self.name}", self.loader, path)
+
+    def can_express(self, exportable: Exportable) -> bool:
+        """Return whether the model can be scripted or traced, whichever the format needs."""
+        try:
+            self._quietly("", self.capture, exportable)
+        except UserError:
+            return False
+        return True
+
+    def _alternatives(self, exportable: Exportable) -> str:
+        names = [name for name, form in FORMATS.items() if name != self.name and form.can_express(exportable)]
+        model = exportable.manifest.model
+        described = f"{model.name} conv={model.arguments['conv']}" if "conv" in model.arguments else model.name
+        if names:
+            return f"{described} can be exported with formats={names}".replace("'", "")
+        return f"{described} can be exported in no format, and is used as a checkpoint only"
 
     def _quietly(self, failure: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -288,14 +320,31 @@ class Format:
                 return function(*arguments)
         except Exception as error:  # exporters, compilers and runtimes share no class
             extra = "; pip install graphrerank[onnx]" if isinstance(error, ImportError) else ""
-            raise UserError(f"{failure}: {error}{extra}") from error
+            raise UserError(f"{failure}: {_reason(error)}{extra}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a message, which is followed by listings of a program, and of its cause."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    lines = [next((line.strip() for line in str(each).splitlines() if line.strip()), "") for each in causes]
+    return ": ".join(dict.fromkeys(line.removesuffix(":") for line in lines if line)) or type(error).__name__
+
+
+def _script(exportable: Exportable) -> object:
+    return torch.jit.script(copy.deepcopy(exportable.model))
+
+
+def _program(exportable: Exportable) -> object:
+    return exportable.program
 
 
 FORMATS = {
     form.name: form
     for form in (
-        Format("torchscript", "model.pt", write_torchscript, load_torchscript),
-        Format("onnx", "model.onnx", write_onnx, load_onnx, missing_onnx),
-        Format("aot", "model.aot.pt2", write_aot, load_aot, missing_compiler),
+        Format("torchscript", "model.pt", write_torchscript, load_torchscript, _script),
+        Format("onnx", "model.onnx", write_onnx, load_onnx, _program, missing_onnx),
+        Format("aot", "model.aot.pt2", write_aot, load_aot, _program, missing_compiler),
     )
 }
