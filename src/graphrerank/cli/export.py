@@ -1,6 +1,5 @@
 """Export of a checkpoint: ``graphrerank export`` and ``python serve.py mode=export`` are two names of one function."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig
