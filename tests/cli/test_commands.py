@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.fitting.fit import last_checkpoint
+from graphrerank.fitting.fit import RESUMED_ENTRIES
+from graphrerank.fitting.session import last_checkpoint
 from graphrerank.models.manifest import read_manifest
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support import ROOT
@@ -150,7 +151,7 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
     (tmp_path / ".hydra").mkdir()
     (tmp_path / ".hydra" / "overrides.yaml").write_text("- retriever=hybrid\n- data.path=a b\n- hydra.run.dir=x\n")
     trained = read_manifest(folder).content
-    assert last_checkpoint(tmp_path, folder, trained) == folder / "checkpoints" / "last.ckpt"
+    assert last_checkpoint(tmp_path, folder, trained, RESUMED_ENTRIES) == folder / "checkpoints" / "last.ckpt"
     data, retriever = trained["data"], trained["retriever"]
     for changed, message in [
         ({"data": {**data, "choice": "folder"}}, "data.choice=attack, got folder"),
@@ -159,7 +160,7 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
         ({"mix": {"nfcorpus": {"fingerprint": "0"}}}, "mix.nfcorpus.fingerprint=None, got 0"),
     ]:
         with pytest.raises(ValueError, match=f"{message}; give .* retriever=hybrid 'data.path=a b' ckpt_path="):
-            last_checkpoint(tmp_path, folder, trained | changed)
+            last_checkpoint(tmp_path, folder, trained | changed, RESUMED_ENTRIES)
 
 
 @pytest.mark.parametrize("kind", ["candidates", "vectors"])

@@ -131,10 +131,10 @@ def test_what_does_not_fit_is_refused_before_training(folder: Path, parts: Parts
 
 
 def test_defaults_are_those_of_the_command() -> None:
-    command = OmegaConf.load(CONF / "train.yaml")
+    command, module = OmegaConf.load(CONF / "train.yaml"), OmegaConf.load(CONF / "module" / "reranker.yaml")
     defaults = {name: p.default for name, p in inspect.signature(fit).parameters.items()}
     for name in ("learning_rate", "weight_decay", "warmup_steps"):
-        assert defaults[name] == float(command.module[name])
+        assert defaults[name] == float(module[name])
     settings = FitSettings()
     given = command.batches.batch_size, command.seed, command.calibration
     assert (settings.batch_size, settings.seed, settings.calibration) == given

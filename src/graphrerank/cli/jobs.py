@@ -24,7 +24,7 @@ from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
 from graphrerank.processes import is_first_process
 
-Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
+Job = Callable[..., Path | None]  # takes a command; or parts and a run folder, and to train a `TrainingPlan`
 
 
 def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
@@ -48,8 +48,7 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     helps = "trainer" in cfg and not is_first_process()  # to train: the first one prints, and holds the folder
     with redirect_stdout(StringIO()) if helps else sole_use(command.run_dir):
         try:
-            takes_command = len(inspect.signature(job).parameters) == 1  # an experiment takes parts and a folder
-            folder = job(command) if takes_command else job(command.parts, command.run_dir)
+            folder = _call(job, command)
         except BaseException:
             command.tracking.close(failed=True)
             raise
@@ -58,6 +57,19 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     if folder is not None and not helps:
         print(folder, flush=True)
     return None if helps else folder
+
+
+def _call(job: Job, command: Command) -> Path | None:
+    """Call a job with the command; an experiment with parts and a folder, and if it trains with ``training``."""
+    parameters = inspect.signature(job).parameters
+    if len(parameters) == 1:
+        return job(command)
+    if "training" not in parameters:
+        return job(command.parts, command.run_dir)
+    from graphrerank.cli.training_run import training_folder, training_plan  # imports Lightning
+
+    with training_folder(command) as run_dir:
+        return job(command.parts, run_dir, training_plan(command))
 
 
 def build_job(cfg: DictConfig) -> Job:

@@ -1,8 +1,6 @@
 """``python train.py``: train a reranker and its ablations, and evaluate them with the frozen systems."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,11 @@ from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
+from graphrerank.cli.training_run import model_config, resolved, training_folder
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.ranking import FROZEN
-from graphrerank.files import sole_use
-from graphrerank.fitting.fit import fit, run_folder
+from graphrerank.fitting.fit import fit
 from graphrerank.fitting.training_data import FitSettings, TrainingData, declared_inputs, prepare_training
 from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.inference.graph_reranker import GraphReranker
@@ -33,10 +31,7 @@ def run(cfg: DictConfig) -> Path | None:
 
 def train(command: Command) -> Path:
     """Train the model and its ablations, evaluate them, and return the run folder."""
-    cfg = command.cfg
-    resumed = cfg.ckpt_path is not None
-    run_dir = run_folder(cfg.ckpt_path) if resumed else command.run_dir
-    with sole_use(run_dir) if resumed and is_first_process() else nullcontext():
+    with training_folder(command) as run_dir:
         rerankers, data = fit_rows(command, run_dir)
         if is_first_process():
             evaluate_rows(command, rerankers, data, run_dir)
@@ -48,8 +43,7 @@ def fit_rows(command: Command, run_dir: Path) -> tuple[dict[str, GraphReranker],
     cfg, parts, settings = command.cfg, command.parts, fit_settings(command.cfg)
     rows = {}
     for name, changes in row_changes(cfg).items():
-        row = rows[name] = deepcopy(cfg)
-        row.system, row.paths.run_dir = name, str(run_dir)
+        row = rows[name] = model_config(cfg, run_dir, name)
         OmegaConf.set_struct(row.model, True)
         row.model = OmegaConf.merge(row.model, changes)
     data = training_data(command, settings, [Part(row.model) for row in rows.values()])
@@ -62,9 +56,9 @@ def fit_rows(command: Command, run_dir: Path) -> tuple[dict[str, GraphReranker],
                 data,
                 model=Part(row.model),
                 loss=Part(row.loss),
-                module=_resolved(row.module),
-                trainer=_resolved(row.trainer),
-                callbacks=_resolved(row.callbacks),
+                module=resolved(row.module),
+                trainer=resolved(row.trainer),
+                callbacks=resolved(row.callbacks),
                 logger=command.tracking.open(row),
                 restart_probs=given,
                 run_dir=run_dir,
@@ -126,7 +120,7 @@ def fit_settings(cfg: DictConfig) -> FitSettings:
     """Return the settings of a training beyond its parts."""
     batches = {name: setting for name, setting in cfg.batches.items() if name != "seed"}
     further = ("shares", "augmentation", "cross_encoder_queries", "start", "train_only", "calibration")
-    return FitSettings(seed=cfg.seed, **batches, **{name: _resolved(cfg[name]) for name in further})
+    return FitSettings(seed=cfg.seed, **batches, **{name: resolved(cfg[name]) for name in further})
 
 
 def training_data(command: Command, settings: FitSettings, models: Sequence[Part]) -> TrainingData:
@@ -153,7 +147,3 @@ def training_data(command: Command, settings: FitSettings, models: Sequence[Part
         settings=settings,
         table_split=cfg.test_split,
     )
-
-
-def _resolved(node: Any) -> Any:
-    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node

@@ -25,7 +25,43 @@ Graphs = Callable[[Tensor], CandidateGraphs]  # of some items of a set
 NUM_WORKERS = 4  # processes that build batches for a GPU, at most
 
 
-class CandidateDataModule(L.LightningDataModule):
+class ResumableDataModule(L.LightningDataModule):
+    """Base of data modules whose batches depend on a seed and the epoch alone, also after a resume within an epoch.
+
+    A subclass builds the sampler of its training loader with :meth:`training_batches` and serves it with a
+    :class:`Loader`, which counts the batches that were taken.
+
+    Args:
+        batch_size: Number of items of a batch.
+        seed: Seed of the order.
+    """
+
+    def __init__(self, *, batch_size: int = 32, seed: int = 0) -> None:
+        super().__init__()
+        check_counts(batch_size=batch_size)
+        self.batch_size = batch_size
+        self.seed = seed
+        self._progress: dict[str, int] = {}
+
+    def training_batches(self, sizes: Sequence[int], *, shares: Sequence[float] | None = None) -> "EpochBatches":
+        """Return the sampler of the training's batches, at the trainer's epoch; arguments as :class:`EpochBatches`."""
+        batches = EpochBatches(
+            sizes, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress
+        )
+        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
+            batches.set_epoch(self.trainer.current_epoch)
+        return batches
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the epoch and how many of its batches were served, which Lightning keeps in checkpoints."""
+        return {key: self._progress.get(key, 0) for key in ("epoch", "served")}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Continue with the next batch."""
+        self._progress.update(state_dict, resumed=True)
+
+
+class CandidateDataModule(ResumableDataModule):
     """Serve the splits of one data set or several as batches of candidate graphs.
 
     Order and augmentation depend on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
@@ -60,9 +96,8 @@ class CandidateDataModule(L.LightningDataModule):
         augmentation: CandidateAugmentation | None = None,
         validated: Sequence[str] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size=batch_size, seed=seed)
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
-        check_counts(batch_size=batch_size)
         if not self.parts:
             raise UserError("`prepared` must hold at least one data set, got none")
         names = {name: part.feature_names for name, part in self.parts.items()}
@@ -72,15 +107,12 @@ class CandidateDataModule(L.LightningDataModule):
             shares.keys() != self.parts.keys() or not all(share > 0 for share in shares.values())
         ):
             raise UserError(f"`shares` must give each of {list(self.parts)} a positive share, got {dict(shares)}")
-        self.batch_size = batch_size
-        self.seed = seed
         self.inputs = inputs
         self.train_split = train_split
         self.val_split = val_split
         self.shares = shares
         self.augmentation = augmentation
         self.validated = list(self.parts) if validated is None else list(validated)
-        self._progress: dict[str, int] = {}
 
     def train_dataloader(self) -> "Loader":
         """Return shuffled batches of the training splits."""
@@ -90,10 +122,7 @@ class CandidateDataModule(L.LightningDataModule):
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
             shares = [float((self.shares or sizes)[name]) for name in self.parts]
-        settings = {"batch_size": self.batch_size, "seed": self.seed}
-        sampler = EpochBatches([*sizes.values()], shares=shares, progress=self._progress, **settings)
-        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
-            sampler.set_epoch(self.trainer.current_epoch)
+        sampler = self.training_batches([*sizes.values()], shares=shares)
         return self._loader(graphs, sampler, self.augmentation)
 
     def val_dataloader(self) -> "Loader | list[Loader]":
@@ -104,14 +133,6 @@ class CandidateDataModule(L.LightningDataModule):
             sampler = EpochBatches([len(queries)], batch_size=self.batch_size, seed=None)
             loaders.append(self._loader([self._graphs(part, queries, self.val_split)], sampler))
         return loaders if len(self.parts) > 1 else loaders[0]
-
-    def state_dict(self) -> dict[str, int]:
-        """Return the epoch and how many of its batches were served, which Lightning keeps in checkpoints."""
-        return {key: self._progress.get(key, 0) for key in ("epoch", "served")}
-
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue with the next batch."""
-        self._progress.update(state_dict, resumed=True)
 
     def _loader(
         self, graphs: Sequence[Graphs], sampler: "EpochBatches", augmentation: CandidateAugmentation | None = None
@@ -224,15 +245,15 @@ class _Served(Dataset[CandidateGraphs]):
         return self.augmentation(graphs, QueryDraws(generator, len(batch.items), self.share))
 
 
-class Loader(DataLoader[CandidateGraphs]):
-    """Counts the batches that were taken; its processes may be ahead."""
+class Loader(DataLoader[Any]):
+    """Serves the batches of :class:`EpochBatches` and counts those that were taken; its processes may be ahead."""
 
     sampler: EpochBatches
 
-    def __iter__(self) -> Iterator[CandidateGraphs]:  # type: ignore[override]
-        for graphs in super().__iter__():
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        for batch in super().__iter__():
             self.sampler.progress["served"] += 1
-            yield graphs
+            yield batch
 
 
 def process_share() -> slice:

@@ -1,19 +1,15 @@
 """Fit one reranker: from named or built parts to a folder with the best checkpoint and its manifest."""
 
 import inspect
-import shlex
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import lightning as L
 import torch
 from hydra.utils import get_object
-from lightning.pytorch.callbacks import Callback, ProgressBar
-from omegaconf import OmegaConf
+from lightning.pytorch.callbacks import Callback
 from torch import nn
 
 from graphrerank.checks import UserError
@@ -24,6 +20,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.ranking import own_encoder, trained_system, tune_restart_probs
 from graphrerank.files import claim_folder
 from graphrerank.fitting.calibrate import calibrate_system
+from graphrerank.fitting.session import TrainingSession, run_folder
 from graphrerank.fitting.training_data import (
     FROM_START,
     FitSettings,
@@ -34,7 +31,6 @@ from graphrerank.fitting.training_data import (
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import (
-    BEST,
     Checkpoint,
     build_model,
     library_versions,
@@ -45,14 +41,13 @@ from graphrerank.models.checkpoint import (
     train_only,
 )
 from graphrerank.models.granker import head_arguments
-from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
+from graphrerank.models.manifest import parse_manifest, write_manifest
 from graphrerank.models.registry import read_features, register_model
-from graphrerank.parts import Part, Parts, build, dotted_settings, portable_arguments
+from graphrerank.parts import Part, Parts, build, portable_arguments
 from graphrerank.processes import is_first_process
-from graphrerank.training.callbacks import EpochTable
 from graphrerank.training.reranker_module import RerankerModule
 
-LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
+# entries of the manifest that a resumed training must have in common with its run
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
 
 
@@ -146,7 +141,16 @@ def fit(
     torch.set_num_threads(parts.num_threads)
     operators = tune_restart_probs(data.first, settings.val_split, restart_probs)
 
-    folder = run / name
+    session = TrainingSession(
+        parts,
+        run,
+        name,
+        trainer=trainer,
+        max_epochs=max_epochs,
+        callbacks=callbacks,
+        logger=logger,
+        resume=resume,
+    )
     L.seed_everything(settings.seed, verbose=False)  # no earlier training must decide the weights
     arguments = model_arguments(model, data.first)
     network = model.build(**arguments)
@@ -156,19 +160,15 @@ def fit(
     )
     if model.settings is not None:
         with torch.device("meta"):
-            build_model(parse_manifest(manifest, folder))  # what cannot be loaded is refused before training
-    last = last_checkpoint(resume, folder, manifest)
-    before = {} if last is None else read_manifest(folder).content
-    if before.get("finished"):
-        manifest |= {key: before[key] for key in ("finished", "validation") if key in before}
+            build_model(parse_manifest(manifest, session.folder))  # what cannot be loaded is refused before training
+    if earlier := session.earlier_results(manifest, RESUMED_ENTRIES):
+        manifest |= earlier
     else:
         if not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
             raise UserError(
                 f"no query of split {settings.train_split!r} has a relevant candidate, so there is nothing to learn: "
                 "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
             )
-        if is_first_process():
-            write_manifest(folder, manifest)
         if network.inputs.reads_pairs:
             network.start_from(own_encoder(data.first))
         if start is not None:
@@ -196,39 +196,17 @@ def fit(
             augmentation=augmentation,
             validated=list(data.judged),
         )
-        loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
-        composed = partial(_composed, parts, run, name)
-        settings_of_trainer = dict(trainer or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
-        if "_target_" not in settings_of_trainer:
-            settings_of_trainer = composed("trainer") | settings_of_trainer
-        called = build_callbacks(composed, callbacks)
-        if not any(isinstance(callback, ProgressBar) for callback in called):  # which show the epochs otherwise
-            if settings_of_trainer.pop("enable_progress_bar", True):
-                called.append(EpochTable())
-            settings_of_trainer["enable_progress_bar"] = False
-        fitted = build(settings_of_trainer, callbacks=called, logger=loggers)
-        for each in loggers:
-            each.log_hyperparams(manifest)
-        _train(fitted, learns, batches, last)
-        if not fitted.strategy.broadcast((folder / BEST).is_file()):  # fast_dev_run or no validation: the last state
-            fitted.save_checkpoint(folder / BEST)
-        if is_first_process():
-            kept = fitted.checkpoint_callback
-            if kept is not None and kept.best_model_score is not None:
-                score = float(kept.best_model_score)
-                manifest["validation"] = {"measure": kept.monitor, "mode": kept.mode, "score": score}
-            manifest["finished"] = True
-            write_manifest(folder, manifest)
+        manifest = session.train(learns, batches, manifest)
     if not is_first_process():
         return None  # type: ignore[return-value] # the first process of a joint training alone goes on
 
     given = None if model.settings is not None else network
-    checkpoint = load_checkpoint(folder / BEST, model=given)
+    checkpoint = load_checkpoint(session.best, model=given)
     if settings.calibration == "logistic":
         system = trained_system(name, checkpoint.model, parts.device)
         manifest |= calibrate_system(data.judged, settings.val_split, system)
-        write_manifest(folder, manifest)
-        checkpoint = load_checkpoint(folder / BEST, model=given)
+        write_manifest(session.folder, manifest)
+        checkpoint = load_checkpoint(session.best, model=given)
     return GraphReranker(checkpoint, device=parts.device)
 
 
@@ -254,30 +232,6 @@ def model_arguments(model: Part, prepared: PreparedDataset) -> dict[str, Any]:
     takes = inspect.signature(get_object(model.settings._target_)).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
     return model.arguments | {name: size for name, size in sizes.items() if takes_all or name in takes}
-
-
-def build_callbacks(composed: Callable[..., dict[str, Any]], given: Any) -> list[Callback]:
-    """Build callbacks: those of a file of ``conf/callbacks`` or of settings by name; given ones join the default's."""
-    if isinstance(given, Mapping):
-        return [build(node) for node in given.values() if node and "_target_" in node]
-    file, others = (given, ()) if isinstance(given, str) else ("default", given)
-    return [*build_callbacks(composed, composed("callbacks", file)), *others]
-
-
-def _composed(parts: Parts, run: Path, name: str, group: str, file: str = "default") -> dict[str, Any]:
-    """Compose a file of ``conf`` for the model of a run."""
-    composed = parts.compose(f"+{group}={file}", run_dir=run, system=name)[group]
-    return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
-
-
-def _train(trainer: L.Trainer, module: L.LightningModule, data: CandidateDataModule, last: Path | None) -> None:
-    try:
-        trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
-    except SystemExit as stopped:  # how Lightning ends after Ctrl+C, which it ignores from then on
-        if isinstance(stopped.__context__, KeyboardInterrupt):
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            raise KeyboardInterrupt from None
-        raise
 
 
 def training_manifest(
@@ -347,37 +301,3 @@ def training_manifest(
         "metrics": {},
         **of_start,
     }
-
-
-def run_folder(resume: str | Path) -> Path:
-    """Return the run folder that a training is resumed in: the path itself, or that of a ``.ckpt`` file."""
-    path = Path(resume)
-    if not path.exists():
-        raise UserError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
-    folder = path if path.is_dir() else path.parent.parent.parent
-    if not any(folder.glob(f"*/{MANIFEST}")):
-        raise UserError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
-    return folder
-
-
-def last_checkpoint(resume: str | Path | None, folder: Path, manifest: Mapping[str, Any]) -> Path | None:
-    """Return the checkpoint of a model's folder to resume from, if there is one; a ValueError if settings differ."""
-    if resume is None:
-        return None
-    named = Path(resume)
-    last = named if named.is_file() and named.parent.parent == folder else folder / LAST
-    if not last.is_file():
-        return None
-    before, now = (
-        dict(dotted_settings({key: content.get(key) for key in RESUMED_ENTRIES}))
-        for content in (read_manifest(folder).content, manifest)
-    )
-    if changed := next((name for name in {**before, **now} if before.get(name) != now.get(name)), None):
-        file = folder.parent / ".hydra" / "overrides.yaml"
-        given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
-        ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
-        raise UserError(
-            f"`ckpt_path` needs the settings of its run, which was trained with {changed}={before.get(changed)}, got "
-            f"{now.get(changed)}; give them again: {ours} ckpt_path={folder.parent}"
-        )
-    return last

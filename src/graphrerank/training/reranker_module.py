@@ -1,27 +1,25 @@
 """The LightningModule that trains any reranker with any ranking loss."""
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
-import lightning as L
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_not_negative, check_positive
+from graphrerank.checks import UserError, check_not_negative
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.losses import divergence_from_retriever
 from graphrerank.metrics import parse_measure
+from graphrerank.training.training_module import TrainingModule
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-class RerankerModule(L.LightningModule):
+class RerankerModule(TrainingModule):
     """Train a reranker on batches of :class:`~graphrerank.graphs.CandidateGraphs`, in any ``lightning.Trainer``.
 
-    AdamW, a linear warm-up, then a cosine to zero at the last step. Every batch reseeds torch from ``seed``, the step
-    and its place in an accumulated step, so that a resumed run gives the same weights as an unbroken one. Where
+    Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.training_module.TrainingModule`. Where
     processes share each batch, loss and gradient are the mean over the queries of all of them: up to rounding and
     dropout, training is that of one process.
 
@@ -52,24 +50,19 @@ class RerankerModule(L.LightningModule):
         divergence: float = 0.0,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        check_positive(learning_rate=learning_rate)
+        super().__init__(
+            model, learning_rate=learning_rate, weight_decay=weight_decay, warmup_steps=warmup_steps, seed=seed
+        )
         if not measures or len(set(measures)) != len(measures):
             raise UserError(f"`measures` must name at least one measure and none twice, got {list(measures)}")
-        check_not_negative(weight_decay=weight_decay, warmup_steps=warmup_steps, divergence=divergence)
-        self.model = model
+        check_not_negative(divergence=divergence)
         self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.warmup_steps = warmup_steps
         self.divergence = divergence
-        self.seed = seed
         self.val_names = tuple(val_names)
         self.measures = [parse_measure(name) for name in measures]
-        self._val_sums: list[
-            Tensor | float
-        ] = []  # of each data set [2, 1 + M]: loss and measures, over how many queries
+        # for each data set [2, 1 + M]: sums of the loss and the measures, and their numbers of queries
+        self._val_sums: list[Tensor | float] = []
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return scores ``[N]``."""
@@ -79,11 +72,6 @@ class RerankerModule(L.LightningModule):
     def transfer_batch_to_device(self, batch: CandidateGraphs, device: torch.device, _: int) -> CandidateGraphs:
         """Copy a batch from pinned memory while the device computes."""
         return batch.to(device, non_blocking=True)
-
-    def on_train_batch_start(self, batch: CandidateGraphs, batch_idx: int) -> None:
-        """Make randomness a function of the seed, the step, the batch within an accumulated step, and the process."""
-        part = batch_idx % self.trainer.accumulate_grad_batches
-        torch.manual_seed(self.seed * 1_000_003 + self.global_step + (part << 32) + (self.global_rank << 40))
 
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
         """Return what this process adds to the loss of a batch; DDP averages the processes' gradients."""
@@ -126,24 +114,6 @@ class RerankerModule(L.LightningModule):
             self.log_dict({f"val/{name}/{key}": mean_score for key, mean_score in part.items()}, sync_dist=True)
         mean = {f"val/{key}": torch.stack([part[key] for part in parts]).mean() for key in parts[0]}
         self.log_dict(mean, prog_bar=True, sync_dist=True)
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        """Build AdamW and its schedule."""
-        parameters = list(self.model.parameters())
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": self.weight_decay},
-            {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate)
-        total = int(self.trainer.estimated_stepping_batches)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def _rate(self, step: int, total: int) -> float:
-        if step < self.warmup_steps:
-            return (step + 1) / self.warmup_steps
-        done = (step - self.warmup_steps) / max(1, total - self.warmup_steps)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
     def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of the queries with a relevant candidate, and how many they are."""

@@ -1,6 +1,5 @@
-"""Fit the complexity adapter to a few labelled questions: its weights, temperature and thresholds."""
+"""Parts of the adapter's training: features, splits, folds; and what follows it: temperature and thresholds."""
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,117 +10,159 @@ import torch.nn.functional as F
 from sklearn.feature_selection import mutual_info_classif
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_positive
-from graphrerank.metrics import area_under_roc, expected_calibration_error
+from graphrerank.checks import UserError, check_counts
+from graphrerank.metrics import expected_calibration_error
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
+from graphrerank_papers.ea_graphrag.adapter_module import AdapterRows
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 HELD_OUT = 0.2  # share of the training rows that decides when to stop
-BATCH_SIZE = 32
-SMOOTHING = 0.1  # of labels: `y` becomes `(1 - SMOOTHING) y + SMOOTHING / 2`
-WEIGHT_DECAY = 0.01  # of matrices
 MAX_TEMPERATURE = 20.0  # its inverse is the smallest: rows all right, or worse than chance, have no optimum
 HALVINGS = 50  # of log T between the bounds
 TIE_PRICE = 1e-9  # added to the price of time: of equal objectives the faster one
+MOVED = {  # settings of an older version: where they are now
+    "max_epochs": "trainer.max_epochs",
+    "patience": "callbacks.early_stopping.patience",
+    "learning_rate": "module.learning_rate",
+}
 
-BuildAdapter = Callable[..., Any]  # of `num_features`, `num_selected` and `dropout`: a `ComplexityAdapter`
-Rows = tuple[Tensor, Tensor]  # `[n, F]` raw, finite features, and `[n]` labels, 0 or 1
+BuildAdapter = Callable[..., ComplexityAdapter]  # takes `num_features`, `num_selected` and `dropout`
 
 
-def top_features(rows: Rows, top_k: int, seed: int) -> Tensor:
-    """Return the columns with the highest mutual information with the label, ``[min(top_k, F)]`` int64, ascending.
+@dataclass(frozen=True)
+class AdapterSettings:
+    """Settings of the adapter; the paper gives none of these numbers but ``num_selected``.
 
-    Source: EA-GraphRAG, section 3.2.5, with scikit-learn's estimate from nearest neighbours (Ross, 2014). In a small
-    set it is 0 for many features: of these, the first are taken.
+    Attributes:
+        num_selected: Number of features to select by mutual information; all where there are fewer.
+        dropout: Dropout probability of the model's hidden layers, in [0, 1).
+        seed: Seed of the selection, the weights and the order of rows.
+        max_epochs: Must be None: now ``trainer.max_epochs``.
+        patience: Must be None: now ``callbacks.early_stopping.patience``.
+        learning_rate: Must be None: now ``module.learning_rate``.
+    """
+
+    num_selected: int = 85
+    dropout: float = 0.3
+    seed: int = 0
+    max_epochs: int | None = None
+    patience: int | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(num_selected=self.num_selected)
+        for name, place in MOVED.items():
+            if (number := getattr(self, name)) is not None:
+                raise UserError(f"`job.settings.{name}` has moved to `{place}`: set {place}={number}")
+
+
+def top_features(rows: AdapterRows, top_k: int, seed: int) -> Tensor:
+    """Return the columns with the highest mutual information with the label.
+
+    Source: EA-GraphRAG, section 3.2.5, with scikit-learn's estimate from nearest neighbours (Ross, 2014).
+
+    Args:
+        rows: Rows to estimate it on.
+        top_k: Number of columns. In a small set the estimate is 0 for many; of these, the first are taken.
+        seed: Seed of the noise that the estimate adds.
+
+    Returns:
+        Columns ``[min(top_k, F)]`` int64, ascending.
     """
     features, labels = rows
     shared = mutual_info_classif(features.numpy(), labels.numpy(), random_state=seed)
     return torch.from_numpy(shared).argsort(descending=True, stable=True)[:top_k].sort().values
 
 
-def early_stopping_split(rows: Rows, seed: int) -> tuple[Rows, Rows]:
-    """Return rows to train on and rows for early stopping, stratified by class, of which each must have two."""
-    features, labels = rows
-    if (rarer := int(labels.long().bincount(minlength=2).min())) < 2:
-        raise UserError(f"early stopping needs two rows of each class, got {rarer} of the rarer one")
-    generator = torch.Generator().manual_seed(seed)
-    held = torch.zeros(len(labels), dtype=torch.bool)
-    for label in (0, 1):
-        of_class = (labels == label).nonzero().squeeze(1)
-        of_class = of_class[torch.randperm(len(of_class), generator=generator)]
-        held[of_class[: max(1, round(HELD_OUT * len(of_class)))]] = True
-    return (features[~held], labels[~held]), (features[held], labels[held])
+def build_adapter(build: BuildAdapter, train: AdapterRows, settings: AdapterSettings) -> ComplexityAdapter:
+    """Build an adapter to train, whose features and z-scores come from the training rows alone.
 
+    Torch's global random numbers are left alone.
 
-@dataclass(frozen=True)
-class AdapterSettings:
-    """Settings of the training; the paper gives none of these numbers but ``num_selected``."""
+    Args:
+        build: Builds the model from ``num_features``, ``num_selected`` and ``dropout``.
+        train: Rows to train on.
+        settings: Settings of the adapter.
 
-    num_selected: int = 85  # features to keep, by mutual information; all where there are fewer
-    dropout: float = 0.3  # of the model
-    learning_rate: float = 1e-3  # of AdamW at the start; a cosine takes it to 0 over `max_epochs`
-    max_epochs: int = 60  # epochs at most
-    patience: int = 10  # epochs without a lower validation loss until training stops
-    seed: int = 0  # of weights, dropout and the order of rows
-
-    def __post_init__(self) -> None:
-        check_counts(num_selected=self.num_selected, max_epochs=self.max_epochs, patience=self.patience)
-        check_positive(learning_rate=self.learning_rate)
-
-
-def smoothed_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits ``[n]`` with smoothed labels ``[n]``, in nats."""
-    target = (1 - SMOOTHING) * labels.to(logits.dtype) + SMOOTHING / 2
-    return F.binary_cross_entropy_with_logits(logits, target, reduction="none").mean()
-
-
-def fit_adapter(
-    build: BuildAdapter, train: Rows, validation: Rows, settings: AdapterSettings
-) -> tuple[Any, list[dict[str, float]]]:
-    """Choose features and z-scores on the training rows, and train until the validation loss stops falling.
-
-    Source: EA-GraphRAG, section 3.3: binary cross-entropy with label smoothing, AdamW, a cosine. *Our choices:* early
-    stopping, and all numbers. Torch's global generator is left alone. Returns the model in evaluation mode with the
-    weights of the best epoch, not calibrated; and ``train/loss``, ``val/loss`` and ``val/auc`` of each epoch.
+    Returns:
+        The model with new weights, which depend on ``settings.seed``.
     """
-    features, labels = train
+    features, _ = train
     selected = top_features(train, settings.num_selected, settings.seed)
     columns = features[:, selected].double()
     mean, std = columns.mean(dim=0), columns.std(dim=0, correction=0)
     std[std < 1e-6 * (1 + mean.abs())] = 1.0  # a constant column
-    num_batches = -(-len(labels) // BATCH_SIZE)
-    order = torch.Generator().manual_seed(settings.seed)
-    history: list[dict[str, float]] = []
-    best_epoch, best_state = 0, {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = build(num_features=features.shape[1], num_selected=len(selected), dropout=settings.dropout)
-        model.standardize(selected, mean.float(), std.float())
-        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.dim() > 1]}]
-        groups.append({"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0})
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=WEIGHT_DECAY)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_epochs * num_batches)
-        for epoch in range(1, settings.max_epochs + 1):
-            model.train()
-            total = 0.0
-            for rows in torch.randperm(len(labels), generator=order).tensor_split(num_batches):
-                loss = smoothed_cross_entropy(model.logits(features[rows]), labels[rows])
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                schedule.step()
-                total += len(rows) * loss.item()
-            model.eval()
-            with torch.no_grad():
-                logits = model.logits(validation[0])
-            held_loss = float(smoothed_cross_entropy(logits, validation[1]))
-            if best_epoch == 0 or held_loss < history[best_epoch - 1]["val/loss"]:
-                best_epoch, best_state = epoch, copy.deepcopy(model.state_dict())
-            auc = area_under_roc(logits, validation[1])
-            history.append({"train/loss": total / len(labels), "val/loss": held_loss, "val/auc": auc})
-            if epoch - best_epoch >= settings.patience:
-                break
-    model.load_state_dict(best_state)
-    return model, history
+    model.standardize(selected, mean.float(), std.float())
+    return model
+
+
+def early_stopping_split(rows: AdapterRows, seed: int) -> tuple[AdapterRows, AdapterRows]:
+    """Split rows into those to train on and those for early stopping, stratified by class.
+
+    Args:
+        rows: Rows of both classes.
+        seed: Seed of the split.
+
+    Returns:
+        Four fifths of the rows to train on, and the others.
+
+    Raises:
+        ValueError: If a class has fewer than two rows.
+    """
+    _, labels = rows
+    if (rarer := rarer_class(labels)) < 2:
+        raise UserError(f"early stopping needs two rows of each class, got {rarer} of the rarer one")
+    generator = torch.Generator().manual_seed(seed)
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for of_class in _shuffled_classes(labels, generator):
+        held[of_class[: max(1, round(HELD_OUT * len(of_class)))]] = True
+    return _rows_where(rows, ~held), _rows_where(rows, held)
+
+
+def stratified_folds(rows: AdapterRows, num_folds: int, seed: int) -> list[tuple[AdapterRows, AdapterRows]]:
+    """Split rows into folds for a cross-validation, stratified by class.
+
+    Args:
+        rows: Rows of both classes.
+        num_folds: Number of folds, at least 2.
+        seed: Seed of the split.
+
+    Returns:
+        For each fold the rows of all other folds and its own.
+
+    Raises:
+        ValueError: If a class has too few rows for a row in each fold, and two in all others together.
+    """
+    _, labels = rows
+    rarer = rarer_class(labels)
+    if num_folds < 2 or rarer < num_folds or rarer - -(-rarer // num_folds) < 2:
+        raise UserError(
+            f"`job.folds` must be 0, or at least 2 and at most the number of rows of the rarer class ({rarer}, at "
+            f"least 3), got {num_folds}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    fold = torch.zeros(len(labels), dtype=torch.int64)
+    for of_class in _shuffled_classes(labels, generator):
+        fold[of_class] = torch.arange(len(of_class)) % num_folds
+    return [(_rows_where(rows, fold != number), _rows_where(rows, fold == number)) for number in range(num_folds)]
+
+
+def rarer_class(labels: Tensor) -> int:
+    """Return the number of rows of the rarer class."""
+    return int(labels.long().bincount(minlength=2).min())
+
+
+def _shuffled_classes(labels: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """Return the rows of each class, shuffled."""
+    classes = [(labels == label).nonzero().squeeze(1) for label in (0, 1)]
+    return [rows[torch.randperm(len(rows), generator=generator)] for rows in classes]
+
+
+def _rows_where(rows: AdapterRows, mask: Tensor) -> AdapterRows:
+    return AdapterRows(rows.features[mask], rows.labels[mask])
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
@@ -142,7 +183,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 @torch.inference_mode()
-def calibrate(model: Any, validation: Rows) -> dict[str, float]:
+def calibrate(model: Any, validation: AdapterRows) -> dict[str, float]:
     """Fit the temperature of an adapter on rows that its weights were not trained on, and set it in the model.
 
     Returns the ``temperature``, and before and after it the mean ``nll`` in nats and the ``ece`` of ten bins.

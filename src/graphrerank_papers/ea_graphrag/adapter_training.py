@@ -1,37 +1,45 @@
 """``python train.py experiment=complexity_adapter``: both paths on training questions, and the adapter that chooses."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.files import atomic_path, write_json, write_json_lines
+from graphrerank.files import atomic_path, hash_json, write_json, write_json_lines
+from graphrerank.fitting.session import TrainingPlan, TrainingSession
 from graphrerank.metrics import area_under_roc
-from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
+from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
 from graphrerank.parts import Parts
 from graphrerank.pipelines.router import FUSION, ROUTES
+from graphrerank.progress import advance, progress_bar
 from graphrerank_papers.ea_graphrag.adapter_fit import (
     AdapterSettings,
-    Rows,
     ThresholdChoice,
+    build_adapter,
     calibrate,
     choose_thresholds,
     early_stopping_split,
-    fit_adapter,
+    stratified_folds,
 )
+from graphrerank_papers.ea_graphrag.adapter_module import AdapterDataModule, AdapterModule, AdapterRows
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
-from graphrerank_papers.experiments import hashed_order, write_tables
+from graphrerank_papers.experiments import do_step, hashed_order, step_file, write_tables
 
 PARTS = ("training", "validation")  # of the questions
+# entries of the manifest that a resumed training must have in common with its run
+DECISIVE = ("data", "paths", "right", "syntax", "model", "features", "training")
+CROSS_VALIDATED = ("AUC", "accuracy", "larger class")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +88,29 @@ class AdapterTraining:
     price: float
     settings: AdapterSettings
     model: "partial[ComplexityAdapter]"
+    module: "partial[AdapterModule]"
+    batch_size: int
+    folds: int
     seed: int
 
     def __post_init__(self) -> None:
         parse_rule(self.right)
         if not 0 < self.validation_share < 1:
             raise UserError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
+        if self.folds < 0 or self.folds == 1:
+            raise UserError(f"`job.folds` must be 0 or at least 2, got {self.folds}")
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
-        """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are kept."""
+    def __call__(self, parts: Parts, run_dir: Path, training: TrainingPlan) -> Path:
+        """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are reused.
+
+        Args:
+            parts: Builds the paths' parts, and names the caches.
+            run_dir: Folder of the run.
+            training: Trainer, callbacks, loggers and the run to resume.
+
+        Returns:
+            The run folder.
+        """
         torch.set_num_threads(parts.num_threads)
         runner = PathRunner(parts, {"dense": self.dense, "graph": self.graph}, encoder=self.encoder)
         syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=parts.cache / "syntax")
@@ -98,17 +120,32 @@ class AdapterTraining:
         write_tables(run_dir, "Complexity adapter", tables)
 
         train, held = (_disagreements(sets, held) for held in (False, True))
-        manifest = self._train(run_dir / self.name, sets, train, held) | {
-            "config": {"seed": self.seed},
-            "syntax": {"name": syntax.name, "fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
-            "paths": {
-                path: {"choice": getattr(self, path), "settings": path_settings(pipeline)}
-                for path, pipeline in runner.pipelines.items()
-            },
-            "finished": True,
+        if self.folds:
+            stratified_folds(train, self.folds, self.seed)  # too many folds are refused before training
+        session = training.session(parts, run_dir, self.name)
+        described = self._describe(runner, syntax, sets) | {"config": dict(training.config) or {"seed": self.seed}}
+        model, manifest = self._train(session, train, described, self.settings)
+        if session.history:
+            write_json(session.folder / "history.json", {"epochs": session.history})
+        calibration = calibrate(model, held)
+        best_epoch = finish_checkpoint(session.best, model)
+        with torch.inference_mode():
+            validation_auc = area_under_roc(model(held.features), held.labels)
+        choice, without_fusion = self._thresholds(sets, model)
+        manifest |= {
+            "best_epoch": best_epoch,
+            "calibration": calibration,
+            "thresholds": asdict(choice),
+            "without_fusion": asdict(without_fusion),
+            "questions": {judged.name: [question_key(text) for text in judged.paths.queries.texts] for judged in sets},
+            "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
         }
-        write_manifest(run_dir / self.name, manifest)
-        tables |= adapter_rows(manifest, len(train[1]), len(held[1]))
+        write_manifest(session.folder, manifest)
+        folds = self._cross_validate(training, parts, session.folder, train, manifest) if self.folds else []
+        if folds:
+            manifest["cross_validation"] = {"folds": folds, **error_bars(folds)}
+            write_manifest(session.folder, manifest)
+        tables |= adapter_rows(manifest, len(train.labels), len(held.labels))
         print(write_tables(run_dir, "Complexity adapter", tables))
         return run_dir
 
@@ -122,35 +159,69 @@ class AdapterTraining:
         held[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
         return Judged(name, paths, torch.stack(right, dim=1), held, syntax.extract(paths.queries.texts))
 
-    def _train(self, folder: Path, sets: Sequence[Judged], train: Rows, held: Rows) -> dict[str, Any]:
-        """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
-        model, history = fit_adapter(self.model, *early_stopping_split(train, self.seed), self.settings)
-        calibration = calibrate(model, held)
-        with torch.inference_mode():
-            validation_auc = area_under_roc(model(held[0]), held[1])
-        choice, without_fusion = self._thresholds(sets, model)
-        losses = [epoch["val/loss"] for epoch in history]
-        write_json(folder / "history.json", {"epochs": history})
-        best = folder / "checkpoints" / "best.ckpt"
-        best.parent.mkdir(parents=True, exist_ok=True)
-        state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in model.state_dict().items()}
-        with atomic_path(best) as temporary:
-            torch.save({"state_dict": state}, temporary)
-        numbers = {"num_features": len(FEATURES), "num_selected": len(model.selected), "dropout": self.settings.dropout}
+    def _describe(self, runner: PathRunner, syntax: SyntaxFeatures, sets: Sequence[Judged]) -> dict[str, Any]:
+        """Return the manifest's entries that are known before the training."""
         return {
             "name": self.name,
+            "finished": False,
+            "right": self.right,
+            "syntax": {"name": syntax.name, "fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
+            "paths": {
+                path: {"choice": getattr(self, path), "settings": path_settings(pipeline)}
+                for path, pipeline in runner.pipelines.items()
+            },
+            "data": {judged.name: {"entry": dict(self.data[judged.name]), **judged.counts} for judged in sets},
+            "training": {
+                "seed": self.settings.seed,
+                "batch_size": self.batch_size,
+                "module": dict(self.module.keywords),
+                "disagreements": hash_json(list(disagreements(sets))),
+            },
+            "versions": library_versions(),
+            "metrics": {},
+        }
+
+    def _train(
+        self, session: TrainingSession, rows: AdapterRows, manifest: dict[str, Any], settings: AdapterSettings
+    ) -> tuple[ComplexityAdapter, dict[str, Any]]:
+        """Train on four fifths of some rows, unless an earlier run did; return the best epoch's model and manifest."""
+        train, validation = early_stopping_split(rows, settings.seed)
+        model = build_adapter(self.model, train, settings)
+        numbers = {"num_features": model.num_features, "num_selected": len(model.selected), "dropout": settings.dropout}
+        manifest = manifest | {
             "model": {"name": model_name(type(model)), "arguments": self.model.keywords | numbers},
             "features": [FEATURES[column] for column in model.selected.tolist()],
-            "right": self.right,
-            "best_epoch": 1 + losses.index(min(losses)),
-            "calibration": calibration,
-            "thresholds": asdict(choice),
-            "without_fusion": asdict(without_fusion),
-            "questions": {judged.name: [question_key(text) for text in judged.paths.queries.texts] for judged in sets},
-            "data": {judged.name: {"entry": dict(self.data[judged.name]), **judged.counts} for judged in sets},
-            "versions": library_versions(),
-            "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
         }
+        if earlier := session.earlier_results(manifest, DECISIVE):
+            manifest |= earlier
+        else:
+            batches = AdapterDataModule(train, validation, batch_size=self.batch_size, seed=settings.seed)
+            with torch.random.fork_rng(devices=[]):
+                manifest = session.train(self.module(model, seed=settings.seed), batches, manifest)
+        return cast(ComplexityAdapter, load_checkpoint(session.best, model=model).model), manifest
+
+    def _cross_validate(
+        self, training: TrainingPlan, parts: Parts, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Train once per fold on the rows of the others, and judge the fold; folds of an earlier run are kept."""
+        folds = stratified_folds(rows, self.folds, self.seed)
+        decisive = {name: manifest[name] for name in DECISIVE}
+
+        def judge(number: int, others: AdapterRows, own: AdapterRows) -> dict[str, Any]:
+            with TemporaryDirectory(dir=folder, prefix=".fold-") as scratch:
+                session = training.silent_session(parts, scratch, self.name)
+                model, _ = self._train(
+                    session, others, manifest | {"finished": False}, replace(self.settings, seed=self.seed + number)
+                )
+            return {"fold": number, **judge_rows(model, own)}
+
+        judged = []
+        with progress_bar("cross-validating the adapter", len(folds)):
+            for number, (others, own) in enumerate(folds, 1):
+                file = step_file(folder, f"fold {number}", [decisive, self.folds, self.seed, training.config])
+                judged.append(do_step(file, partial(judge, number, others, own)))
+                advance(1)
+        return judged
 
     def _thresholds(self, sets: Sequence[Judged], model: ComplexityAdapter) -> tuple[ThresholdChoice, ThresholdChoice]:
         """Choose on all validation questions, with fusion and without."""
@@ -167,7 +238,7 @@ class AdapterTraining:
         return choose(fuse=True), choose(fuse=False)
 
 
-def _disagreements(sets: Sequence[Judged], held: bool) -> Rows:
+def _disagreements(sets: Sequence[Judged], held: bool) -> AdapterRows:
     """Join disagreements, those for training or for validation; labelled 1 where the graph is right."""
     kept = [judged.disagree & (judged.held == held) for judged in sets]
     parts = ((judged.features[rows], judged.right[rows, 1].long()) for judged, rows in zip(sets, kept, strict=True))
@@ -177,7 +248,50 @@ def _disagreements(sets: Sequence[Judged], held: bool) -> Rows:
             f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(labels)} rows; where one path is "
             "always right there is nothing to route"
         )
-    return features, labels
+    return AdapterRows(features, labels)
+
+
+def finish_checkpoint(path: Path, model: ComplexityAdapter) -> int:
+    """Write the fitted temperature into a Lightning checkpoint, and return its epoch, counted from 1.
+
+    Args:
+        path: The ``.ckpt`` file.
+        model: The calibrated model of its weights.
+    """
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    checkpoint["state_dict"][f"{MODULE_PREFIX}temperature"] = model.temperature.detach().cpu()
+    with atomic_path(path) as temporary:
+        torch.save(checkpoint, temporary)
+    return int(checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["started"])
+
+
+@torch.inference_mode()
+def judge_rows(model: ComplexityAdapter, rows: AdapterRows) -> dict[str, Any]:
+    """Judge an adapter on rows that it was not trained on.
+
+    Args:
+        model: Trained adapter.
+        rows: Rows of both classes.
+
+    Returns:
+        The number of ``rows``, the ``AUC``, the ``accuracy`` of choosing the path with a score above one half, and that
+        of always choosing the path of the ``larger class``.
+    """
+    logits, labels = model.logits(rows.features), rows.labels
+    share = float(labels.double().mean())
+    accuracy = float(((logits > 0).long() == labels).double().mean())
+    return {
+        "rows": len(labels),
+        "AUC": area_under_roc(logits, labels),
+        "accuracy": accuracy,
+        "larger class": max(share, 1 - share),
+    }
+
+
+def error_bars(folds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return mean and sample standard deviation of what was measured in each fold."""
+    measured = {name: [fold[name] for fold in folds] for name in CROSS_VALIDATED}
+    return {name: {"mean": fmean(each), "standard deviation": stdev(each)} for name, each in measured.items()}
 
 
 def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
@@ -202,11 +316,30 @@ def agreement_rows(sets: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def adapter_rows(manifest: Mapping[str, Any], num_train: int, num_held: int) -> dict[str, list[dict[str, Any]]]:
-    """Describe how the adapter was trained, and what its thresholds give."""
+    """Describe how the adapter was trained, its error bars, and what its thresholds give.
+
+    Args:
+        manifest: Manifest of the trained adapter.
+        num_train: Number of disagreements for training.
+        num_held: Number of disagreements for validation.
+
+    Returns:
+        The rows of each table of the report, by its title.
+    """
     calibration, choice = manifest["calibration"], manifest["thresholds"]
     counts = {"disagreements for training": num_train, "for validation": num_held, "best epoch": manifest["best_epoch"]}
     adapter = {**counts, "AUC on validation": manifest["metrics"]["val/auc"]}
     adapter |= {name.replace("_", " "): number for name, number in calibration.items()}
+    tables = {"The adapter": [adapter]}
+    if (validated := manifest.get("cross_validation")) is not None:
+        bars: list[dict[str, Any]] = [
+            {"fold": kind, **{name: validated[name][kind] for name in CROSS_VALIDATED}}
+            for kind in ("mean", "standard deviation")
+        ]
+        tables[f"{len(validated['folds'])} folds of the training disagreements"] = [*validated["folds"], *bars]
     names = ("low", "high", "price", "accuracy", "seconds", "objective")
-    routes = [{"path": route, "share": choice["shares"][route], "alone": choice["alone"][route]} for route in ROUTES]
-    return {"The adapter": [adapter], "Its thresholds": [{name: choice[name] for name in names}], "Its routes": routes}
+    tables["Its thresholds"] = [{name: choice[name] for name in names}]
+    tables["Its routes"] = [
+        {"path": route, "share": choice["shares"][route], "alone": choice["alone"][route]} for route in ROUTES
+    ]
+    return tables

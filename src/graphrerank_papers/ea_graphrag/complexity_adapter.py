@@ -52,7 +52,7 @@ class AdapterManifest(Manifest):
     """The manifest of a complexity adapter. Its entry ``calibration`` describes the temperature in the weights."""
 
     syntax: SyntaxEntry
-    thresholds: ThresholdsEntry  # chosen with fusion
+    thresholds: ThresholdsEntry | None = None  # chosen with fusion; None if the training did not finish
     without_fusion: ThresholdsEntry | None = None  # chosen without; None if unknown
     # choice and settings of each path that the adapter was trained to choose between, by the path's name
     paths: dict[str, dict[str, Any]] = Field(default_factory=dict)

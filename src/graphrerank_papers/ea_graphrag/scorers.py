@@ -44,6 +44,11 @@ class AdapterScorer:
                 f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
                 f"{len(FEATURES)} of this version; train it again"
             )
+        if manifest.thresholds is None:
+            raise UserError(
+                f"{loaded.path}: the training of this adapter did not finish, so it has no thresholds; resume it with "
+                "train.py experiment=complexity_adapter ckpt_path=RUN"
+            )
         self.low = manifest.thresholds.low if low is None else low
         self.high = manifest.thresholds.high if high is None else high
         self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache)

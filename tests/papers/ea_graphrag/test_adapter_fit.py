@@ -1,4 +1,3 @@
-import math
 from functools import partial
 from typing import Any
 
@@ -6,110 +5,80 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.feature_selection import mutual_info_classif
-from sklearn.metrics import log_loss
 from torch import Tensor
 
-from graphrerank.metrics import area_under_roc
 from graphrerank.pipelines.router import choose_routes
 from graphrerank_papers.ea_graphrag.adapter_fit import (
-    SMOOTHING,
     AdapterSettings,
-    Rows,
     ThresholdChoice,
+    build_adapter,
     calibrate,
     choose_thresholds,
     early_stopping_split,
-    fit_adapter,
     fit_temperature,
-    smoothed_cross_entropy,
+    stratified_folds,
     top_features,
 )
+from graphrerank_papers.ea_graphrag.adapter_module import AdapterRows
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
-
-BUILD = partial(ComplexityAdapter, hidden_channels=[32, 32])
-SETTINGS: dict[str, Any] = {"num_selected": 6, "max_epochs": 12, "learning_rate": 3e-3}
-
-
-def planted(num_rows: int, seed: int = 0) -> Rows:
-    """Ten raw features of very different sizes; two of them decide, one only through its absolute size."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(num_rows, 10, generator=generator)
-    decides = 2 * x[:, 1] + 2 * (x[:, 6].abs() - 0.7) + 0.5 * torch.randn(num_rows, generator=generator)
-    scale, shift = torch.logspace(-3, 3, 10), torch.linspace(-50, 50, 10)
-    return x * scale + shift * scale, (decides > 0).long()
-
-
-def test_a_planted_signal_is_learned() -> None:
-    model, _ = fit_adapter(BUILD, planted(240), planted(60, 1), AdapterSettings(**SETTINGS | {"max_epochs": 30}))
-    features, labels = planted(400, 2)
-    assert area_under_roc(model(features).detach(), labels) > 0.93
-    assert {1, 6} <= set(model.selected.tolist())
-    assert (model.training, len(model.selected)) == (False, 6)
+from tests.papers.ea_graphrag.rows import build, planted
 
 
 def test_same_rows_and_settings_give_the_same_weights() -> None:
-    def weights(**arguments: Any) -> dict[str, Tensor]:
-        torch.manual_seed(len(arguments) + int(torch.randint(1000, ())))  # what was drawn before must not matter
-        settings = AdapterSettings(**SETTINGS | {"max_epochs": 3} | arguments)
+    def weights(seed: int) -> dict[str, Tensor]:
+        torch.manual_seed(int(torch.randint(1000, ())))  # what was drawn before must not matter
         before = torch.get_rng_state()
-        model, _ = fit_adapter(BUILD, planted(60), planted(30, 1), settings)
+        model = build_adapter(build, planted(60), AdapterSettings(num_selected=6, seed=seed))
         assert torch.equal(before, torch.get_rng_state())
         return dict(model.state_dict())
 
-    first, second, other = weights(), weights(), weights(seed=1)
+    first, second, other = weights(0), weights(0), weights(1)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["lin_out.weight"], other["lin_out.weight"])
 
 
-def test_features_and_z_scores_are_of_the_training_rows_alone() -> None:
-    train, settings = planted(60), AdapterSettings(**SETTINGS | {"max_epochs": 1})
-    features, labels = planted(30, 1)
-    one, two = (
-        fit_adapter(BUILD, train, held, settings)[0] for held in ((features, labels), (1000 * features, 1 - labels))
-    )
-    for name in ("selected", "mean", "std"):
-        assert torch.equal(getattr(one, name), getattr(two, name))
-    columns = train[0][:, one.selected].double()
-    torch.testing.assert_close(one.mean.double(), columns.mean(0))
-    torch.testing.assert_close(one.std.double(), columns.std(0, correction=0), rtol=1e-5, atol=0)
+def test_features_and_z_scores_are_of_the_given_rows() -> None:
+    train = planted(60)
+    model = build_adapter(build, train, AdapterSettings(num_selected=6))
+    assert model.selected.tolist() == top_features(train, 6, 0).tolist()
+    columns = train.features[:, model.selected].double()
+    torch.testing.assert_close(model.mean.double(), columns.mean(0))
+    torch.testing.assert_close(model.std.double(), columns.std(0, correction=0), rtol=1e-5, atol=0)
 
 
-def test_stops_early_and_keeps_the_best_epoch() -> None:
-    features, labels = planted(60)
-    noisy = features, labels[torch.randperm(60, generator=torch.Generator().manual_seed(0))]
-    settings = AdapterSettings(**SETTINGS | {"max_epochs": 60, "patience": 3, "dropout": 0.0})
-    held = planted(40, 1)
-    model, history = fit_adapter(BUILD, noisy, held, settings)
-    losses = [row["val/loss"] for row in history]
-    assert len(losses) == losses.index(min(losses)) + 1 + 3 < 60
-    assert smoothed_cross_entropy(model.logits(held[0]), held[1]).item() == pytest.approx(min(losses), abs=1e-5)
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("max_epochs", "trainer.max_epochs"),
+        ("patience", "callbacks.early_stopping.patience"),
+        ("learning_rate", "module.learning_rate"),
+    ],
+)
+def test_settings_that_moved_are_named(name: str, place: str) -> None:
+    settings: dict[str, Any] = {name: 8}
+    with pytest.raises(ValueError, match=f"`job.settings.{name}` has moved to `{place}`: set {place}=8"):
+        AdapterSettings(**settings)
 
 
-def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    rates, groups = [], []
-
-    class Recorded(torch.optim.AdamW):
-        def step(self, *arguments: Any) -> None:  # type: ignore[override]
-            rates.append(self.param_groups[0]["lr"])
-            groups[:] = self.param_groups
-            super().step(*arguments)
-
-    monkeypatch.setattr(torch.optim, "AdamW", Recorded)
-    settings = AdapterSettings(**SETTINGS | {"learning_rate": 0.01, "max_epochs": 4})
-    model, history = fit_adapter(BUILD, planted(90), planted(30, 1), settings)
-    assert len(rates) == 3 * len(history) == 12
-    assert rates == pytest.approx([0.005 * (1 + math.cos(math.pi * step / 12)) for step in range(12)], abs=1e-9)
-    assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
-    assert all(p.dim() > 1 for p in groups[0]["params"])
-    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+def test_folds_are_stratified_and_hold_every_row_once() -> None:
+    rows = AdapterRows(torch.arange(23.0).unsqueeze(1), (torch.arange(23) < 7).long())
+    folds = stratified_folds(rows, 5, seed=1)
+    assert len(folds) == 5
+    assert sorted(value for _, own in folds for value in own.features.flatten().tolist()) == list(range(23))
+    for others, own in folds:
+        assert set(others.features.flatten().tolist()).isdisjoint(own.features.flatten().tolist())
+        assert len(others.labels) + len(own.labels) == 23
+        assert int(own.labels.sum()) in (1, 2)
+    same, other = stratified_folds(rows, 5, seed=1), stratified_folds(rows, 5, seed=2)
+    assert torch.equal(folds[0][1].features, same[0][1].features)
+    assert not torch.equal(folds[0][1].features, other[0][1].features)
 
 
-def test_loss_against_sklearn() -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits, labels = 3 * torch.randn(20, generator=generator).double(), torch.randint(0, 2, (20,), generator=generator)
-    p = torch.sigmoid(logits).numpy()
-    expected = (1 - SMOOTHING / 2) * log_loss(labels, p) + SMOOTHING / 2 * log_loss(1 - labels, p)
-    assert float(smoothed_cross_entropy(logits, labels)) == pytest.approx(expected)
+@pytest.mark.parametrize(("rarer", "num_folds"), [(4, 5), (3, 2), (2, 2)])
+def test_too_many_folds_are_refused(rarer: int, num_folds: int) -> None:
+    rows = AdapterRows(torch.zeros(20, 1), (torch.arange(20) < rarer).long())
+    with pytest.raises(ValueError, match=rf"`job\.folds` must be 0, .* rarer class \({rarer}.*got {num_folds}"):
+        stratified_folds(rows, num_folds, seed=0)
 
 
 def test_selection_against_sklearn() -> None:
@@ -152,7 +121,7 @@ def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
     model.logits = partial(torch.squeeze, dim=1)  # the feature is the logit
     features = logits.unsqueeze(1)
     before = model(features)
-    found = calibrate(model, (features, labels))
+    found = calibrate(model, AdapterRows(features, labels))
     assert torch.equal(model(features), torch.sigmoid(logits / model.temperature))
     assert not torch.equal(model(features), before)
     assert 2 < float(model.temperature) == pytest.approx(found["temperature"])
@@ -213,7 +182,7 @@ def test_seconds_are_of_each_query() -> None:
     with pytest.raises(ValueError, match=r"`price` must be finite and not negative, got -0\.1"):
         choose_thresholds(scores, torch.ones(3, 3), seconds, price=-0.1)
     with pytest.raises(ValueError, match="got 1 of the rarer one"):
-        early_stopping_split((torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])), 0)
+        early_stopping_split(AdapterRows(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])), 0)
 
 
 @pytest.mark.parametrize("path", range(4))

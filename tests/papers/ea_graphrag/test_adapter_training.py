@@ -1,14 +1,18 @@
 """``experiment=complexity_adapter`` and ``experiment=ea_benchmark`` on two small folders."""
 
+import csv
 import json
-from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 import torch
+from torch import Tensor
 
 from graphrerank.models.checkpoint import load_primary
-from tests.support.commands import without_times
+from graphrerank_papers.ea_graphrag.adapter_module import AdapterModule, AdapterRows
+from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
+from tests.support.commands import manifest_of, weights_of, without_times
 from tests.support.folders import write_dataset
 from tests.support.tracking import mlflow_runs
 
@@ -64,12 +68,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def train(run_command, run_on_device, folders: dict[str, Path]):
     def run_training(run: Path, *overrides: str, on_device: bool = False, status: int = 0):
-        return (partial(run_on_device, trainer=False) if on_device else run_command)(
+        return (run_on_device if on_device else run_command)(
             "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
             "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
             *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
             "job.right=all_relevant@2",
-            "job.settings.max_epochs=8", "+job.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
+            "trainer.max_epochs=8", "module.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
             status=status,
         )  # fmt: skip
 
@@ -113,6 +117,105 @@ def test_called_again_it_gives_the_same_from_the_same_rankings(run: Path, train,
     assert (tmp_path / "report.md").read_text() == (run / "report.md").read_text()
     refused = train(tmp_path / "refused", "job.right=all_relevant@90", status=1)
     assert "`labels` must hold both classes" in refused.stderr
+
+
+def test_the_error_bar_is_of_the_folds(run: Path) -> None:
+    metrics = json.loads((run / "metrics.json").read_text())
+    *folds, mean, deviation = metrics["5 folds of the training disagreements"]
+    assert [fold["fold"] for fold in folds] == [1, 2, 3, 4, 5]
+    assert sum(fold["rows"] for fold in folds) == metrics["The adapter"][0]["disagreements for training"]
+    for name in ("AUC", "accuracy", "larger class"):
+        numbers = [fold[name] for fold in folds]
+        assert all(0 <= number <= 1 for number in numbers)
+        assert mean[name] == pytest.approx(fmean(numbers))
+        assert deviation[name] == pytest.approx(stdev(numbers))
+    validated = manifest_of(run / "complexity_adapter")["cross_validation"]
+    assert validated["AUC"] == {"mean": mean["AUC"], "standard deviation": deviation["AUC"]}
+    assert validated["folds"] == folds
+    assert "| standard deviation |" in (run / "report.md").read_text()
+
+
+def test_the_checkpoint_is_lightnings_and_holds_the_temperature(run: Path) -> None:
+    folder = run / "complexity_adapter"
+    checkpoint = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
+    assert {"state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"} <= set(checkpoint)
+    temperature = float(load_primary(run).model.temperature)
+    assert temperature == pytest.approx(manifest_of(folder)["calibration"]["temperature"])
+    assert temperature != 1
+
+
+def test_best_epoch_is_in_the_manifest(run: Path) -> None:
+    manifest = manifest_of(run / "complexity_adapter")
+    history = json.loads((run / "complexity_adapter" / "history.json").read_text())["epochs"]
+    assert manifest["finished"]
+    assert manifest["validation"]["measure"] == "val/loss"
+    assert manifest["validation"]["mode"] == "min"
+    assert manifest["validation"]["score"] == pytest.approx(min(epoch["val/loss"] for epoch in history))
+    assert [epoch["epoch"] for epoch in history] == list(range(1, 9))
+
+
+@pytest.fixture
+def broken(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that ended in its fifth epoch."""
+    folder, step = tmp_path / "broken", AdapterModule.training_step
+
+    def stop(self: AdapterModule, rows: AdapterRows, batch_idx: int) -> Tensor:
+        if self.current_epoch == 4:
+            raise SystemExit(9)
+        return step(self, rows, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AdapterModule, "training_step", stop)
+        train(folder, status=9)
+    return folder
+
+
+def test_a_resumed_training_equals_an_unbroken_one(run: Path, broken: Path, train, tmp_path: Path) -> None:
+    folder = broken / "complexity_adapter"
+    assert not manifest_of(folder)["finished"]
+    with pytest.raises(ValueError, match="did not finish, so it has no thresholds; resume it"):
+        AdapterScorer(checkpoint=broken)
+    refused = train(tmp_path / "other", f"ckpt_path={broken}", "module.learning_rate=0.02", status=1)
+    assert "which was trained with training.module.learning_rate=0.01, got 0.02" in refused.stderr
+    done = train(tmp_path / "again", f"ckpt_path={broken}")
+    assert done.stdout.splitlines()[-1] == str(broken)
+    assert "dense path, " not in done.stdout
+    for name in ("best", "last"):
+        expected, resumed = (weights_of(each / "complexity_adapter", name) for each in (run, broken))
+        assert [key for key in expected if not torch.equal(expected[key], resumed[key])] == []
+    expected, resumed = (manifest_of(each / "complexity_adapter") for each in (run, broken))
+    for entry in ("best_epoch", "validation", "cross_validation", "calibration"):
+        assert expected[entry] == resumed[entry]
+    histories = [(each / "complexity_adapter" / "history.json").read_text() for each in (run, broken)]
+    assert histories[0] == histories[1]
+
+
+def test_trainer_callbacks_and_logger_hold(train, tmp_path: Path) -> None:
+    train(
+        tmp_path, "trainer.max_epochs=30", "callbacks.early_stopping.patience=2", "module.learning_rate=1e-6",
+        "+callbacks.early_stopping.min_delta=1", "logger=csv", "job.folds=0",
+        "batches.batch_size=4",
+    )  # fmt: skip
+    folder = tmp_path / "complexity_adapter"
+    assert "cross_validation" not in manifest_of(folder)
+    rows = list(csv.DictReader(next(folder.glob("csv/*/metrics.csv")).open()))
+    for name in ("train/loss", "val/loss", "val/auc"):
+        assert len([row for row in rows if row[name]]) == 3  # the first epoch, and two without a lower loss
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("job.settings.max_epochs=8", "has moved to `trainer.max_epochs`"),
+        ("job.settings.patience=2", "has moved to `callbacks.early_stopping.patience`"),
+        ("+job.settings.learning_rate=0.1", "has moved to `module.learning_rate`"),
+        ("job.folds=1", "`job.folds` must be 0 or at least 2, got 1"),
+        ("job.folds=90", "`job.folds` must be 0, or at least 2"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(train, tmp_path: Path, override: str, message: str) -> None:
+    assert message in train(tmp_path, override, status=1).stderr
+    assert not (tmp_path / "complexity_adapter" / "manifest.json").exists()
 
 
 def test_on_a_device_as_on_the_cpu(run: Path, train, tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""What every command that trains has in common: the folder that it trains or resumes in, and its settings by model."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from graphrerank.cli.command import Command, portable_config
+from graphrerank.files import sole_use
+from graphrerank.fitting.session import TrainingPlan, run_folder
+from graphrerank.processes import is_first_process
+
+
+@contextmanager
+def training_folder(command: Command) -> Iterator[Path]:
+    """Yield the run folder of a training: that of the run to resume (``ckpt_path``), in sole use, or a new one."""
+    resume = command.cfg.ckpt_path
+    run_dir = command.run_dir if resume is None else run_folder(resume)
+    with nullcontext() if resume is None or not is_first_process() else sole_use(run_dir):
+        yield run_dir
+
+
+def model_config(cfg: DictConfig, run_dir: Path, name: str) -> DictConfig:
+    """Return a copy of a command's configuration for one model of a run, which names the model's folders."""
+    copied = deepcopy(cfg)
+    copied.system, copied.paths.run_dir = name, str(run_dir)
+    return copied
+
+
+def resolved(node: Any) -> Any:
+    """Return plain settings, with interpolations resolved."""
+    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+
+
+def training_plan(command: Command) -> TrainingPlan:
+    """Return how an experiment of a command trains: its trainer, callbacks, loggers and the run to resume."""
+
+    def settings(run_dir: Path, name: str) -> Mapping[str, Any]:
+        cfg = model_config(command.cfg, run_dir, name)
+        return {"trainer": resolved(cfg.trainer), "callbacks": resolved(cfg.callbacks)}
+
+    def loggers(run_dir: Path, name: str) -> list[Any]:
+        return command.tracking.open(model_config(command.cfg, run_dir, name))
+
+    return TrainingPlan(
+        settings=settings, loggers=loggers, resume=command.cfg.ckpt_path, config=portable_config(command.cfg)
+    )

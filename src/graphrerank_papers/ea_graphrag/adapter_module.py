@@ -1,0 +1,163 @@
+"""The LightningModule and the data module that train the complexity adapter."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from graphrerank.checks import UserError
+from graphrerank.data.datamodule import Batch, EpochBatches, Loader, ResumableDataModule
+from graphrerank.metrics import area_under_roc
+from graphrerank.training import TrainingModule
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
+
+SMOOTHING = 0.1
+
+
+class AdapterRows(NamedTuple):
+    """Labelled queries.
+
+    Attributes:
+        features: Raw, finite features of syntax ``[n, F]``.
+        labels: Labels ``[n]``: 1 where the graph path was right, 0 where the dense path was.
+    """
+
+    features: Tensor
+    labels: Tensor
+
+
+def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = SMOOTHING) -> Tensor:
+    r"""Compute the mean binary cross-entropy with smoothed labels, in nats.
+
+    .. math:: -\frac{1}{n} \sum_i \tilde y_i \log \sigma(z_i) + (1 - \tilde y_i) \log (1 - \sigma(z_i)),
+        \qquad \tilde y_i = (1 - \epsilon) y_i + \epsilon / 2
+
+    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.3, which names label smoothing without a
+    number; Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.
+
+    Args:
+        logits: Logits ``[n]``; half precision is computed in float32.
+        labels: Labels ``[n]``, 0 or 1.
+        smoothing: Share :math:`\epsilon` of each label that is spread over both classes, in [0, 1).
+
+    Returns:
+        The mean, a scalar.
+
+    Example:
+        >>> smoothed_cross_entropy(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))
+        tensor(0.6931)
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    target = (1 - smoothing) * labels.to(logits.dtype) + smoothing / 2
+    return F.binary_cross_entropy_with_logits(logits, target)
+
+
+class AdapterModule(TrainingModule):
+    """Train a complexity adapter on batches of :class:`AdapterRows`, in any ``lightning.Trainer``.
+
+    Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.TrainingModule`. Each epoch logs
+    ``train/loss``, ``val/loss`` and ``val/auc``; both of validation are over all of its rows at once.
+
+    Args:
+        model: Adapter to train, with its features chosen and standardised.
+        label_smoothing: Share of each label that is spread over both classes, in [0, 1).
+        learning_rate: Peak learning rate.
+        weight_decay: AdamW's weight decay of matrices.
+        warmup_steps: Number of optimiser steps of the linear warm-up.
+        seed: Seed of dropout.
+
+    Raises:
+        ValueError: If ``label_smoothing`` is not in [0, 1), or an argument of the base is out of range.
+
+    Example:
+        >>> AdapterModule(ComplexityAdapter(num_features=3, num_selected=2)).label_smoothing
+        0.1
+    """
+
+    model: ComplexityAdapter
+
+    def __init__(
+        self,
+        model: ComplexityAdapter,
+        *,
+        label_smoothing: float = SMOOTHING,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        warmup_steps: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            model, learning_rate=learning_rate, weight_decay=weight_decay, warmup_steps=warmup_steps, seed=seed
+        )
+        if not 0 <= label_smoothing < 1:
+            raise UserError(f"`label_smoothing` must lie in [0, 1), got {label_smoothing}")
+        self.label_smoothing = label_smoothing
+        self._validated: list[tuple[Tensor, Tensor]] = []  # logits and labels of each batch
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the scores ``[n]`` of queries by their raw features ``[n, F]``."""
+        scores: Tensor = self.model(features)
+        return scores
+
+    def training_step(self, rows: AdapterRows, batch_idx: int) -> Tensor:
+        """Return the loss of a batch."""
+        loss = self._loss(self.model.logits(rows.features), rows.labels)
+        self.log("train/loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=len(rows.labels))
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the rows of an earlier validation."""
+        self._validated = []
+
+    def validation_step(self, rows: AdapterRows, batch_idx: int) -> None:
+        """Compute the logits of a batch in the precision of the weights."""
+        with torch.autocast(rows.features.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
+            logits = self.model.logits(rows.features)
+        self._validated.append((logits.cpu(), rows.labels.cpu()))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log loss and AUC of all rows."""
+        logits, labels = map(torch.cat, zip(*self._validated, strict=True))
+        measures = {"val/loss": self._loss(logits, labels), "val/auc": area_under_roc(logits, labels)}
+        self.log_dict(measures, prog_bar=True)
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return smoothed_cross_entropy(logits, labels, smoothing=self.label_smoothing)
+
+
+class AdapterDataModule(ResumableDataModule):
+    """Serve labelled queries: for training shuffled by the seed and the epoch, for validation all at once.
+
+    Args:
+        train: Rows to train on.
+        validation: Rows that choose the epoch. Must hold both classes.
+        batch_size: Number of rows of a training batch.
+        seed: Seed of the order.
+    """
+
+    def __init__(self, train: AdapterRows, validation: AdapterRows, *, batch_size: int = 32, seed: int = 0) -> None:
+        super().__init__(batch_size=batch_size, seed=seed)
+        self.train, self.validation = train, validation
+
+    def train_dataloader(self) -> Loader:
+        """Return the batches of the training rows, in an order of the epoch."""
+        return Loader(_Selected(self.train), batch_size=None, sampler=self.training_batches([len(self.train.labels)]))
+
+    def val_dataloader(self) -> Loader:
+        """Return one batch of all validation rows."""
+        size = len(self.validation.labels)
+        return Loader(
+            _Selected(self.validation), batch_size=None, sampler=EpochBatches([size], batch_size=size, seed=None)
+        )
+
+
+class _Selected(Dataset[AdapterRows]):
+    """The rows of a batch."""
+
+    def __init__(self, rows: AdapterRows) -> None:
+        self.rows = rows
+
+    def __getitem__(self, batch: Batch) -> AdapterRows:
+        return AdapterRows(self.rows.features[batch.items], self.rows.labels[batch.items])
