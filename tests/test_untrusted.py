@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from graphrerank.cli.main import main
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.records import read_jsonl
-from graphrerank.evaluation.tables import Cell, Table, print_table
+from graphrerank.evaluation.tables import Cell, Table, markdown_table, print_table
 from graphrerank.untrusted import (
     MAX_LAYERS,
     check_arguments,
@@ -20,6 +21,7 @@ from graphrerank.untrusted import (
     file_of,
     printable,
     read_json,
+    shown_name,
 )
 
 NOT_NAMES = ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\\b", ".hidden", "a\0b", "a\nb", "a\x1b[2J", "x" * 201]
@@ -146,6 +148,32 @@ def test_json_of_many_values_is_refused_before_it_is_parsed(tmp_path: Path, monk
     lines.write_bytes(b'{"a": [' + b"[]," * (1 << 21) + b"0]}")
     with pytest.raises(ValueError, match=r"a\.jsonl, line 1: needed at most 4,194,304 values of JSON"):
         list(read_jsonl(lines))
+
+
+def test_a_name_is_shown_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert shown_name("a\x1b[2J\nb\tc\r\u2028Ä é 漢") == "a\\x1b[2J\\nb\\tc\\r\\u2028Ä é 漢"
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "a.md").write_text("# A\n\nSee [this](no&#10;hash%0A1.md) and [that](<no\u2028 hash.md>).\n")
+    for name in ("b\nhash 1.json", "c.\nhash 2", "d\x1b[2J.json"):
+        (documents / name).write_text("{")
+    assert main(["index", str(documents), "--out", str(tmp_path / "data")]) == 0
+    printed = capsys.readouterr().out
+    assert not [line for line in printed.splitlines() if line.lstrip().startswith(("hash", "[2J"))]
+    assert "b\\nhash 1.json" in printed
+    (tmp_path / "data" / "queries.jsonl").write_text('{"_id": "q", "text": "What is it?"}\n')
+    (tmp_path / "data" / "qrels").mkdir()
+    qrels = tmp_path / "data" / "qrels" / "a\nhash 3.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\nq\ta.md#a\t1\n")
+    assert "a\\nhash 3" in Dataset.from_folder(tmp_path / "data").summary()
+    qrels.write_text("query-id\tcorpus-id\tscore\nq\tnone\t1\n")
+    with pytest.raises(ValueError, match=r"a\\nhash 3\.tsv, line 2") as raised:
+        Dataset.from_folder(tmp_path / "data")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_name_of_a_table_is_one_line() -> None:
+    assert markdown_table(["a\n| b |"], [["c\nd"]]) == "| a\\n| b | |\n| --- |\n| c\\nd |"
 
 
 def test_nothing_that_controls_a_terminal_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -164,9 +164,18 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, or with ``os.O_DIRECTORY`` a folder; return its descriptor.
+    """Open a regular file, or with ``os.O_DIRECTORY`` a folder, of a folder that others may have made.
 
-    A ValueError if it is something else, or a symbolic link, which is not followed.
+    Args:
+        path: The file or folder.
+        flags: How to open it, as for ``os.open``.
+
+    Returns:
+        The descriptor, which the caller closes.
+
+    Raises:
+        ValueError: If it is something else, or a symbolic link, which is not followed; or if it is opened for writing
+            and has another name (a hard link), which may be that of a file of the user.
     """
     try:
         handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -175,9 +184,16 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
             raise UserError(f"{path}: must not be a symbolic link, which may lead to a file of yours") from error
         raise
     wanted = stat.S_ISDIR if flags & getattr(os, "O_DIRECTORY", 0) else stat.S_ISREG
-    if not wanted(os.fstat(handle).st_mode):
+    found = os.fstat(handle)
+    if not wanted(found.st_mode):
         os.close(handle)
         raise UserError(f"{path}: must be a {'folder' if wanted is stat.S_ISDIR else 'regular file'}")
+    if flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
+        os.close(handle)
+        raise UserError(
+            f"{path}: must have one name to be written to, has {found.st_nlink} (hard links), of which another may be "
+            "a file of yours; copy its folder without links, and use the copy"
+        )
     return handle
 
 

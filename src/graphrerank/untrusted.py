@@ -17,6 +17,7 @@ from graphrerank.checks import UserError
 HUB_ID = re.compile(r"(?!.*(--|\.\.))\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
 # control characters, marks that turn the direction of text, halves of pairs (bytes of file names that are no UTF-8)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_LINE_MARKS = re.compile("[\t\n\u2028\u2029]")
 MAX_NAME = 200  # characters
 MAX_BYTES = 1 << 26  # of a manifest
 MAX_LARGE_BYTES = 1 << 28  # of a file with a number for each query, passage or sentence
@@ -107,6 +108,23 @@ def check_values(raw: bytes, most: int, source: str) -> None:
 def printable(text: str) -> str:
     """Return a text for a terminal: control characters become escapes as in ``repr``; line ends and tabs stay."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def shown_name(name: object) -> str:
+    r"""Return a name that others chose, such as that of a file, for one line of a terminal or a message.
+
+    Args:
+        name: The name or path. Its spaces and letters of all scripts stay.
+
+    Returns:
+        The name with control characters, line ends and tabs as escapes, so that it neither controls a terminal nor
+        looks like a line of ours.
+
+    Example:
+        >>> shown_name("a\nhash 1234")
+        'a\\nhash 1234'
+    """
+    return printable(_LINE_MARKS.sub(lambda found: repr(found[0])[1:-1], str(name)))
 
 
 def check_depth(content: object, source: str) -> None:

@@ -12,6 +12,7 @@ from graphrerank.caching import cache_folder
 from graphrerank.checks import UserError
 from graphrerank.extensions import find_builder
 from graphrerank.extras import require_extra
+from graphrerank.untrusted import shown_name
 
 
 def parser() -> ArgumentParser:
@@ -35,9 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     counts = card["counts"]
     print(", ".join(f"{counts[kind]:,} {kind}" for kind in ("documents", "queries", "edges")))
     for split, judged in counts["qrels"].items():
-        print(f"{split}: {judged['queries']:,} judged queries, {judged['rows']:,} judgements")
+        print(f"{shown_name(split)}: {judged['queries']:,} judged queries, {judged['rows']:,} judgements")
     for reason, count in card["dropped"].items():
-        print(f"dropped {count:,} x {reason}")
+        print(f"dropped {count:,} x {shown_name(reason)}")
     print(f"hash {card['hash']}")
     print(given.out)
     return 0

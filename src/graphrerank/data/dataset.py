@@ -32,7 +32,7 @@ from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.relations import with_relations
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
-from graphrerank.untrusted import check_name
+from graphrerank.untrusted import check_name, shown_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 AUTO_KNN = 10  # of `edges=auto`: edges to each passage's nearest ones by vectors
@@ -382,8 +382,8 @@ class Dataset:
 
     def summary(self, *, encoded: bool = True) -> str:
         """Describe nodes, edges, and queries per split in one line; ``encoded`` is whether there is an encoder."""
-        queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
-        types = [f"{name} {count:,}" for name, count in self.edge_counts.items()]
+        queries = ", ".join(f"{shown_name(name)} {len(qrels.queries):,}" for name, qrels in self.splits.items())
+        types = [f"{shown_name(name)} {count:,}" for name, count in self.edge_counts.items()]
         edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
         if self.graph.entities is not None:
             edges += f", {self.graph.entities.num_entities:,} shared entities"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from math import isfinite, isnan
 from typing import Any
 
-from graphrerank.untrusted import printable
+from graphrerank.untrusted import printable, shown_name
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -140,7 +140,7 @@ def p_text(p_value: float, *, name: str = "p") -> str:
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
     """Write a table in Markdown, numbers to the right of their columns."""
     rule = ["---"] * text_columns + ["--:"] * (len(header) - text_columns)
-    return printable("\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows]))
+    return "\n".join(f"| {' | '.join(map(shown_name, line))} |" for line in [header, rule, *rows])
 
 
 def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
@@ -158,15 +158,15 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
     shown = zip(table.header, *([cell.text for cell in row] for row in table.rows), strict=True)
     widths = [max(map(cell_len, texts)) for texts in shown]
     widths[0] = min(widths[0], max(SHORTEST_NAME, room // 3))
-    title, lines = printable(title), list(map(printable, lines))
+    title, lines = shown_name(title), list(map(printable, lines))
     width = sum(widths) + FRAME * len(widths) - 1  # without the outer blanks
     console = Console(width=max(room, width))
     grid = RichTable(pad_edge=False)
     for place, name in enumerate(table.header):
         side: Any = "left" if place < table.text_columns else "right"
-        grid.add_column(Text(printable(name)), justify=side, width=widths[place], overflow="fold")
+        grid.add_column(Text(shown_name(name)), justify=side, width=widths[place], overflow="fold")
     for row in table.rows:
-        grid.add_row(*(Text(printable(cell.text), "bold" if cell.best else "") for cell in row))
+        grid.add_row(*(Text(shown_name(cell.text), "bold" if cell.best else "") for cell in row))
     fits = max(map(cell_len, [title, *lines])) <= width
     if fits:
         grid.title, grid.caption = Text(title), Text("\n".join(lines)) if lines else None

@@ -26,7 +26,7 @@ from graphrerank.data.readers.fetch import HUB, Downloader, check_file, download
 from graphrerank.data.readers.records import MAX_LINE_BYTES, Record
 from graphrerank.files import hash_files
 from graphrerank.passwords import without_passwords
-from graphrerank.untrusted import check_values
+from graphrerank.untrusted import check_values, shown_name
 
 MAX_EXPANDED, EXPANSION = 1 << 28, 32  # bytes, and times the size on disk: 3 MB of gzip may hold 3 GB
 MAX_VALUES = 1 << 22
@@ -183,12 +183,12 @@ class RawFiles:
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
         if not path.name.lower().endswith(ARCHIVES):
-            return [RawFile(self, name, shown, path, partial(path.open, "rb"))]
-        self.place = shown
+            return [RawFile(self, name, shown_name(shown), path, partial(path.open, "rb"))]
+        self.place = shown_name(shown)
         with self.parsing("an archive"), _archive(path) as (members, _):
             names = {member.removeprefix("./"): member for member in members if _is_content(member, shown)}
         return [
-            RawFile(self, plain, f"{shown}: {plain}", path, partial(_member, path, member))
+            RawFile(self, plain, f"{shown}: {shown_name(plain)}", path, partial(_member, path, member))
             for plain, member in sorted(names.items(), key=lambda entry: entry[1])
         ]
 

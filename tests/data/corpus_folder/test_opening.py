@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import prepare
-from graphrerank.data.corpus_folder.growth import compact_corpus, grow_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
 from graphrerank.data.corpus_folder.opening import END_BYTES, WHOLE_BYTES, Column, Columns, ColumnWriter, open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
@@ -257,6 +257,74 @@ def test_a_column_that_is_a_link_is_refused_and_its_target_kept(
     os.mkfifo(column)
     with pytest.raises(ValueError, match=f"{column.name}: must be a regular file"):
         use(folder)
+
+
+@pytest.mark.parametrize(
+    ("use", "names"),
+    [("add", ("added.tokens", "edges.moved", "texts.content")), ("remove", ("edges.moved", "removed"))],
+)
+def test_a_column_that_is_a_hard_link_is_not_written_through(
+    folder: Path, tmp_path: Path, use: str, names: Sequence[str]
+) -> None:
+    """A column of no bytes has the hash of any file's first 0 bytes, and additions were written over that file."""
+    (columns,) = folder.glob("columns-*")
+    for name in names:
+        (tmp_path / name).write_bytes(content := (columns / name).read_bytes() or b"a file of the user")
+        (columns / name).unlink()
+        os.link(tmp_path / name, columns / name)
+        with pytest.raises(ValueError, match=r"must have one name to be written to, has 2 \(hard links\)"):
+            USES[use](folder)
+        assert (tmp_path / name).read_bytes() == content
+        (columns / name).unlink()
+        (columns / name).write_bytes(content if name == "texts.content" else b"")
+    assert open_corpus(folder, thorough=True).graph.num_nodes == 20
+
+
+def rewritten(folder: Path, name: str, change: Callable[[np.ndarray], object]) -> None:
+    """Change a column of a corpus folder, and its hashes in the manifest."""
+    (columns,) = folder.glob("columns-*")
+    manifest = json.loads((folder / "corpus.json").read_text())
+    column = Column.model_validate(manifest["columns"][name])
+    numbers = np.fromfile(columns / name, dtype=column.dtype).reshape(column.shape)
+    change(numbers)
+    writer = ColumnWriter(columns, {})
+    writer.write(name, column.dtype, [numbers], column.shape[1:])
+    manifest["columns"][name] = writer.entries[name].model_dump()
+    (folder / "corpus.json").write_text(json.dumps(manifest))
+
+
+POINTERS = ("edges.indptr", "node_ids.offsets", "texts.offsets", "token.ptr", "stem.ptr", "metadata.ptr")
+NUMBERS = ("edges.indices", "token.postings", "stem.stems", "split0.query", "split0.node", "entities.indices")
+
+
+@pytest.mark.parametrize("use", ["open", "remove"])
+@pytest.mark.parametrize("number", [-1, 2**30])
+@pytest.mark.parametrize("name", [*POINTERS, *NUMBERS])
+def test_numbers_out_of_range_are_refused_by_the_name_of_their_file(
+    make_dataset: MakeDataset, tmp_path: Path, name: str, number: int, use: str
+) -> None:
+    folder = prepare_corpus(make_dataset(20), tmp_path / "corpus")
+
+    def change(numbers: np.ndarray) -> None:
+        numbers.reshape(len(numbers), -1)[len(numbers) // 2, 0] = number
+
+    rewritten(folder, name, change)
+    with pytest.raises(ValueError, match=rf"{name}: must h.*(found|at|to) .*; prepare the corpus again"):
+        USES[use](folder)
+
+
+def test_rows_that_go_back_or_end_elsewhere_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    folder = prepare_corpus(make_dataset(20), tmp_path / "corpus")
+    rewritten(folder, "edges.indptr", lambda numbers: numbers.__setitem__(-1, numbers[-1] - 1))
+    with pytest.raises(ValueError, match=r"edges\.indptr: must have rows from 0 to"):
+        open_corpus(folder)
+
+
+def test_moved_rows_of_a_corpus_that_has_grown_are_checked(folder: Path) -> None:
+    grow_corpus(folder, ["new"], ["A zebra"], edges=[NewEdge("new", "d1")], encoder=HashEncoder())
+    rewritten(folder, "edges.moved", lambda numbers: numbers.__setitem__((0, 2), 2**40))
+    with pytest.raises(ValueError, match=r"edges\.indptr: must have rows that lie behind each other, found row"):
+        open_corpus(folder)
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)

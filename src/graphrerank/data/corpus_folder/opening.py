@@ -2,13 +2,15 @@
 
 A column is one file of plain numbers, with its size and hashes in the manifest. It is written once, or appended to:
 rows that the manifest counts never change, so that processes that have mapped the file go on. Rows beyond them are left
-over from a growth that was stopped. A folder opens in constant time, and many processes share its pages.
+over from a growth that was stopped. A folder opens in constant time, but for the check of the rows of edges, and many
+processes share its pages.
 """
 
 import hashlib
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -49,6 +51,32 @@ CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.conte
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 Array = npt.NDArray[Any]
 PlainName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder: no path
+CHECKED_BYTES = 1 << 26  # of columns whose numbers are checked on opening: 30 ms; all with `thorough`
+CHECKED_ROWS = 1 << 20  # at once
+ROWS_OF = {  # column that says where rows begin: column of the rows
+    "token.ptr": "token.postings",
+    "added.ptr": "added.tokens",
+    "stem.ptr": "stem.stems",
+    "metadata.ptr": "metadata.holders",
+    "entities.indptr": "entities.indices",
+    "entities.holder_ptr": "entities.holders",
+}
+NUMBERS_OF = {  # column of numbers: the strings that they number
+    "edges.indices": "node_ids",
+    "edges.moved": "node_ids",  # of each row the first, as for the next one
+    "token.postings": "node_ids",
+    "added.tokens": "token.words",
+    "stem.stems": "stem.words",
+    "metadata.holders": "node_ids",
+    "entities.indices": "entities.names",
+    "entities.holders": "node_ids",
+    "stated.pairs": "node_ids",
+    "guarded.pairs": "node_ids",
+    "guarded.group": "guarded.groups",
+    "split.query": "query_ids",
+    "split.node": "node_ids",
+    "removed": "node_ids",
+}
 HASH_BYTES = 1 << 20  # read at once
 END_BYTES = 1 << 16  # at a file's start and end, which are compared whenever the folder is opened
 WHOLE_BYTES = 1 << 22  # of files that are then compared as a whole: 5 ms; a GB takes 1.1 s, and is left to `thorough`
@@ -138,6 +166,52 @@ class Columns:
             os.close(open_plain(folder, getattr(os, "O_DIRECTORY", 0)))
         for name, column in entries.items():
             _check_file(folder / name, column, thorough=thorough)
+        for name, column in entries.items():
+            if thorough or column.num_bytes <= CHECKED_BYTES:
+                self._check_numbers(name, column)
+
+    def _check_numbers(self, name: str, column: Column) -> None:
+        """Check that a column's numbers lead to no place outside another column."""
+        rows = f"{name.removesuffix('offsets')}content" if name.endswith(".offsets") else ROWS_OF.get(name, "")
+        if rows in self.entries:
+            self.check_rows(name, self.array(name, "<i8"), self.entries[rows].shape[0])
+        strings = f"{NUMBERS_OF.get(re.sub('^split[0-9]+', 'split', name))}.offsets"
+        if strings in self.entries and column.num_bytes:
+            numbers = self.array(name, column.dtype, column.shape[1:])
+            if name in ("edges.moved", "token.postings"):
+                numbers = numbers.reshape(len(numbers), -1)[:, 0]
+            least, most, count = int(numbers.min()), int(numbers.max()), self.entries[strings].shape[0] - 1
+            if least < 0 or most >= count:
+                found = least if least < 0 else most
+                raise self._odd(name, f"must hold numbers from 0 to {count - 1:,}, found {found:,}")
+
+    def check_rows(self, name: str, start: Array, count: int, stop: Array | None = None) -> None:
+        """Check that rows of a column lie within another one.
+
+        Args:
+            name: The column, for messages.
+            start: Where each row begins, ``[N + 1]``, or ``[N]`` with ``stop``.
+            count: Number of rows of the other column.
+            stop: Where each row ends, ``[N]``. If None, each ends where the next begins, and the last at ``count``.
+
+        Raises:
+            ValueError: If a row does; the message names the file.
+        """
+        if stop is None and (not len(start) or start[0] != 0 or start[-1] != count):
+            found = f"{int(start[0]):,} to {int(start[-1]):,}" if len(start) else "none"
+            raise self._odd(name, f"must have rows from 0 to {count:,}, found {found}")
+        first, last = (start[:-1], start[1:]) if stop is None else (start, stop)
+        for at in range(0, len(first), CHECKED_ROWS):
+            begins, ends = first[at : at + CHECKED_ROWS], last[at : at + CHECKED_ROWS]
+            odd = np.flatnonzero((begins < 0) | (begins > ends) | (ends > count))
+            if len(odd):
+                row = f"{int(begins[odd[0]]):,} to {int(ends[odd[0]]):,} of {count:,}"
+                raise self._odd(
+                    name, f"must have rows that lie behind each other, found row {at + int(odd[0]):,} at {row}"
+                )
+
+    def _odd(self, name: str, reason: str) -> UserError:
+        return UserError(f"{self.folder / name}: {reason}; prepare the corpus again")
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -234,9 +308,20 @@ def is_corpus_folder(path: str | Path) -> bool:
 def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> Dataset:
     """Open a corpus folder.
 
-    Files of up to 4 MiB, and the ends of larger ones, are compared with the manifest, with ``thorough`` all files as a
-    whole; a ValueError names the file that is missing, truncated, damaged, a symbolic link or another corpus's. The
-    short name is the one that it was prepared with when None.
+    Files of up to 4 MiB, and the ends of larger ones, are compared with the hashes in the manifest. Rows and numbers of
+    columns of up to 64 MiB, and the rows of edges of any size, are checked to lie in their ranges.
+
+    Args:
+        path: The folder.
+        name: Short name of the data set. If None, the one that the folder was prepared with is used.
+        thorough: Whether to compare and check all files as a whole.
+
+    Returns:
+        The data set, whose graph is mapped from the folder.
+
+    Raises:
+        ValueError: If a file is missing, truncated, damaged, a symbolic link or another corpus's, or holds numbers out
+            of range; the message names the file.
     """
     manifest, columns = read_columns(Path(path), thorough=thorough)
     try:
@@ -350,12 +435,21 @@ def _qrels(columns: Columns, number: int, removed: Tensor | None) -> Qrels:
 
 def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
     """Map where each row of edges begins and, if some have moved, where it ends."""
+    name, count = "edges.indptr", len(columns.array("edges.indices", "<i8"))
+    num_nodes = len(columns.strings("node_ids"))
+    for column, needed in ((name, num_nodes + 1), ("edges.weight", count), ("edges.weight_by_type", count)):
+        if column in columns and columns.entries[column].shape[0] != needed:
+            found = columns.entries[column].shape[0]
+            raise UserError(f"{columns.folder / column}: must have {needed:,} rows, found {found:,}; prepare it again")
     moved = columns.array("edges.moved", "<i8", (3,))
     if not len(moved):
-        return columns.tensor("edges.indptr", "<i8"), None
-    start, stop = (columns.array("edges.indptr", "<i8", private=True) for _ in range(2))
+        start = columns.array(name, "<i8")
+        columns.check_rows(name, start, count)
+        return columns.tensor(name, "<i8"), None
+    start, stop = (columns.array(name, "<i8", private=True) for _ in range(2))
     start[moved[:, 0]] = moved[:, 1]  # of several moves the last
     stop[1:][moved[:, 0]] = moved[:, 2]
+    columns.check_rows(name, start[:-1], count, stop[1:])
     return torch.from_numpy(start), torch.from_numpy(stop[1:])
 
 

@@ -45,6 +45,7 @@ from graphrerank.files import (
 )
 from graphrerank.progress import advance, progress_bar
 from graphrerank.text.languages import detect_language
+from graphrerank.untrusted import shown_name
 
 MAX_WORDS = 200
 SHOWN = 3  # names of files that were not read, for each reason
@@ -92,8 +93,11 @@ class IndexedFolder:
 
 
 def _unread_rows(unread: Mapping[str, Sequence[str]]) -> list[str]:
-    shown = {reason: ", ".join([*names[:SHOWN], *["..."] * (len(names) > SHOWN)]) for reason, names in unread.items()}
-    return [f"not read: {len(unread[reason]):,} x {reason} ({shown[reason]})" for reason in sorted(unread)]
+    rows = []
+    for reason in sorted(unread):
+        names = [*map(shown_name, unread[reason][:SHOWN]), *["..."] * (len(unread[reason]) > SHOWN)]
+        rows.append(f"not read: {len(unread[reason]):,} x {shown_name(reason)} ({', '.join(names)})")
+    return rows
 
 
 def index_folder(

@@ -18,6 +18,7 @@ from graphrerank.data.documents.passages import Passage
 from graphrerank.data.documents.readers import suffix_of
 from graphrerank.data.documents.site import Site
 from graphrerank.data.documents.symbols import SymbolIndex
+from graphrerank.untrusted import shown_name
 
 SHOWN = 3  # links that lead nowhere in the account's text
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//(?:www\.)?(.*)", re.IGNORECASE | re.DOTALL)
@@ -48,7 +49,10 @@ class LinkAccount:
         links = f"{self.within:,} link{'s' * (self.within != 1)} within the folder: {self.resolved:,} resolved"
         links += f" ({self.to_section:,} to a section)"
         if self.dead:
-            shown = (f"{name}{f':{line}' * (line > 0)} -> {target}" for name, line, target in self.dead[:SHOWN])
+            shown = (
+                f"{shown_name(name)}{f':{line}' * (line > 0)} -> {shown_name(target)}"
+                for name, line, target in self.dead[:SHOWN]
+            )
             links += f", {len(self.dead):,} lead nowhere: {', '.join([*shown, *['...'] * (len(self.dead) > SHOWN)])}"
         edges = ", ".join(f"{count:,} {name}" for name, count in sorted(self.code.items()))
         return f"{links}\nedges of code: {edges}" if edges else links

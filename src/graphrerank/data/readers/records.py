@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from graphrerank.checks import UserError
 from graphrerank.extras import optional
-from graphrerank.untrusted import MAX_DEPTH, check_depth, check_values
+from graphrerank.untrusted import MAX_DEPTH, check_depth, check_values, shown_name
 
 Record = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -35,7 +35,7 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> UserError:
 
 def name_line(path: Path, line: int) -> str:
     """Name a line of a text file, or a row of a Parquet file."""
-    return f"{path}, {'row' if path.suffix == '.parquet' else 'line'} {line}"
+    return f"{shown_name(path)}, {'row' if path.suffix == '.parquet' else 'line'} {line}"
 
 
 def as_id(key: Any) -> Any:
@@ -52,7 +52,7 @@ def warn_left_out(path: Path, left_out: Mapping[str, Sequence[int]]) -> None:
         if lines
     ]
     if parts:
-        warnings.warn(f"{path}: left out {', '.join(parts)}", stacklevel=3)
+        warnings.warn(f"{shown_name(path)}: left out {', '.join(parts)}", stacklevel=3)
 
 
 def existing_folder(path: str | Path, *, needed: str) -> Path:

@@ -7,7 +7,7 @@ from graphrerank.data.documents.document import Document, Link
 from graphrerank.data.documents.formats.lined_reader import LineReader, replaced
 
 _MAX_ATTRIBUTE = 1000  # characters of an attribute that is put in
-_HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*?)(?:[ \t]+\1)?$")
+_HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]++(?=\S)")
 _RULE = re.compile(r"(?:={2,}|-{2,}|~{2,}|\^{2,}|\+{2,})$")
 _ATTRIBUTE = re.compile(r":!?([\w-]+)!?:(?:[ \t]+(.*))?$")
 _ANCHOR = re.compile(r"\[\[([^\[\],]{1,200})(?:,[^\[\]]{0,500})?\]\]")
@@ -88,7 +88,7 @@ class _AsciiDoc(LineReader):
     def sets(self, line: str) -> bool:
         """Return whether a line is a heading, or says something about what follows; read it if so."""
         if found := _HEADING.match(line):
-            self.heading(found[2], self.at)
+            self.heading(_without_mark(line[found.end() :], found[1]), self.at)
         elif found := _ATTRIBUTE.match(line):
             value = found[2] or ""
             while value.endswith("\\") and self.at < len(self.lines):
@@ -218,6 +218,12 @@ class _AsciiDoc(LineReader):
             return f"#{anchor or path}"
         path = _of_antora(path if re.search(r"\.\w+$", path) else f"{path}.adoc", self.name, "pages")
         return f"{path}#{anchor}" if anchor and path else path
+
+
+def _without_mark(heading: str, mark: str) -> str:
+    """Return a heading without the mark that may end it, as in ``== Title ==``."""
+    text = heading.removesuffix(mark)
+    return text.rstrip(" \t") if text != heading and text.endswith((" ", "\t")) else heading
 
 
 def _plain(text: str) -> str:

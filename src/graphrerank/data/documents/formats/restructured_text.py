@@ -30,6 +30,7 @@ _SETTINGS.__dict__.update(
     module="",  # ours: what the names of objects begin with; what may still be read
     marks=_MAX_MARKS,
 )
+_THEIR_NAMES = nodes.document.set_name_id_map
 _TRANSFORMS = (references.AnonymousHyperlinks, references.IndirectHyperlinks, references.ExternalTargets)
 
 
@@ -45,6 +46,11 @@ def _inline_text(state: Any, text: str, lineno: int) -> Any:
     if settings.marks < 0:
         return [nodes.Text(text)], []
     return state.inliner.parse(text, lineno, state.memo, state.parent)
+
+
+def _set_names(document: Any, node: Any, id: str, msgnode: Any = None, explicit: bool = False) -> None:
+    """Note a name without a message at the node around it, which docutils checks from its start for each message."""
+    _THEIR_NAMES(document, node, id, None, explicit)
 
 
 def _section(state: Any, title: str, source: str, style: str, lineno: int, messages: Any) -> None:
@@ -84,6 +90,7 @@ def _sphinx() -> Iterator[None]:
     """Let docutils find our roles and directives, as Sphinx replaces its look-ups, and make the sections flat."""
     state = states.RSTState
     ours: list[tuple[Any, str, Any]] = [(directives, "directive", directive_of), (roles, "role", role_of)]
+    ours += [(nodes.document, "set_name_id_map", _set_names)]
     ours += [(state, "section", _section), (state, "inline_text", _inline_text)]
     ours += [(state, "nested_sm", _Machine), (state, "nested_sm_cache", [])]
     theirs = [(owner, name, getattr(owner, name)) for owner, name, _ in ours]
