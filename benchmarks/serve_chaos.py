@@ -1,8 +1,8 @@
 """python benchmarks/serve_chaos.py  # faults under load for five minutes: losses, and the time to mend them.
 
 Four clients rerank and search over connections that they keep; each says of every request how it ended. Every ten
-seconds one fault: a worker is killed or stopped, the supervisor is stopped, the corpus is replaced, or the disk
-with the log is filled. `down` is the time until a new connection is answered again, `whole` that until all
+seconds one fault: one or both workers are killed or stopped, the supervisor is stopped, the corpus is replaced, or the
+disk with the log is filled. `down` is the time until a new connection is answered again, `whole` that until all
 processes are back. Needs root on Linux, for the small disk.
 """
 
@@ -70,9 +70,13 @@ class Service:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer requests."""
-        found = psutil.process_iter(["ppid", "cmdline", "status"])  # one that ends meanwhile has no command
-        children = (process for process in found if process.info["ppid"] == self.process.pid)
-        return [child for child in children if "spawn_main" in " ".join(child.info["cmdline"] or ())]
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that ends meanwhile
+                if process.name() == "rerank serving":
+                    process.info = process.as_dict(["status"])
+                    found.append(process)
+        return found
 
     def ask(self, method: str, path: str, body: str | None = None) -> int:
         """Return the status of one request over a new connection; 0 without an answer.
@@ -105,10 +109,16 @@ class Service:
         return {
             "kill -9 a worker": lambda: self.strike(signal.SIGKILL),
             "SIGSTOP a worker": lambda: self.strike(signal.SIGSTOP),
+            "kill -9 one worker and SIGSTOP the other": self.strike_both,
             "SIGSTOP the supervisor for 5 s": self.stop_supervisor,
             "the corpus is replaced": self.replace_corpus,
             "the disk is full": self.fill_disk,
         }
+
+    def strike_both(self) -> None:
+        """Kill one worker and stop the other."""
+        for worker, signum in zip(self.workers(), (signal.SIGKILL, signal.SIGSTOP), strict=False):
+            worker.send_signal(signum)
 
     def stop_supervisor(self) -> None:
         """Stop the main process for some seconds."""

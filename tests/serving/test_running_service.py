@@ -200,7 +200,7 @@ def test_sigterm_under_load_loses_nothing(service):
 def test_a_killed_service_leaves_no_process(tmp_path):
     with running(tmp_path, "artifact=attack", "encoder=none") as service:
         children = psutil.Process(service.process.pid).children(recursive=True)
-        assert len(children) == 2  # a worker, and Python's resource tracker
+        assert len(children) == 3  # a worker, the process that forks workers, and Python's resource tracker
         os.kill(service.process.pid, signal.SIGKILL)
         service.process.wait()
         _, alive = psutil.wait_procs(children, timeout=60)

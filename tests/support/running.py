@@ -1,5 +1,6 @@
 """A service as its users have it: processes, a port, and an end."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -30,9 +31,16 @@ class Service:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer requests."""
-        found = psutil.process_iter(["ppid", "cmdline"])  # one that ends meanwhile has no command
-        children = (process for process in found if process.info["ppid"] == self.process.pid)
-        return [child for child in children if "spawn_main" in " ".join(child.info["cmdline"] or ())]
+        return self.processes("rerank serving")
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return the processes of a name, which tells their state."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name() == name:
+                    found.append(process)
+        return found
 
     def wait_until_ready(self) -> None:
         """Wait for ``GET /ready``."""
@@ -59,7 +67,8 @@ def running(folder: Path, *arguments: str, environment: dict[str, str] | None = 
     """Start a service on a free port, and end it."""
     port = free_port()
     log, output = folder / "log.jsonl", folder / "output.txt"
-    command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", "workers=1", *arguments]
+    command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", "workers=1", "standby=0"]
+    command += arguments
     with log.open("wb") as errors, output.open("wb") as written:
         process = subprocess.Popen(
             command, stdout=written, stderr=errors, cwd=folder, env=os.environ | (environment or {})

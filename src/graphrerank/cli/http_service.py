@@ -359,9 +359,12 @@ def _feedback_engine(settings: FeedbackSettings) -> FeedbackEngine:
 def service_settings(cfg: DictConfig) -> ServiceSettings:
     """Read how the service runs."""
     named = {field.name: cfg[field.name] for field in fields(ServiceSettings) if field.name in cfg}
+    device = cfg.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    standby = cfg.get("standby")
     changed = {
         "cors_origins": tuple(cfg.cors_origins),
-        "device": cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        "device": device,
+        "standby": int(device == "cpu") if standby is None else standby,
         "limits": Limits(**cfg.limits),
         "permissions": PermissionSettings(**cfg.permissions),
         "feedback": FeedbackSettings(**cfg.feedback),

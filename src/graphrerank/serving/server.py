@@ -1,10 +1,11 @@
-"""The service: a FastAPI application in the processes of uvicorn, each with its engines."""
+"""The service: a FastAPI application in several processes, each with its engines and a server of uvicorn."""
 
 import asyncio
 import contextlib
 import gc
+import logging.config
+import multiprocessing
 import os
-import signal
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,7 +21,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from uvicorn.supervisors import Multiprocess
 
 from graphrerank.checks import UserError
 from graphrerank.files import write_text
@@ -36,10 +36,10 @@ from graphrerank.serving.json_log import LOG_CONFIG
 from graphrerank.serving.page import PAGE_PATHS, add_page
 from graphrerank.serving.routes import SHADOW_OF, Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.supervisor import FAILED, SERVING, STANDING_BY, Post, supervise
 
 OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
 IDLE_SECONDS = 75  # between two requests of a connection
-SILENT_SECONDS = 30  # after which uvicorn replaces a process that does not answer it
 MEMORY_FOLDER = Path("/dev/shm")  # where metrics are written even if the disk is full
 FAILURE = "failure.txt"  # why a process could not start
 PRICES = "prices.json"  # as the first process measured them
@@ -63,9 +63,16 @@ class Service:
 
 
 def run(service: Service) -> None:
-    """Serve until SIGTERM or Ctrl+C, then finish the current requests; a ValueError if it cannot start.
+    """Serve until SIGTERM or Ctrl+C, then finish the current requests.
 
-    uvicorn starts ``workers`` processes, replaces one that dies or does not answer, and ends all of them.
+    ``workers`` processes answer. Others stand by, and take the place of those that die or do not answer
+    (:mod:`graphrerank.serving.supervisor`).
+
+    Args:
+        service: The service.
+
+    Raises:
+        UserError: If the port cannot be used or the engines cannot be loaded.
     """
     settings = service.settings
     parent = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
@@ -74,29 +81,60 @@ def run(service: Service) -> None:
         tempfile.TemporaryDirectory(prefix="graphrerank-", dir=parent, ignore_cleanup_errors=True) as folder,
     ):
         os.environ |= {metrics.FOLDER: folder, **{key: os.environ.get(key, ENVIRONMENT[key]) for key in ENVIRONMENT}}
-        config = uvicorn.Config(
-            partial(process_app, service, Path(folder), os.getpid()),
-            factory=True,
+        logging.config.dictConfig(LOG_CONFIG)
+        supervise(
+            run_worker,
+            (service, Path(folder), listener),
             workers=settings.workers,
-            http="auto" if settings.cors_origins else RefusingProtocol,  # pages cannot read its refusals
-            ws="none",
-            lifespan="on",
-            log_config=LOG_CONFIG,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=settings.shutdown_seconds,
-            timeout_worker_healthcheck=SILENT_SECONDS,
+            standby=settings.standby,
+            forks=settings.device == "cpu" and "forkserver" in multiprocessing.get_all_start_methods(),
         )
-        Multiprocess(config, [listener]).run()
         failure = Path(folder) / FAILURE
         if failure.is_file():
             raise UserError(failure.read_text(encoding="utf-8"))
 
 
-def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
-    """Create the application of one process, which builds its engines when it starts, and ends with its supervisor."""
+def run_worker(post: Post, service: Service, folder: Path, listener: socket.socket) -> None:
+    """Answer requests in a worker process, as soon as its supervisor lets it.
+
+    Args:
+        post: The worker's connection with its supervisor.
+        service: The service.
+        folder: Folder that the processes of the service share.
+        listener: Socket that listens.
+    """
+    settings = service.settings
+    config = uvicorn.Config(
+        partial(process_app, service, folder, post),
+        factory=True,
+        http="auto" if settings.cors_origins else RefusingProtocol,  # pages cannot read its refusals
+        ws="none",
+        lifespan="on",
+        log_config=LOG_CONFIG,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+    )
+    try:
+        uvicorn.Server(config).run([listener])
+    except SystemExit:  # the application could not start
+        post.report(FAILED)
+        raise
+
+
+def process_app(service: Service, folder: Path, post: Post) -> FastAPI:
+    """Create the application of one process, which builds its engines when it starts and then stands by.
+
+    Args:
+        service: The service.
+        folder: Folder that the processes of the service share.
+        post: The worker's connection with its supervisor.
+
+    Returns:
+        The application.
+    """
     settings, engines = service.settings, dict[str, Engine[Any]]()
     batcher = Batcher(
         engines, settings.limits, batch_requests=settings.batch_requests, batch_candidates=settings.batch_candidates
@@ -112,9 +150,11 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
             write_text(folder / FAILURE, str(error))
             raise
         metrics.WORKER_STARTS.inc()
-        watch = asyncio.create_task(_end_with(supervisor))
+        if not post.may_serve.is_set():
+            post.report(STANDING_BY)
+            await asyncio.to_thread(post.may_serve.wait)
+        post.report(SERVING)
         yield
-        watch.cancel()
 
     recorder = None if settings.feedback.path is None else Recorder(open_log(settings.feedback), settings.feedback)
     return create_app(service.routes, batcher, settings, info=service.info, recorder=recorder, lifespan=lifespan)
@@ -191,13 +231,6 @@ def load_engines(factories: Mapping[str, EngineFactory], num_threads: int) -> di
     gc.collect()
     gc.freeze()  # modules and models stay, so the garbage collector may ignore them
     return engines
-
-
-async def _end_with(supervisor: int) -> None:
-    """End this process when the one that started it was killed."""
-    while os.getppid() == supervisor:
-        await asyncio.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _listening(settings: ServiceSettings) -> socket.socket:

@@ -29,6 +29,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"  # this machine only; 0.0.0.0 or :: for all networks
     port: int = 8000
     workers: int = 2  # processes, each of which reads requests and ranks
+    standby: int = 1  # further processes that have loaded everything and take the place of a worker that is gone
     batch_requests: int = 32  # ranked together; 1 for no batching
     batch_candidates: int = 4096  # documents at which a batch is full
     num_threads: int = 1  # torch threads of each process
@@ -47,6 +48,8 @@ class ServiceSettings:
         if not 0 <= self.port <= LARGEST_PORT:
             raise UserError(f"`port` must be 0 to {LARGEST_PORT}, got {self.port}")
         check_counts(workers=self.workers, num_threads=self.num_threads)
+        if self.standby < 0:
+            raise UserError(f"`standby` must be at least 0, got {self.standby}")
         check_counts(batch_requests=self.batch_requests, batch_candidates=self.batch_candidates)
         if not (self.is_local or self.api_key or self.allow_no_key):
             needed = f"set (GRAPHRERANK_API_KEY) where host={self.host} is reached from other machines"
