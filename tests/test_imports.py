@@ -12,7 +12,7 @@ PACKAGE = Path(graphrerank.__file__).parent
 PAPERS = PACKAGE.parent / "graphrerank_papers"
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
     {"checks"},
-    {"extensions", "extras", "files", "passwords", "processes", "progress", "untrusted"},
+    {"extensions", "extras", "files", "passwords", "processes", "progress", "quiet", "untrusted"},
     {"caching", "conf_folder"},
     {"text"},
     {"graphs"},

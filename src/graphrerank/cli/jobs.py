@@ -1,8 +1,6 @@
 """From a composed configuration to its one job: checked by name and type, built, called, and its folder printed."""
 
 import inspect
-import logging
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from copy import deepcopy
@@ -23,21 +21,18 @@ from graphrerank.cli.schema import check_settings, check_type
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
 from graphrerank.processes import is_first_process
+from graphrerank.quiet import quiet_lightning
 
 Job = Callable[..., Path | None]  # takes a command; or parts and a run folder, and to train a `TrainingPlan`
 
 
+@quiet_lightning()
 def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     """Call a job (None: the one that ``cfg.job`` describes), and print the folder that it wrote to as the last line.
 
     ``name`` is the command's file of ``conf``.
     """
     check_settings(cfg, name)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
-    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
-    warnings.filterwarnings("ignore", message="MLFlow only allows")  # it leaves out the @ of our measures
     check_processes(cfg)
     if cfg.get("logger"):
         from graphrerank.cli.tracking.trackers import check_loggers  # imports Lightning

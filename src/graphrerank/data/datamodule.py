@@ -134,6 +134,10 @@ class CandidateDataModule(ResumableDataModule):
             loaders.append(self._loader([self._graphs(part, queries, self.val_split)], sampler))
         return loaders if len(self.parts) > 1 else loaders[0]
 
+    def transfer_batch_to_device(self, batch: CandidateGraphs, device: torch.device, _: int) -> CandidateGraphs:
+        """Copy a batch from pinned memory while the device computes."""
+        return batch.to(device, non_blocking=True)
+
     def _loader(
         self, graphs: Sequence[Graphs], sampler: "EpochBatches", augmentation: CandidateAugmentation | None = None
     ) -> "Loader":

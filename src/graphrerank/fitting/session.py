@@ -22,6 +22,7 @@ from graphrerank.models.checkpoint import BEST
 from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
 from graphrerank.parts import Parts, build, dotted_settings
 from graphrerank.processes import is_first_process
+from graphrerank.quiet import quiet_lightning
 from graphrerank.training.callbacks import EpochTable, LearningCurves
 
 LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
@@ -99,6 +100,7 @@ class TrainingSession:
         before = {} if self._last is None else read_manifest(self.folder).content
         return {key: before[key] for key in RESULTS if key in before} if before.get("finished") else {}
 
+    @quiet_lightning()
     def train(
         self, module: L.LightningModule, data: L.LightningDataModule, manifest: Mapping[str, Any]
     ) -> dict[str, Any]:

@@ -69,10 +69,6 @@ class RerankerModule(TrainingModule):
         scores: Tensor = self.model(*graphs.model_inputs(self.inputs))
         return scores
 
-    def transfer_batch_to_device(self, batch: CandidateGraphs, device: torch.device, _: int) -> CandidateGraphs:
-        """Copy a batch from pinned memory while the device computes."""
-        return batch.to(device, non_blocking=True)
-
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
         """Return what this process adds to the loss of a batch; DDP averages the processes' gradients."""
         loss, num_queries = self._loss(graphs, self(graphs))
