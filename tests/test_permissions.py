@@ -47,6 +47,7 @@ from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
 NUM_CORPORA = 2000
+NUM_AUTOMATIC = 40
 NUM_SHARED, REQUESTS_OF_SHARED = 20, 25
 NAMES = "abc"
 WORDS = ["metz", "rome", "oslo", "river", "rivers", "bridge", "stone", "the", "of", "Nero", "walls", "harbour"]
@@ -298,12 +299,7 @@ def test_answers_over_folders(tmp_path: Path, settings: str, prepares: bool) -> 
     """Data set folders, and corpus folders prepared from them, against a data set folder of the visible part."""
     pipeline, rng = pipeline_of("base"), random.Random(7)
     drawn = Drawn.of(rng, 30)
-    texts = [f"{text} Metz {i}" for i, text in enumerate(drawn.texts)]
-    public = {"year": 1}  # two with an edge, so that edges=auto chooses for each part as for the whole
-    drawn = replace(
-        drawn, texts=texts, records=[public, public, *drawn.records[2:]], types=[REFERENCE] * len(drawn.types)
-    )
-    drawn = replace(drawn, pairs=[(0, 1), *drawn.pairs[1:]], principals=[(), *drawn.principals[1:]])
+    drawn = replace(drawn, texts=[f"{text} Metz {i}" for i, text in enumerate(drawn.texts)])
     for caller in (frozenset[str](), frozenset("a"), frozenset("bc")):
         datasets = []
         for place, given in enumerate((drawn, drawn.seen_by(caller))):
@@ -327,6 +323,57 @@ def test_answers_over_folders(tmp_path: Path, settings: str, prepares: bool) -> 
             assert one == other
             one, other = (shown(InspectEngine(engine).answer({"a": inspect})["a"]) for engine in engines)
             assert one == other
+
+
+def drawn_for_choices(rng: random.Random) -> Drawn:
+    """Draw a corpus over which `edges=auto` decides otherwise than over parts of it: on titles, types and chunks."""
+    drawn = Drawn.of(rng, rng.randint(3, 9))
+    headline = " ".join(WORDS[:8])  # names nothing
+    share = rng.choice([0.0, 0.3, 0.6])
+    titles = [headline if rng.random() < share else title for title in drawn.titles]
+    with_places = rng.choice([0.7, 0.9, 1.0, 0.0])
+    records = [
+        record | ({"doc_id": f"p{node // 3}", "chunk_id": node % 3} if rng.random() < with_places else {})
+        for node, record in enumerate(drawn.records)
+    ]
+    kinds = [rng.choice([1, 2, 3, 4, REFERENCE]) if rng.random() < 0.5 else 4 for _ in drawn.types]
+    texts = [f"{text} Metz {node}" for node, text in enumerate(drawn.texts)]
+    return replace(drawn, titles=titles, records=records, types=kinds, texts=texts)
+
+
+@pytest.mark.filterwarnings("ignore:.*(repeated edges|without title)")
+def test_answers_over_edges_that_are_chosen_automatically(tmp_path: Path) -> None:
+    """The choices of `edges=auto` are made again for what a caller may see, in data set folders and corpus folders."""
+    pipelines = [pipeline_of(kind) for kind in ("base", "pagerank", "expand", "degrees")]
+    num_answers = num_other_choices = 0
+    for seed in range(NUM_AUTOMATIC):
+        rng = random.Random(seed)
+        drawn, pipeline, prepares = drawn_for_choices(rng), rng.choice(pipelines), seed % 3 == 0
+        entities, knn = rng.choice(["file", "auto", "spelling", None]), rng.choice([None, 0, 1])
+        settings = {"edges": "auto", "entities": entities, "knn": knn, "mentions": rng.choice([None, None, True])}
+        reads = partial(Dataset.from_folder, splits={}, keep_derived=True, cache=tmp_path, language="english")
+        whole = reads(write(tmp_path / f"{seed}", drawn), **settings)
+        if prepares:
+            corpus = prepare_corpus(whole, tmp_path / f"corpus{seed}", encoder=ENCODER, vectors="float32")
+            whole = open_corpus(corpus)
+        else:
+            whole = with_vectors(whole, ENCODER, tmp_path / "cache")
+        for caller in (frozenset[str](), frozenset("a"), frozenset("bc"), frozenset(NAMES)):
+            part = drawn.seen_by(caller)
+            if not part.ids:
+                continue
+            seen = reads(write(tmp_path / f"{seed} {''.join(sorted(caller))}", part), **settings)
+            if whole.found is not None and seen.derived is not None:
+                num_other_choices += whole.found.rule.mention_type != seen.derived.rule.mention_type
+            engines = [engine_of(data, pipeline, tmp_path) for data in (whole, with_vectors(seen, ENCODER, tmp_path))]
+            for query in ("metz river", "stone harbour of Nero"):
+                request = SearchRequest(query=query, return_documents=True, as_of=rng.choice([None, "2015"]))
+                request.sent_by(Caller(caller))
+                one, other = (shown(engine.answer({"a": request})["a"]) for engine in engines)
+                assert one == other, (seed, caller, query)
+                num_answers += 1
+    assert num_answers > 4 * NUM_AUTOMATIC
+    assert num_other_choices > NUM_AUTOMATIC // 4
 
 
 def test_global_statistics_are_of_the_whole_corpus_and_show_none_of_it() -> None:

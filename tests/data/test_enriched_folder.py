@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from graphrerank.data import dataset as dataset_module
+from graphrerank.data import derived_edges
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
@@ -259,7 +260,7 @@ def test_nearest_neighbours_join_once_there_are_vectors(
 ) -> None:
     monkeypatch.setattr(dataset_module, "AUTO_KNN", 1)
     if larger:
-        monkeypatch.setattr(dataset_module, "ALL_NEAREST", 0)
+        monkeypatch.setattr(derived_edges, "ALL_NEAREST", 0)
     dataset = Dataset.from_folder(folder, edges="auto", entities=Capitals())
     few = torch.nonzero(dataset.graph.degree < 3).flatten()
     assert 0 < len(few) < dataset.graph.num_nodes

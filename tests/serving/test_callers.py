@@ -22,7 +22,7 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.callers import NAMED, PermissionSettings, User, names_in_header
+from graphrerank.serving.callers import NAMED, Caller, PermissionSettings, User, names_in_header
 from graphrerank.serving.documents_engine import DocumentsEngine
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine, SearchRequest
@@ -200,6 +200,9 @@ def test_a_subject_is_not_the_holder_of_principals(make_service):
     trusting = SearchRequest(query="x", principals=["a", "b"])
     trusting.sent_by(PermissionSettings(trust_body=True).caller(Headers()))
     assert trusting.caller.user == user(principals=["a", "b"])
+    strangers = [settings.caller(Headers()), settings.caller(Headers(bearer(token(principals=None)))), Caller()]
+    assert [caller.known_user for caller in strangers] == [None] * 3
+    assert settings.caller(Headers(bearer(token(sub="a", principals=None)))).known_user == "sub:a"
 
 
 def test_principals_of_a_list_are_taken_as_they_are(make_service):

@@ -14,17 +14,26 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import UserError, check_choice, check_not_negative
-from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, Edges, FoundEdges, graph_of, joined, of_type
+from graphrerank.data.derived_edges import (
+    AutomaticChoices,
+    DerivedEdges,
+    EdgeRule,
+    Edges,
+    FoundEdges,
+    graph_of,
+    joined,
+    of_type,
+)
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
 from graphrerank.data.readers.documents import Query, read_edges
 from graphrerank.data.readers.entities import ENTITIES
-from graphrerank.data.readers.folder import EDGES, chunk_keys, entities_of, has_place, read_corpus, titles_are_names
+from graphrerank.data.readers.folder import EDGES, chunk_keys, entities_of, read_corpus
 from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_lists import adjacency_edges
-from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
+from graphrerank.graphs.edge_types import ADJACENCY, OTHER, REFERENCE
 from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.metadata import Filter, Metadata
 from graphrerank.graphs.packed_strings import chosen
@@ -36,7 +45,6 @@ from graphrerank.untrusted import check_name, shown_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 AUTO_KNN = 10  # of `edges=auto`: edges to each passage's nearest ones by vectors
-NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus only to those of passages with fewer neighbours
 STATISTICS = ("visible", "global")
 VALIDATION = 0.1  # share of drafted questions, the last ones
 
@@ -200,30 +208,36 @@ class Dataset:
         folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
         node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
         queries, judged = read_judged_queries(folder, splits, node_number, drop_unknown=drop_unknown)
-        automatic = edges == AUTO
-        if isinstance(edges, str) and not automatic:
+        automatic = AutomaticChoices(mentions=mentions, adjacency=adjacency is None) if edges == AUTO else None
+        if isinstance(edges, str) and automatic is None:
             raise UserError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
-        if edges is None or automatic:
+        if edges is None or automatic is not None:
             edges = [EDGES] if (folder / EDGES).is_file() else []
         files = [folder / file for file in edges]
         read = read_edges(files, node_number, edge_types, edge_meanings, drop_unknown=drop_unknown)
         stated: dict[str, Edges] = {"file": read[:3]}
         mention_type = REFERENCE if mentions else None
-        if automatic:
-            weaker = ENTITY if bool((stated["file"][2] == REFERENCE).any()) else REFERENCE
-            mention_type = weaker if mentions or (mentions is None and titles_are_names(documents)) else None
-            adjacency = all(map(has_place, documents)) if adjacency is None else adjacency
+        chunks = None
+        if automatic is not None:
+            mention_type = automatic.mention_type(stated["file"][2], (document.title for document in documents))
+            chunks = automatic.neighbouring_chunks(document.metadata for document in documents)
         if isinstance(entities, str) and entities == AUTO:
             found_in = "file" if (folder / ENTITIES).is_file() else "spelling"
-            entities = found_in if automatic else None
+            entities = found_in if automatic is not None else None
         if adjacency:
-            stated["neighbouring chunks"] = of_type(adjacency_edges(*chunk_keys(folder, documents)), ADJACENCY)
+            chunks = of_type(adjacency_edges(*chunk_keys(folder, documents)), ADJACENCY)
+        if chunks is not None:
+            stated["neighbouring chunks"] = chunks
         names, source = None, None
         if entities is not None:
             source = entities if isinstance(entities, str) else type(entities).__name__
             names = normalized_names(entities_of(folder, entities, node_number, documents, cache=cache))
         rule = EdgeRule(
-            mention_type=mention_type, entity_source=source, max_entity_share=max_entity_share, makes_choices=automatic
+            mention_type=mention_type,
+            entity_source=source,
+            max_entity_share=max_entity_share,
+            makes_choices=automatic is not None,
+            automatic=automatic,
         )
         derived = DerivedEdges(joined(stated.values()), rule, names)
         found, incidence = derived.search([d.title for d in documents], [d.text for d in documents])
@@ -238,15 +252,15 @@ class Dataset:
         passages = Passages([document.doc_id for document in documents], texts, lengths, language)
         records = with_relations({document.doc_id: document.metadata for document in documents}, read.relations)
         passages = replace(passages, metadata=Metadata(records) if any(records) else None)
-        graph = graph_of(passages, found.values(), None if automatic else incidence)
+        graph = graph_of(passages, found.values(), incidence if automatic is None else None)
         graph = replace(graph, guarded=read.guarded)
         sources = [source for source in dict.fromkeys(["file", "mentions", *found]) if source in found]
         counts = {of: len(torch.unique(found[of][0].sort(dim=1).values, dim=0)) for of in sources}  # different pairs
-        knn = AUTO_KNN if automatic and knn is None else knn or 0
-        below = len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
-        nearest: dict[str, Any] = {"knn": knn, "knn_below": below if automatic and knn else None}
+        knn = AUTO_KNN if automatic is not None and knn is None else knn or 0
+        below = automatic.knn_below(len(documents)) if automatic is not None and knn else None
+        nearest: dict[str, Any] = {"knn": knn, "knn_below": below}
         further: dict[str, Any] = {**nearest}
-        follows = mention_type is not None or names is not None
+        follows = mention_type is not None or names is not None or (automatic is not None and graph.is_guarded)
         if (keep_derived or graph.is_guarded) and follows:
             further["derived"] = derived
         if graph.is_guarded and (follows or knn):

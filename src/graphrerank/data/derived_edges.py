@@ -1,8 +1,10 @@
 """Edges that follow from passages themselves, and what it takes to find them again when passages have come or gone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +12,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.neighbours import choose_neighbours, nearest_neighbor_edges, shared_weight
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, SIMILARITY
+from graphrerank.graphs.edge_lists import adjacency_edges
+from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, REFERENCE, SIMILARITY
 from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
@@ -22,6 +26,63 @@ from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 Edges = tuple[Tensor, Tensor, Tensor]  # pairs `[M, 2]`, weights `[M]` and types `[M]`
 FILE = "file"  # the source of entities that a data set folder has
 EXTRACTORS = {"spelling": PatternEntityExtractor, "spacy": SpacyEntityExtractor}
+NAME_WORDS = 6  # titles with more at the median are headlines, as of papers, and short ones occur by chance
+NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus nearest ones only of passages with fewer neighbours
+
+
+class AutomaticChoices(BaseModel):
+    """What ``edges=auto`` decides by looking at all passages, and so again for a part of them.
+
+    Attributes:
+        mentions: Whether edges by mentions are searched for. None: if titles are names.
+        adjacency: Whether neighbouring chunks are joined if every passage says its place in a document. If False, they
+            are joined, or not, as the user said.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    mentions: bool | None = None
+    adjacency: bool = False
+
+    def mention_type(self, stated_types: Tensor, titles: Iterable[str]) -> int | None:
+        """Return the type of edges by mentions, weaker than that of stated references; None if there are to be none.
+
+        Args:
+            stated_types: Types of the edges that do not follow from titles and entities, ``[M]``.
+            titles: Titles of the passages, empty for none.
+        """
+        if self.mentions is False or (self.mentions is None and not titles_are_names(titles)):
+            return None
+        return ENTITY if bool((stated_types == REFERENCE).any()) else REFERENCE
+
+    def neighbouring_chunks(self, records: Iterable[Mapping[str, Any]]) -> Edges | None:
+        """Return the edges between neighbouring chunks, by the metadata of all passages; None if there are to be none.
+
+        Raises:
+            UserError: If two passages have the same place.
+        """
+        places = [place_in_document(record) for record in records] if self.adjacency else [None]
+        known = [place for place in places if place is not None]
+        if len(known) < len(places):
+            return None
+        return of_type(adjacency_edges([doc for doc, _ in known], [number for _, number in known]), ADJACENCY)
+
+    @staticmethod
+    def knn_below(num_nodes: int) -> int:
+        """Return below how many neighbours a passage of a corpus gets edges to its nearest ones."""
+        return num_nodes if num_nodes <= ALL_NEAREST else NEIGHBOURS
+
+
+def titles_are_names(titles: Iterable[str]) -> bool:
+    """Return whether titles name something that others may mention, as those of an encyclopedia; headlines do not."""
+    lengths = [len(title.split()) for title in titles if title]
+    return bool(lengths) and median(lengths) <= NAME_WORDS
+
+
+def place_in_document(record: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return of which document a passage is a chunk, and its number there; None if its metadata do not say both."""
+    doc_id, chunk_id = record.get("doc_id"), record.get("chunk_id")
+    return (doc_id, chunk_id) if isinstance(doc_id, str) and type(chunk_id) is int else None
 
 
 class EdgeRule(BaseModel):
@@ -34,6 +95,7 @@ class EdgeRule(BaseModel):
     entity_source: str | None = None  # `spelling`, `spacy`, `file` or an extractor's class; None without entities
     max_entity_share: float = 1.0  # of the passages; an entity in more is ignored
     makes_choices: bool = False  # whether `choose_neighbours` joins passages; else they are joined query by query
+    automatic: AutomaticChoices | None = None  # what is decided again for parts; None: nothing
 
 
 @dataclass(frozen=True)
@@ -91,14 +153,34 @@ class FoundEdges:
                 seen = guarded.select(number, guarded.allowed(principals))
                 stated = joined([stated, (seen.pairs, seen.weight, seen.types)])
         names = None if self.entity_names is None else self.entity_names(nodes.numpy())
-        found = DerivedEdges(stated, self.rule, names).join(part.passages)
+        rule, below = self.rule, part.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
+        if (automatic := rule.automatic) is not None:
+            rule, stated = _decided_again(rule, automatic, stated, part.passages)
+            below = automatic.knn_below(part.num_nodes)
+        found = DerivedEdges(stated, rule, names).join(part.passages)
         graph = replace(found, vectors=part.vectors, pages=part.pages, part_of=part.part_of)
         if not self.knn or graph.embedding is None:
             return graph
-        below = graph.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
         few = None if below is None else torch.nonzero(graph.degree < below).flatten()
         pairs, similarity = nearest_neighbor_edges(graph.embedding.float(), k=self.knn, nodes=few)
         return graph.with_edges(pairs, similarity, edge_type=SIMILARITY)
+
+
+def _decided_again(
+    rule: EdgeRule, automatic: AutomaticChoices, stated: Edges, passages: Passages
+) -> tuple[EdgeRule, Edges]:
+    """Return the rule and the stated edges that ``edges=auto`` gives for some passages alone."""
+    titles = map(passages.title, range(len(passages)))
+    mention_type = automatic.mention_type(stated[2], titles)
+    metadata = passages.metadata
+    records = [{}] * len(passages) if metadata is None else map(metadata.record, range(len(passages)))
+    try:
+        chunks = automatic.neighbouring_chunks(records)
+    except UserError:  # two have one place: a data set folder of these passages alone would be refused
+        chunks = None
+    return rule.model_copy(update={"mention_type": mention_type}), stated if chunks is None else joined(
+        [stated, chunks]
+    )
 
 
 def of_type(pairs: Tensor, edge_type: int) -> Edges:

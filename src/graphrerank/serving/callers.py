@@ -78,6 +78,11 @@ class Caller:
     may_write: bool = True  # whether it may add and delete documents, and delete feedback
     user: User | None = None  # `sub` of the token, else the principals; None: the service knows no callers
 
+    @property
+    def known_user(self) -> str | None:
+        """Key of the user; None for callers whom nothing tells apart, neither a subject nor a principal."""
+        return None if self.user is None or self.user == User.holding(()) else self.user.key
+
 
 @dataclass(frozen=True)
 class PermissionSettings:

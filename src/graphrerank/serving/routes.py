@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 from graphrerank.feedback.log import SHADOW
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.callers import SUBJECT, Caller
+from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.fair_queue import Sender, peer_sender
 from graphrerank.serving.feedback import Answered, Recorder
@@ -146,8 +146,7 @@ class Endpoints:
                 body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits, prices)
         caller = getattr(request.state, "caller", Caller())
         # strangers, of whom nothing is known, are told apart by their addresses
-        is_known = caller.user is not None and (caller.user.kind == SUBJECT or bool(caller.principals))
-        sender = peer_sender(request.scope.get("client"), caller.user.key if caller.user and is_known else None)
+        sender = peer_sender(request.scope.get("client"), caller.known_user)
         if isinstance(job, CallerRequest):
             job.sent_by(caller)
             caller = job.caller

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from graphrerank.checks import UserError
-from graphrerank.data.derived_edges import EXTRACTORS
+from graphrerank.data.derived_edges import EXTRACTORS, place_in_document
 from graphrerank.data.readers.documents import EMPTY, FILTERED, Document, read_all_documents
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
@@ -14,7 +13,6 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
-NAME_WORDS = 6  # of `auto`: titles with more at the median are headlines, as of papers, and short ones occur by chance
 
 
 def read_corpus(
@@ -43,20 +41,17 @@ def _matches(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     return True
 
 
-def has_place(document: Document) -> bool:
-    """Return whether a document says of which document it is a chunk, and its number there."""
-    return isinstance(document.metadata.get("doc_id"), str) and type(document.metadata.get("chunk_id")) is int
-
-
 def chunk_keys(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
-    """Read the document of each chunk, and its number there."""
-    for document in documents:
-        if not has_place(document):
+    """Return the document of each chunk and its number there; a UserError names a passage that says neither."""
+    places = [place_in_document(document.metadata) for document in documents]
+    for document, place in zip(documents, places, strict=True):
+        if place is None:
             raise UserError(
                 f"{folder}: `adjacency` needs a string `doc_id` and an integer `chunk_id` in the metadata of every "
                 f"document, found {dict(document.metadata)} in {document.doc_id!r}"
             )
-    return [doc.metadata["doc_id"] for doc in documents], [doc.metadata["chunk_id"] for doc in documents]
+    known = [place for place in places if place is not None]
+    return [doc_id for doc_id, _ in known], [chunk_id for _, chunk_id in known]
 
 
 def entities_of(
@@ -82,9 +77,3 @@ def entities_of(
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")
     passages = [document.passage for document in documents]
     return [knowledge.names for knowledge in extractor.extract(passages)] if passages else []
-
-
-def titles_are_names(documents: Sequence[Document]) -> bool:
-    """Return whether titles name something that others may mention, as those of an encyclopedia; headlines do not."""
-    lengths = [len(document.title.split()) for document in documents if document.title]
-    return bool(lengths) and median(lengths) <= NAME_WORDS
