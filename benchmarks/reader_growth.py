@@ -74,7 +74,7 @@ def listed(text: str) -> list[str]:
 def patterns(suffix: str) -> Iterator[tuple[str, str, str]]:
     """Yield opener, token and end of the files of a format."""
     singles, known = [*MARKS, *LETTERS], listed(TOKENS.get(suffix, "( [ { // /* \" ' a("))
-    openers = listed(OPENERS.get(suffix, PLAIN_OPENERS))
+    openers = re.split(r"(?<!\|)\|", OPENERS.get(suffix, PLAIN_OPENERS))
     pairs = ("".join(pair) for pair in itertools.product([*MARKS, "a"], repeat=2))
     seen: set[tuple[str, str, str]] = set()
     for token in dict.fromkeys([*singles, *known, *(f"{token}\n" for token in known), *pairs]):

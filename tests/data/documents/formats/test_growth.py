@@ -10,6 +10,9 @@ CASES = {  # file: content, which took minutes
     "title.adoc": "= a" + " " * 1_500_000 + "b\n\nText.\n",
     "targets.rst": "Title\n=====\n\n" + ".. _t: x\n" * 30_000,
     "comment.md": "<!--" + "\n" * 200_000,
+    "comments.js": "/*\n" * 160_000,
+    "lines.py": "\\\n" * 240_000,
+    "quotes.py": '"""' + "# a\n" * 120_000,
 }
 
 

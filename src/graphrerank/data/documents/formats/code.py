@@ -15,6 +15,8 @@ from graphrerank.data.documents.formats.text import decode_text, without_blobs
 from graphrerank.data.documents.symbols import family_of, module_of
 from graphrerank.extras import optional
 
+_CHUNK = 65_536  # bytes that a parser reads at once
+_READ_AGAIN = 50  # times that a parser may read a file; code is read twice at most, comments without an end thousands
 MAX_PARSED = 500_000  # characters of a file; a longer one is divided by its lines alone
 MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000  # of a function in one piece
 MAX_OUTLINE = 500  # characters of a first section that has nothing to show but names
@@ -61,12 +63,21 @@ def _parse(text: str, language: Language) -> Any:
         return None
     source = text.encode()
     calls = count()  # every hundred steps; of code 17 in 1,000 bytes at most
+    room = _READ_AGAIN * len(source) + _CHUNK * 16  # bytes that the parser may read, again those that it looks ahead to
+
+    def read(offset: int, point: object) -> bytes:
+        nonlocal room
+        chunk = source[offset : offset + _CHUNK] if room > 0 else b""
+        room -= len(chunk)
+        return chunk
+
     try:
         tree = language.parser.parse(
-            lambda offset, point: source[offset : offset + 65_536],
-            progress_callback=lambda offset, has_error: next(calls) > 100 + 0.025 * offset,
+            read, progress_callback=lambda offset, has_error: room <= 0 or next(calls) > 100 + 0.025 * offset
         )
     except ValueError:
+        room = 0
+    if room <= 0:
         language.parser.reset()
         return None
     nodes = [tree.root_node]
