@@ -128,9 +128,9 @@ def candidates_to_pyg(graphs: CandidateGraphs) -> Batch:
     """
     if graphs.num_graphs == 0:
         raise UserError("`graphs` must have a query, got none")
-    by_node = {"x": graphs.x, "y": graphs.relevance, "nodes": graphs.nodes}
+    by_node: dict[str, Tensor | None] = {"x": graphs.x, "y": graphs.relevance, "nodes": graphs.nodes}
     by_node["node_vectors"] = graphs.inputs.get("node_vectors")
-    by_edge = {"edge_weight": graphs.edge_attr, "edge_attr": graphs.edge_attr.unsqueeze(1)}
+    by_edge: dict[str, Tensor | None] = {"edge_weight": graphs.edge_attr, "edge_attr": graphs.edge_attr.unsqueeze(1)}
     by_edge["edge_type"] = graphs.edge_type
     parts = []
     for number, (start, stop) in enumerate(pairwise(graphs.ptr.tolist())):
