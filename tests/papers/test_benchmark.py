@@ -34,7 +34,7 @@ def test_every_set_that_is_there(run_command, run_on_device, tmp_path: Path) -> 
     run = tmp_path / "benchmark"
     arguments = [
         "experiment=benchmark", f"paths.datasets={tmp_path / 'data'}", f"paths.runs={tmp_path}",
-        "~job.rows.hipporag2", "~job.rows.hybrid", "~job.rows.pagerank", "num_queries=2",
+        "~job.rows.hipporag2", "~job.rows.raptor", "~job.rows.hybrid", "~job.rows.pagerank", "num_queries=2",
         f"+job.sets.part={{passages: 6119, questions: 1000, of: 2wikimultihopqa, data: {folder}, skip: [base]}}",
     ]  # fmt: skip
     done = run_command("evaluate.py", *arguments)
