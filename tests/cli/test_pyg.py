@@ -84,16 +84,16 @@ def test_exported_equals_eager_and_is_served(run: Path, conv: str, tmp_path: Pat
     folder = export_artifact(checkpoint, tmp_path / "artifact", formats, num_batches=30)
     assert list(artifact_formats(load_artifact(folder).manifest)) == formats
     request = RerankRequest(query="Next to river?", documents=NAMES, edges=[[0, 1], [1, 2], [5, 7]])
-    texts = [f"{name}" for name in NAMES]
-    expected = GraphReranker(checkpoint).rerank(request.query, texts, edges=[(0, 1), (1, 2), (5, 7)])
+    expected = GraphReranker(checkpoint).rerank(request.query, NAMES, edges=[(0, 1), (1, 2), (5, 7)])
     for name in formats:
         module = load_artifact(folder, name).module
         for batch in parity_batches(checkpoint.manifest, 10):
             with torch.inference_mode():
                 torch.testing.assert_close(module(*batch.inputs), checkpoint.model(*batch.inputs), rtol=0, atol=1e-5)
-        engine = load_rerank_engine(folder, name, Limits(), "cpu")
+        engine = load_rerank_engine(folder, None, Limits(), "cpu", format_name=name)
         served = engine.answer({"one": request})["one"]
-        assert [result.index for result in served.results] == list(expected.indices)
+        assert list(served.indices) == expected.indices.tolist()
+        torch.testing.assert_close(torch.tensor(served.scores), expected.scores, rtol=0, atol=1e-5)
 
 
 def test_what_does_not_script_is_refused_with_the_formats_that_fit(
