@@ -52,6 +52,14 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     schema.check_settings(cfg, "train")
 
 
+@pytest.mark.parametrize(("group", "choice"), [entry for entry in CHOICES if entry[0] == "experiment"])
+def test_every_experiment_takes_loggers(group: str, choice: str) -> None:
+    (file,) = (path for conf in (CONF, PAPERS_CONF) for path in (conf / group).glob(f"{choice}.yaml"))
+    command = "evaluate" if "# python evaluate.py" in file.read_text() else "train"
+    cfg = compose(command, overrides=[f"{group}={choice}", "logger=[csv,wandb]"])
+    assert list(cfg.logger) == ["csv", "wandb"]
+
+
 @pytest.mark.parametrize("experiment", ["base", "base_cross_encoder"])
 def test_every_data_set_of_a_mix_composes(experiment: str) -> None:
     cfg = _train(f"experiment={experiment}")

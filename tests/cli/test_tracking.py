@@ -1,5 +1,6 @@
 """``logger=`` of commands: W&B itself, offline, MLflow itself, with a folder, and TensorBoard's event files."""
 
+import csv
 import json
 from io import BytesIO
 from pathlib import Path
@@ -7,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger
 from matplotlib.image import imread
 
+from graphrerank import Dataset, fit
 from graphrerank.cli.tracking import Tracking
 from graphrerank.models.manifest import write_manifest
 from tests.support.commands import manifest_of
@@ -22,6 +26,7 @@ from tests.support.tracking import (
     tensorboard_events,
 )
 
+wandb = pytest.importorskip("wandb", reason="wandb is optional")
 pytestmark = pytest.mark.slow  # W&B starts a process
 
 STEPS, EPOCHS = 2, 2  # 4 training queries in batches of two
@@ -58,9 +63,10 @@ def runs(data: Path, job: tuple[str, ...], run_command, tmp_path_factory: pytest
     for package in ("wandb", "mlflow", "tensorboard"):
         pytest.importorskip(package, reason=f"{package} is optional")
     folder = tmp_path_factory.mktemp("runs")
-    loggers = ("logger=[csv,wandb,mlflow,tensorboard]", f"paths.runs={folder}")
+    loggers = ("logger=[csv,mlflow,tensorboard,wandb]", f"paths.runs={folder}")
+    train = (f"trainer.max_epochs={EPOCHS}", "+callbacks.user._target_=tests.support.callbacks.LogsToWandb")
     for arguments in (
-        ("train.py", *job, *loggers, f"trainer.max_epochs={EPOCHS}", f"hydra.run.dir={folder}/train"),
+        ("train.py", *job, *loggers, *train, f"hydra.run.dir={folder}/train"),
         ("evaluate.py", f"datasets=[{data}]", f"checkpoint={folder}/train", *loggers, f"hydra.run.dir={folder}/judge"),
         ("calibrate", f"checkpoint={folder}/train", *loggers, f"hydra.run.dir={folder}/calibrate"),
     ):
@@ -98,6 +104,25 @@ def test_wandb_has_the_curves_of_every_system(runs: Path, system: str) -> None:
     assert [step for step, _ in run.curve("train/loss_step")] == list(range(STEPS * EPOCHS))
     assert [rate for _, rate in run.curve("train/lr")] == pytest.approx([3e-5, 6e-5, 9e-5, 12e-5])  # the warm-up
     assert all(norm > 0 for _, norm in run.curve("train/grad_norm"))
+
+
+@pytest.mark.parametrize("system", ["mlp", "gatv2"])
+def test_a_callback_of_a_user_logs_to_the_run_of_its_training(runs: Path, system: str) -> None:
+    weights = torch.load(runs / "train" / system / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+    run = OfflineRun(runs / "train" / system)
+    assert run.points["user/parameters"] == 1
+    assert run.summary["user/parameters"] == sum(weight.numel() for weight in weights.values())
+    assert wandb.run is None  # all are finished
+
+
+def test_python_has_the_same_curves(data: Path, tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path)
+    parts = {"retriever": "bm25", "encoder": None, "features": "scores"}
+    fit(Dataset.from_folder(data), **parts, batch_size=2, max_epochs=EPOCHS, logger=logger, run_dir=tmp_path / "run")
+    with Path(logger.log_dir, "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for key in ("train/loss_step", "train/lr", "train/grad_norm"):
+        assert len([row for row in rows if row[key]]) == STEPS * EPOCHS
 
 
 @pytest.mark.parametrize("system", ["mlp", "gatv2"])
@@ -265,6 +290,19 @@ def test_a_resumed_training_goes_on_with_its_runs(resumed: Path) -> None:
     assert run.data.params["config/trainer/max_epochs"] == "1"
     settings = json.loads((mlflow_folder(resumed, run) / "settings.json").read_text())
     assert settings["config"]["trainer"]["max_epochs"] == 2
+
+
+def test_systems_share_a_run_that_the_environment_names(
+    run_command, job: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WANDB_RUN_ID", "named")
+    run = ("trainer.max_epochs=1", "logger=wandb", f"hydra.run.dir={tmp_path}")
+    run_command("train.py", *job, *run, pictures=True)
+    (file,) = tmp_path.glob("*/wandb/offline-run-*/*.wandb")
+    shared = OfflineRun(tmp_path / "mlp")
+    assert (file.name, shared.ids, shared.exit_codes) == ("run-named.wandb", {"named"}, [0])
+    assert shared.points["train/lr"] == 2 * STEPS
+    assert {"model-mlp", "model-gatv2"} <= set(shared.outputs)
 
 
 def test_a_failed_job_says_so(run_command, job: tuple[str, ...], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from graphrerank.serving.artifact import load_artifact
 from tests.feedback.conftest import Simulate
 from tests.support.commands import RunCommand, manifest_of
 from tests.support.folders import write_dataset
+from tests.support.tracking import OfflineRun
 
 
 def write_log(path: Path, sessions: Sequence[Session], **of_lists: object) -> Path:
@@ -50,7 +52,8 @@ def test_a_better_ranker_becomes_an_artifact(
     refused = run_command("learn", str(log), *arguments, "drafted=30", f"hydra.run.dir={run}1")
     assert "nDCG@10 on drafted questions, margin 0.01" in refused.stdout  # they want the passage that the users do not
     assert not artifact.exists()
-    done = run_command("learn", str(log), *arguments, "drafted=0", f"hydra.run.dir={run}")
+    loggers = () if find_spec("wandb") is None else ("logger=wandb",)
+    done = run_command("learn", str(log), *arguments, "drafted=0", *loggers, f"hydra.run.dir={run}")
     assert done.stdout.splitlines()[-2:] == [f"artifact: {artifact}", str(run)], done.stdout
     for found in ("1,500 lists shown", "left out: 1 half line", "position bias: ", "learned (", "later sessions: ",
                   "the most frequent queries:", "\naccepted\n"):  # fmt: skip
@@ -64,6 +67,11 @@ def test_a_better_ranker_becomes_an_artifact(
     before = load_checkpoint(PRETRAINED / "base").model.state_dict()
     assert any(not torch.equal(weight, before[name]) for name, weight in state.items())
     load_artifact(artifact)
+    if loggers:
+        tracked = OfflineRun(run / "learn")
+        assert tracked.summary["tests/later sessions/p"] == entry["tests"]["later sessions"]["p"]
+        assert {"dataset-linked", "model-base"} <= set(tracked.inputs)
+        assert {"model-next", "report-run"} <= set(tracked.outputs)
     again = run_command("learn", str(log), *arguments, f"start={artifact}", "level=0.000001", f"hydra.run.dir={run}2")
     assert "refused: not significantly better" in again.stdout  # and the older artifact stays
     assert manifest_of(artifact)["learned"] == entry

@@ -33,11 +33,21 @@ class WandbRun(TrackedRun):
     logger_class = WandbLogger
     extra = "wandb"
 
+    def __init__(self, logger: Any, *, is_shared: bool = False) -> None:
+        super().__init__(logger)
+        self._is_shared = is_shared  # with the system that was trained before, which finishes the run
+
     @classmethod
     def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "WandbRun":
-        """Begin or continue a run; the environment's id comes first where a sweep or an agent sets it."""
+        """Begin or continue a run.
+
+        Where the settings or the environment name the run, as ``wandb agent`` does, all systems of a command share it.
+        """
         import wandb
 
+        named = settings.get("id") or os.environ.get("WANDB_RUN_ID")
+        if wandb.run is not None and wandb.run.id == named:
+            return cls(instantiate(settings, experiment=wandb.run), is_shared=True)
         chosen = None if any(map(os.environ.get, CHOSEN_BY)) else run_id or secrets.token_hex(4)
         ours = {"id": settings.get("id") or chosen, "group": settings.get("group") or group}
         wandb.run = None  # Lightning would write into the run of the system before
@@ -93,7 +103,8 @@ class WandbRun(TrackedRun):
     def close(self, *, failed: bool) -> None:
         """Finish the run, with exit code 1 if the command failed."""
         super().close(failed=failed)
-        self.logger.experiment.finish(exit_code=int(failed))
+        if not self._is_shared:
+            self.logger.experiment.finish(exit_code=int(failed))
 
 
 def wandb_artifact(artifact: Artifact) -> Any:
