@@ -57,8 +57,9 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float =
 class AdapterModule(TrainingModule):
     """Train a complexity adapter on batches of :class:`AdapterRows`, in any ``lightning.Trainer``.
 
-    Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.TrainingModule`. Each epoch logs
-    ``train/loss``, ``val/loss`` and ``val/auc``; both of validation are over all of its rows at once.
+    Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.TrainingModule`. Each step logs
+    ``train/loss_step``, each epoch ``train/loss_epoch``, ``val/loss`` and ``val/auc``; both of validation are over all
+    of its rows at once.
 
     Args:
         model: Adapter to train, with its features chosen and standardised.
@@ -104,7 +105,7 @@ class AdapterModule(TrainingModule):
     def training_step(self, rows: AdapterRows, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
         loss = self._loss(self.model.logits(rows.features), rows.labels)
-        self.log("train/loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=len(rows.labels))
+        self.log("train/loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=len(rows.labels))
         return loss
 
     def on_validation_epoch_start(self) -> None:

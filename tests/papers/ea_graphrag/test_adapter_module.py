@@ -138,7 +138,7 @@ def test_a_logger_receives_loss_and_auc_of_each_epoch(tmp_path: Path) -> None:
     data = AdapterDataModule(planted(60), validation)
     trainer(tmp_path, max_epochs=3, logger=CSVLogger(tmp_path, name="", version="")).fit(made, data)
     rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
-    for name in ("train/loss", "val/loss", "val/auc"):
+    for name in ("train/loss_epoch", "val/loss", "val/auc"):
         assert len([row for row in rows if row[name]]) == 3
     made.eval()
     logits = made.model.logits(validation.features).detach()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -14,7 +15,7 @@ from graphrerank_papers.ea_graphrag.adapter_module import AdapterModule, Adapter
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from tests.support.commands import manifest_of, weights_of, without_times
 from tests.support.folders import write_dataset
-from tests.support.tracking import mlflow_runs
+from tests.support.tracking import OfflineRun, mlflow_curve, mlflow_files, mlflow_runs, tensorboard_events
 
 THINGS = (
     "river stone metal cloud forest engine violin planet bread castle ice sand garden mirror candle bridge tiger "
@@ -67,8 +68,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def train(run_command, run_on_device, folders: dict[str, Path]):
-    def run_training(run: Path, *overrides: str, on_device: bool = False, status: int = 0):
-        return (run_on_device if on_device else run_command)(
+    def run_training(run: Path, *overrides: str, on_device: bool = False, pictures: bool = False, status: int = 0):
+        return (run_on_device if on_device else partial(run_command, pictures=pictures))(
             "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
             "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
             *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
@@ -199,7 +200,7 @@ def test_trainer_callbacks_and_logger_hold(train, tmp_path: Path) -> None:
     folder = tmp_path / "complexity_adapter"
     assert "cross_validation" not in manifest_of(folder)
     rows = list(csv.DictReader(next(folder.glob("csv/*/metrics.csv")).open()))
-    for name in ("train/loss", "val/loss", "val/auc"):
+    for name in ("train/loss_epoch", "val/loss", "val/auc"):
         assert len([row for row in rows if row[name]]) == 3  # the first epoch, and two without a lower loss
 
 
@@ -262,3 +263,34 @@ def test_the_benchmark(run: Path, run_command, run_on_device, folders: dict[str,
     assert together["tests"][0]["questions"] == found["tests"][0]["questions"]
     refused = run_command("evaluate.py", *[part for part in arguments if "job.graph" not in part], status=1)
     assert "`checkpoint` was trained on graph=hipporag2_ppr with settings that are not those" in refused.stderr
+
+
+@pytest.mark.slow
+def test_loggers_get_its_curves_numbers_and_tables(train, folders: dict[str, Path], tmp_path: Path) -> None:
+    for module in ("wandb", "mlflow", "tensorboard"):
+        pytest.importorskip(module, reason=f"{module} is optional")
+    folder = tmp_path / "adapter"
+    train(folder, "job.folds=2", "logger=[csv,wandb,mlflow,tensorboard]", f"paths.runs={tmp_path}", pictures=True)
+    history = json.loads((folder / "complexity_adapter" / "history.json").read_text())["epochs"]
+    tables = json.loads((folder / "metrics.json").read_text())
+    run = OfflineRun(folder / "complexity_adapter")
+    steps = run.points["train/lr"]
+    assert steps >= len(history)
+    assert [run.points[key] for key in ("train/loss_step", "train/grad_norm")] == [steps, steps]
+    assert [loss for _, loss in run.curve("val/loss")] == pytest.approx([epoch["val/loss"] for epoch in history])
+    rates = [rate for _, rate in run.curve("train/lr")]
+    assert rates == sorted(rates, reverse=True)  # a cosine without a warm-up
+    assert run.summary["the adapter/auc on validation"] == tables["The adapter"][0]["AUC on validation"]
+    assert run.summary["which path was right/multi/graph only"] == 20
+    assert set(run.tables) == {f"tables/{name}" for name in tables}
+    assert run.tables["tables/Its routes"]["data"][0][0] == tables["Its routes"][0]["path"]
+    assert "plots/curves" in run.images
+    assert set(run.inputs) == {f"dataset-{name}" for name in folders}
+    assert {"model-complexity_adapter", "report-adapter"} <= set(run.outputs)
+    in_mlflow = mlflow_runs(tmp_path)["complexity_adapter"]
+    assert len(mlflow_curve(tmp_path, in_mlflow, "train/lr")) == steps
+    assert {f"tables/{name}.json" for name in tables} <= mlflow_files(tmp_path, in_mlflow)
+    assert "model/complexity_adapter/checkpoints/best.ckpt" in mlflow_files(tmp_path, in_mlflow)
+    events = tensorboard_events(folder / "complexity_adapter")
+    assert len(events.Scalars("train/lr")) == steps
+    assert {f"tables/{name}/text_summary" for name in tables} <= set(events.Tags()["tensors"])
