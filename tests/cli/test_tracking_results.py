@@ -13,6 +13,7 @@ PAPER = {  # as `write_tables` of the papers' experiments writes it
         {"pipeline": "re2", "budget": 10, "R@10": None},
     ],
     "empty": [],
+    "systems": [{"system": "GATv2", "chosen": "lr 0.003, decay 0.01"}, {"system": "MLP", "seconds": 3}],
 }
 
 
@@ -27,6 +28,7 @@ def test_rows_are_keyed_by_their_first_columns() -> None:
         "budget/gar 20/budget": 20,
         "budget/gar 20/r@10": 0.625,
         "budget/re2 10/budget": 10,
+        "systems/mlp/seconds": 3,
     }
 
 
@@ -47,7 +49,7 @@ def test_no_two_rows_have_one_key(rows: list[dict[str, object]], keys: list[str]
 
 def test_every_list_of_rows_is_a_table() -> None:
     tables = {table.name: table for table in result_tables(PAPER)}
-    assert list(tables) == ["data sets", "The adapter", "budget"]
+    assert list(tables) == ["data sets", "The adapter", "budget", "systems"]
     assert tables["data sets"].columns == ["data set", "passages", "comparable", "95% interval"]
     assert tables["data sets"].rows == [["musique", 11656, "yes", "0.1 to 0.2"]]
     assert tables["budget"].rows[2] == ["re2", 10, None]

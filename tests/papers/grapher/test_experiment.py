@@ -56,7 +56,7 @@ def test_tables_are_written_and_gone_on_with(run_command, run_on_device, tmp_pat
     tables = json.loads((run / "metrics.json").read_text())
     tracked = OfflineRun(run / "gatv2")
     assert set(tracked.tables) == {f"tables/{name}" for name in tables if tables[name]}
-    assert tracked.summary["aside/gatv2 scores/pr@10"] == tables["aside"][-1]["PR@10"]
+    assert tracked.summary["aside/gatv2/pr@10"] == tables["aside"][-1]["PR@10"]
     assert {"dataset-one", "dataset-two", "dataset-aside"} == set(tracked.inputs)
     assert [row["data set"] for row in tables["test sets"]] == ["aside", "two"]
     assert {"ceiling at 200", "ceiling at 5"} <= set(tables["test sets"][0])

@@ -66,7 +66,7 @@ class MLflowRun(TrackedRun):
 
     def log_table(self, table: ResultTable) -> None:
         """Log a table in the form of ``MlflowClient.log_table``, which needs pandas; ``mlflow.load_table`` reads it."""
-        name = re.sub(r"[^\w.@ -]+", "-", table.name)
+        name = re.sub(r"[^\w.,@ -]+", "-", table.name)
         file = f"tables/{name}.json"
         self._log_json({"columns": list(table.columns), "data": [list(row) for row in table.rows]}, file)
         client, run_id = self.logger.experiment, self.logger.run_id

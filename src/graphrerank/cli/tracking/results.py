@@ -76,7 +76,7 @@ def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
         numbers: dict[str, float] = {}
         for key, entry in content.items():
             name = str(key).lower().replace("/", "_")
-            inner = path if key in CONTAINERS else f"{path}/{name}".strip("/")
+            inner = path if _is_container(key, entry) else f"{path}/{name}".strip("/")
             numbers |= flat_numbers(entry, inner)
         return numbers
     is_number = isinstance(content, int | float) and not isinstance(content, bool) and math.isfinite(content)
@@ -128,8 +128,8 @@ def result_tables(content: Any, path: str = "") -> Iterator[ResultTable]:
         if isinstance(systems := content.get("systems"), Mapping):
             yield comparison_table(f"{path}/systems".strip("/"), systems, content.get("comparisons") or ())
         for key, entry in content.items():
-            name = re.sub(r"[^\w.@% -]+", "-", str(key)).strip("- ")
-            yield from result_tables(entry, path if key in CONTAINERS else f"{path}/{name}".strip("/"))
+            name = re.sub(r"[^\w.,@% -]+", "-", str(key)).strip("- ")
+            yield from result_tables(entry, path if _is_container(key, entry) else f"{path}/{name}".strip("/"))
 
 
 def comparison_table(
@@ -170,6 +170,11 @@ def comparison_table(
         for system, entry in systems.items()
     ]
     return ResultTable(name, ["system", *measures, *(f"{quantile} ms" for quantile in quantiles), *p_columns], rows)
+
+
+def _is_container(key: Any, entry: Any) -> bool:
+    """Return whether a level of ``metrics.json`` has no part in names; a table may be called so too."""
+    return key in CONTAINERS and isinstance(entry, Mapping)
 
 
 def _num_different(keys: Sequence[str]) -> int:
