@@ -2,6 +2,8 @@ import json
 import math
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,8 +21,10 @@ from graphrerank.files import (
     claim_folder,
     load_tensors,
     read_checked_json,
+    remove_leftovers,
     save_tensors,
     sole_use,
+    try_lock,
     write_bytes,
     write_checked_json,
     write_json,
@@ -193,3 +197,86 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
         check_writable(tmp_path / "file" / "cache")
     check_writable(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from graphrerank.files import atomic_folder, atomic_path, temporary_folder
+kind, target = sys.argv[1], Path(sys.argv[2])
+make = {"folder": atomic_folder, "file": atomic_path, "work": lambda path: temporary_folder(path.parent)}[kind]
+with make(target) as path:
+    (path / "half" if path.is_dir() else path).write_text("half")
+    print("ready", flush=True)
+    if sys.argv[3] == "killed":
+        os.kill(os.getpid(), 9)
+    sys.stdin.read()
+"""
+
+
+def start(kind: str, target: Path, end: str) -> subprocess.Popen[str]:
+    """Start a process that writes to a target, and wait until it has begun."""
+    command = [sys.executable, "-c", KILLED, kind, str(target), end]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "work"])
+def test_what_a_killed_process_leaves_is_deleted_at_the_next_start(tmp_path: Path, kind: str) -> None:
+    """And what belongs to a process that still runs is not, by its number and start time."""
+    process = start(kind, tmp_path / "target", "killed")
+    assert process.wait() == -9
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".")
+    running = start(kind, tmp_path / "target", "runs")
+    (in_use,) = tmp_path.iterdir()  # the new process deleted the leftover
+    assert in_use != left
+    assert remove_leftovers(tmp_path) == 0
+    running.communicate("")
+    assert running.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ([] if kind == "work" else ["target"])
+
+
+def test_a_lock_protects_what_a_process_with_an_unknown_number_writes(tmp_path: Path) -> None:
+    """As one of another container does, whose numbers mean nothing here; and its number may be taken by another one."""
+    path = tmp_path / f".data.{os.getpid()}-1-abcdefgh.tmp"  # this number, with another start time
+    path.mkdir()
+    handle = os.open(path, os.O_RDONLY)
+    assert try_lock(handle)
+    assert remove_leftovers(tmp_path) == 0
+    assert path.is_dir()
+    os.close(handle)
+    assert remove_leftovers(tmp_path) == 1
+    assert not path.exists()
+
+
+def test_only_our_own_names_are_deleted_and_no_link_is_followed(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.mkdir()
+    (target / "file").write_text("x")
+    (tmp_path / ".link.4194305-1-abcdefgh.tmp").symlink_to(target)
+    for name in (".notes.tmp", "a.4194305-1-abcdefgh.tmp", ".a.4194305-1-abcdefgh.txt", ".b.123.tmp"):
+        (tmp_path / name).write_text("x")
+    os.mkfifo(tmp_path / ".pipe.4194305-1-abcdefgh.tmp")
+    before = sorted(tmp_path.iterdir())
+    assert remove_leftovers(tmp_path) == 0
+    assert sorted(tmp_path.iterdir()) == before
+    assert (target / "file").is_file()
+    assert remove_leftovers(tmp_path / "missing") == 0
+
+
+def test_leftovers_in_earlier_run_folders_are_deleted(tmp_path: Path) -> None:
+    run = tmp_path / "learn" / "2026-01-01"
+    left = [run / ".artifact.4194305-1-abcdefgh.tmp", run / "model" / ".last.ckpt.4194305-1-abcdefgh.tmp"]
+    for path in left:
+        path.mkdir(parents=True)
+        (path / "model.pt").write_text("half")
+    assert remove_leftovers(tmp_path / "learn", depth=2) == 2
+    assert list(run.iterdir()) == [run / "model"]
+
+
+def test_long_names_have_short_temporary_names(tmp_path: Path) -> None:
+    write_text(tmp_path / ("\u00e9" * 120), "x")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["x"]

@@ -22,6 +22,7 @@ ELSEWHERE = {  # file -> why it writes by itself
     "evaluation/cost.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",
     "ea_graphrag/adapter_training.py": "within atomic_path",
+    "serving/feedback_log.py": "within atomic_path",
     "serving/formats.py": "export_artifact hands out a path within atomic_folder",
     "training/callbacks.py": "within atomic_path",
 }

@@ -31,7 +31,7 @@ from graphrerank.evaluation.significance import LEVEL, across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.feedback.learn import learn_log
 from graphrerank.feedback.learning import Learned
-from graphrerank.files import hash_files
+from graphrerank.files import hash_files, remove_leftovers
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.metadata import Filter
 from graphrerank.inference.graph_reranker import GraphReranker
@@ -294,6 +294,8 @@ def learn(
         >>> from graphrerank import learn
         >>> print(learn("feedback", "my_corpus", artifact="next"))  # doctest: +SKIP
     """
+    if artifact is not None:
+        remove_leftovers(Path(artifact).absolute().parent)  # of an export that was killed
     learned = learn_log(log, data, start=start, **settings)
     if artifact is not None and learned.checkpoint is not None:
         from graphrerank.serving.export import export_artifact  # with the service's libraries

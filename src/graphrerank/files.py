@@ -7,6 +7,8 @@ import hashlib
 import json
 import math
 import os
+import re
+import shutil
 import stat
 import tempfile
 import zlib
@@ -24,24 +26,150 @@ from torch import Tensor
 from graphrerank.checks import UserError
 
 CHECKSUM = "checksum"  # key of a file's metadata
+TEMPORARY_SUFFIX = ".tmp"
+TEMPORARY = re.compile(r"\..+\.(?P<process>\d+)-(?P<start>\d+)-[a-z0-9_]+\.tmp", re.DOTALL)
+NAME_BYTES = 150  # of a target's name in that of its temporary file, as a name may have 255
+_CLEANED: set[Path] = set()  # folders in which this process has deleted leftovers
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path``; rename it to ``path`` if the block succeeds, else delete it."""
+def atomic_path(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """Yield a temporary path next to ``path``; rename it to ``path`` if the block succeeds, else delete it.
+
+    What a process that was killed left in the folder is deleted first (:func:`remove_leftovers`).
+
+    Args:
+        path: The file to write.
+        mode: Permissions of the file. Until it is complete, only its owner can read it.
+
+    Yields:
+        The temporary path.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
+    _remove_leftovers_once(path.parent)
+    handle, name = tempfile.mkstemp(prefix=_temporary_prefix(path.name), suffix=TEMPORARY_SUFFIX, dir=path.parent)
     temporary = Path(name)
     try:
+        try_lock(handle)
         with naming(path):
             yield temporary
-            temporary.chmod(0o644)
+            temporary.chmod(mode)
             _sync(temporary)
             temporary.replace(path)
             _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+@contextmanager
+def temporary_folder(parent: Path | None = None, name: str = "graphrerank") -> Iterator[Path]:
+    """Yield a new hidden folder, which is deleted at the end of the block.
+
+    If this process is killed in the block, the next one that needs a temporary folder in ``parent`` deletes it
+    (:func:`remove_leftovers`).
+
+    Args:
+        parent: Folder in which it is made. If None, the system's folder for temporary files.
+        name: Begins the name of the folder.
+
+    Yields:
+        The folder, which only its owner can read.
+    """
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    _remove_leftovers_once(parent)
+    with tempfile.TemporaryDirectory(
+        prefix=_temporary_prefix(name), suffix=TEMPORARY_SUFFIX, dir=parent, ignore_cleanup_errors=True
+    ) as folder:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            try_lock(handle)
+            yield Path(folder)
+        finally:
+            os.close(handle)
+
+
+def remove_leftovers(folder: Path, *, depth: int = 0) -> int:
+    """Delete the temporary files and folders in a folder that processes left there which were killed.
+
+    Those of this user alone are deleted, and only if their process has ended, by its number and start time in their
+    names, and if nobody holds their lock, as another container with other numbers of processes may.
+
+    Args:
+        folder: Folder in which to look. One that is missing or cannot be read is skipped.
+        depth: Number of levels of folders below it in which to look too.
+
+    Returns:
+        Number of files and folders that were deleted.
+    """
+    count = 0
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return 0
+    for entry in entries:
+        if match := TEMPORARY.fullmatch(entry.name):
+            count += not _process_runs(int(match["process"]), match["start"]) and _remove_unlocked(Path(entry.path))
+        elif depth and entry.is_dir(follow_symlinks=False):
+            count += remove_leftovers(Path(entry.path), depth=depth - 1)
+    return count
+
+
+def _remove_leftovers_once(folder: Path) -> None:
+    """Call :func:`remove_leftovers` for a folder the first time that this process writes there."""
+    folder = folder.absolute()
+    if folder not in _CLEANED:
+        _CLEANED.add(folder)
+        remove_leftovers(folder)
+
+
+def _temporary_prefix(name: str) -> str:
+    """Return the beginning of a temporary name: hidden, with the number and start time of this process."""
+    first = name.encode()[:NAME_BYTES].decode(errors="ignore")
+    return f".{first}.{os.getpid()}-{_start_time(os.getpid()) or 0}-"
+
+
+def _start_time(process: int) -> str | None:
+    """Return when a process started, in ticks since the machine did. None if it does not run, or on other systems."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return status.rpartition(")")[2].split()[19]  # field 22 of proc(5); the name in brackets may have blanks
+
+
+def _process_runs(process: int, start: str) -> bool:
+    """Return whether the process of this number that started at this time still runs."""
+    if Path("/proc/self/stat").is_file():
+        return _start_time(process) == start
+    if os.name != "posix":
+        return True  # signal 0 would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _remove_unlocked(path: Path) -> bool:
+    """Delete a file or folder of this user that nobody has locked; return whether it was."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    try:
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid() or not try_lock(handle):
+            return False
+        if stat.S_ISDIR(status.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        elif stat.S_ISREG(status.st_mode):
+            path.unlink(missing_ok=True)
+        return not path.exists()
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -63,11 +191,12 @@ def naming(path: Path) -> Iterator[None]:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder next to ``folder``; move it there if the block succeeds, else delete it.
 
-    If it cannot be moved, an older folder is restored.
+    If it cannot be moved, an older folder is restored. What a process that was killed left there is deleted first
+    (:func:`remove_leftovers`).
     """
     parent = next(path for path in folder.absolute().parents if path.is_dir())
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=parent) as work:
-        new, old = Path(work) / "new", Path(work) / "old"
+    with temporary_folder(parent, folder.name) as work:
+        new, old = work / "new", work / "old"
         new.mkdir()
         with naming(folder):
             yield new
@@ -103,6 +232,25 @@ def claim_folder(folder: Path) -> Path:
             claimed.mkdir()
             return claimed
     raise AssertionError
+
+
+def try_lock(handle: int) -> bool:
+    """Lock an open file or folder until its descriptor is closed or this process ends.
+
+    Args:
+        handle: The descriptor.
+
+    Returns:
+        Whether it is locked now. False if another descriptor holds the lock, or if this system or its file system has
+        no such locks, so that an unlocked file is never mistaken for one that nobody uses.
+    """
+    try:
+        import fcntl  # not on Windows
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 class FolderInUseError(UserError):

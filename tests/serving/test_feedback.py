@@ -15,6 +15,7 @@ import torch
 
 from graphrerank.cli.http_service import ADD_FEEDBACK, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
 from graphrerank.feedback.log import read_log
+from graphrerank.feedback.propensity import user_weights
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.metadata import Metadata
 from graphrerank.operators.bm25 import BM25Retriever
@@ -94,7 +95,9 @@ def test_what_is_kept_of_searches_and_feedback(make_client: Any, events: Any, tm
     assert (shown["query"], shown["ids"], shown["scores"]) == ("plum", ids, scores)
     assert (shown["ranker"], shown["corpus"], shown["artifact"].split("@")[0]) == ("live", "f", "test-model")
     named = {**given, "clicked": ids[:1], "cited": [ids[1]]}
-    assert feedback == {"event": "feedback", **named, "user": shown["user"]}
+    sender = {name: shown[name] for name in ("user", "authenticated", "client")}
+    assert feedback == {"event": "feedback", **named, **sender}
+    assert sender["authenticated"] is False  # the client chose the name
     (session,) = read_log(tmp_path / "log", known={"a", "b", "c", "d"}, corpora={"f"}).sessions
     assert (session.query, session.ids, session.user) == ("plum", tuple(ids), shown["user"])
     assert session.gains == (0.5, 0.5, *[0.0] * (len(ids) - 2))
@@ -142,6 +145,13 @@ def test_reranked_documents_are_named_by_their_index(make_client: Any, events: A
         ({"weight": 0}, "weight", 422),
         ({"weight": 1e9}, "weight", 422),
         ({"time": -1}, "time", 422),
+        ({"time": 1.0}, "time", 422),
+        ({"time": 1e11}, "time", 422),
+        ({"weight": float("nan")}, "weight", 422),
+        ({"weight": float("inf")}, "weight", 422),
+        ({"weight": -1}, "weight", 422),
+        ({"swaps": [[1, 2, 0.01]]}, "swaps", 422),
+        ({"authenticated": True}, "authenticated", 422),
         ({"klicked": [1]}, "clicked", 422),
         ({"user": "bob"}, "request_id", 404),
     ],
@@ -149,7 +159,8 @@ def test_reranked_documents_are_named_by_their_index(make_client: Any, events: A
 def test_bad_feedback_names_the_field(make_client: Any, events: Any, change: Any, field: str, status: int) -> None:
     client = make_client()
     uid = client.post("/search", json={"query": "plum", "user": "ann"}).json()["id"]
-    answer = client.post("/feedback", json={"request_id": uid, "clicked": [1], **change})
+    content = json.dumps({"request_id": uid, "clicked": [1], **change})
+    answer = client.post("/feedback", content=content, headers={"content-type": "application/json"})
     assert answer.status_code == status, answer.text
     assert field in answer.json()["message"]
     assert len(events()) == 1
@@ -252,6 +263,45 @@ def test_a_full_disk_costs_the_memory_and_not_the_answer(make_client: Any, monke
     ]
     refused = client.post("/feedback", json={"request_id": uid, "clicked": [1]})
     assert (refused.status_code, refused.json()["message"]) == (507, "the feedback could not be written")
+
+
+def test_a_client_bounds_nothing_of_an_event(make_client: Any, events: Any) -> None:
+    """The longest query, name of a user and lists of results that a request may have make short events."""
+    client = make_client(queries=True)
+    body = {"query": "\U0001f600" * 20_000, "documents": TEXTS, "user": "\U0001f600" * 1000}
+    uid = client.post("/v2/rerank", json=body).json()["id"]
+    lists = {kind: [1, "1"] * 500 for kind in ("clicked", "cited", "accepted", "dismissed")}
+    given = client.post("/feedback", json={"request_id": uid, **lists, "user": "\U0001f600" * 1000})
+    assert given.status_code == 200, given.text
+    shown, feedback = events()
+    assert (shown["query"], shown["query_chars"]) == ("\U0001f600" * 1000, 20_000)
+    assert len(json.dumps(shown, ensure_ascii=False).encode()) < 5000
+    assert len(json.dumps(feedback).encode()) < 600
+
+
+def test_who_is_authenticated(make_client: Any, events: Any) -> None:
+    """A token says who a user is; a name in a request says nothing, unless the operator trusts it."""
+    tokens = make_client(tokens=True)
+    for headers in (bearer("ann", "hr"), bearer(None, "hr"), bearer("bob"), {}):
+        tokens.post("/search", json={"query": "red", "user": "eve"}, headers=headers)
+    assert [event["authenticated"] for event in events()] == [True, True, True, False]
+    assert [event["client"] is None for event in events()] == [True, True, True, False]
+    make_client().post("/search", json={"query": "red", "user": "eve"})
+    make_client(trust_users=True).post("/search", json={"query": "red", "user": "eve"})
+    make_client(trust_users=True).post("/search", json={"query": "red"})
+    assert [event["authenticated"] for event in events()[4:]] == [False, True, False]
+
+
+def test_users_that_a_client_invents_are_one_to_learning(make_client: Any, tmp_path: Path) -> None:
+    client = make_client(queries=True)
+    for number in range(20):
+        found = client.post("/search", json={"query": "plum", "user": f"invented {number}"}).json()
+        given = {"request_id": found["id"], "accepted": [2], "dismissed": [1], "weight": 10}
+        assert client.post("/feedback", json={**given, "user": f"invented {number}"}).status_code == 200
+    log = read_log(tmp_path / "log")
+    assert {session.known_user for session in log.sessions} == {None}
+    assert {max(session.gains) for session in log.sessions} == {2.0}  # of one acceptance, whatever its weight
+    assert float(user_weights(log.sessions).sum()) == pytest.approx(1.0)
 
 
 def test_the_request_of_the_page() -> None:

@@ -8,9 +8,11 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from graphrerank.cli.joint_training import folder_is_named
-from graphrerank.files import claim_folder
+from graphrerank.files import claim_folder, remove_leftovers
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.processes import is_first_process
+
+LEFT_DEPTH = 2  # a run folder, and the folder of a model in it
 
 
 class ClaimRunFolder(Callback):
@@ -37,7 +39,9 @@ def _claim(config: DictConfig, kind: str) -> None:
     key = f"hydra.{kind}.dir"
     if folder_is_named(config.hydra, kind) or ("trainer" in config and not is_first_process()):
         return
-    claimed = claim_folder(Path(str(OmegaConf.select(config, key))))
+    wanted = Path(str(OmegaConf.select(config, key)))
+    remove_leftovers(wanted.parent, depth=LEFT_DEPTH)  # of earlier runs that were killed
+    claimed = claim_folder(wanted)
     with read_write(config.hydra):
         OmegaConf.update(config, key, str(claimed))
 

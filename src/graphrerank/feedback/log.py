@@ -231,7 +231,7 @@ def read_log(
             _require(bool(places), UNKNOWN_ID)
             _require(any(-EARLY <= of.time - shown[each].time <= LATE for each in targets), CLOCK_JUMP)
             for each, kind, at in places:
-                is_known = shown[each].authenticated and shown[each].user is not None
+                is_known = of.authenticated and shown[each].authenticated and shown[each].user is not None
                 most = MAX_WEIGHT if is_known else MAX_ANONYMOUS_WEIGHT
                 gain = -math.inf if kind == DISMISSED else GAINS[kind] * min(most, of.weight)
                 before = gains[each].get(at, 0.0)

@@ -71,12 +71,20 @@ class User(NamedTuple):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request."""
+    """Who sends a request.
+
+    Attributes:
+        authenticated: Whether a token or the header of a trusted proxy says who ``user`` is. False if the request named
+            principals itself, or named none.
+        address: Network address of the connection, which is the proxy's where there is one. None if it is unknown.
+    """
 
     principals: frozenset[str] = frozenset()
     trusts_body: bool = False  # whether the request may name principals itself
     may_write: bool = True  # whether it may add and delete documents, and delete feedback
     user: User | None = None  # `sub` of the token, else the principals; None: the service knows no callers
+    authenticated: bool = False
+    address: str | None = None
 
     @property
     def known_user(self) -> str | None:
@@ -136,7 +144,13 @@ class PermissionSettings:
             names = names_in_header(given)
         principals = frozenset(name for name in names if name)
         user = User.holding(principals) if subject is None else User(SUBJECT, subject)
-        return Caller(principals, self.trust_body, may_write=WRITE in principals, user=user)
+        return Caller(
+            principals,
+            self.trust_body,
+            may_write=WRITE in principals,
+            user=user,
+            authenticated=subject is not None or bool(principals),
+        )
 
     def _of_token(self, token: str) -> tuple[Sequence[str], str | None]:
         """Return the principals and the subject."""

@@ -6,12 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, model_validator
+from pydantic_core import to_json
 
 from graphrerank.checks import UserError
-from graphrerank.feedback.log import FEEDBACK, GAINS, INTERLEAVED, LIVE, SHOWN
+from graphrerank.feedback.log import EARLY, FEEDBACK, GAINS, INTERLEAVED, LIVE, SHOWN
 from graphrerank.serving import metrics
 from graphrerank.serving.callers import NAMED, Caller, User
 from graphrerank.serving.engine import Check, Engine, Refusal
@@ -21,6 +23,8 @@ from graphrerank.serving.limits import CallerRequest, check_most, limits_of
 from graphrerank.serving.prices import Work, work_of
 
 MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
+MAX_IDS_BYTES = 16_384  # of their ids as JSON: results beyond are not remembered
+AHEAD = 60.0  # seconds that the clock of a client may be ahead
 MAX_EXPLORED = 10  # results of which two neighbours may be exchanged
 LOG_SECONDS = 60.0  # between two lines about a log that cannot be written
 
@@ -64,24 +68,25 @@ class Recorder:
 
     def write(self, job: Any, answered: Answered, uid: str, caller: Caller, **more: Any) -> None:
         """Write an answer that has results; where the log cannot be written, it is counted."""
-        answer, user = answered.answer, user_named(caller, job)
+        answer = answered.answer
         if not answer.ids:
             return
+        count = _num_remembered(answer.ids)
         event = {
             "event": SHOWN,
             "request_id": uid,
             "time": round(time.time(), 3),
-            "user": None if user is None else self._log.pseudonym(user),
-            "query": self._log.query(job.query),
-            "ids": answer.ids[:MAX_SHOWN],
-            "scores": [round(score, 6) for score in answer.scores[:MAX_SHOWN]],
+            **self._log.sender(caller, user_named(caller, job)),
+            **self._log.query(job.query),
+            "ids": answer.ids[:count],
+            "scores": [round(score, 6) for score in answer.scores[:count]],
             "artifact": answered.artifact,
             "corpus": answered.corpus,
             "ranker": answered.ranker,
             **more,
         }
         if answered.teams is not None:
-            event |= {"teams": answered.teams[:MAX_SHOWN], "between": answered.between}
+            event |= {"teams": answered.teams[:count], "between": answered.between}
         try:
             self._log.append(event)
         except OSError as error:
@@ -102,6 +107,12 @@ def user_named(caller: Caller, job: Any) -> str | None:
     return None if user is None else user.key
 
 
+def _num_remembered(ids: Sequence[str]) -> int:
+    """Return how many results of an answer are remembered: at most 100, and 16 KiB of ids."""
+    sizes = accumulate(len(to_json(each)) + 1 for each in ids[:MAX_SHOWN])
+    return sum(size <= MAX_IDS_BYTES for size in sizes)
+
+
 class AddFeedback(CallerRequest):
     """Body of ``POST /feedback``: what became of results of one answer, at least one of the four lists.
 
@@ -112,8 +123,8 @@ class AddFeedback(CallerRequest):
         cited: Results that a written answer cites.
         accepted: Results that were said to be right.
         dismissed: Results that were said to be wrong.
-        weight: How much it counts, up to 10.
-        time: Seconds since 1970; None for now.
+        weight: How much it counts, up to 10; above 1 only of an authenticated user.
+        time: Seconds since 1970, not before the answer and not in the future; None for now.
         user: Who gives it, where the service knows no callers; the ``user`` of the answered request.
     """
 
@@ -206,8 +217,18 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
         named = None if user is None else self._log.pseudonym(user)
         if shown is None or named not in (None, shown["user"]):
             raise Refusal(404, "request_id: must be of an answer that this caller was shown and the service remembers")
-        event = {"event": FEEDBACK, "request_id": job.request_id, "time": job.time or round(time.time(), 3)}
-        event |= {"user": shown["user"], "weight": job.weight}
+        now = round(time.time(), 3)
+        moment = now if job.time is None else job.time
+        event: dict[str, Any] = {"event": FEEDBACK, "request_id": job.request_id, "time": moment}
+        if not shown["time"] - EARLY <= moment <= now + AHEAD:
+            raise Refusal(
+                422,
+                f"time: must be between the time of the answer and now, in seconds since 1970, got {job.time}",
+                [{"loc": ["time"], "msg": "must be between the answer and now", "type": "value_error"}],
+            )
+        sender = self._log.sender(job.caller, user_named(job.caller, job))
+        sender["authenticated"] &= shown.get("authenticated", False)
+        event |= {**sender, "user": shown["user"], "weight": job.weight}
         ids = shown["ids"]
         for kind in GAINS:
             named_ids = []
@@ -222,7 +243,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
                         f"{kind}.{place}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
                         [{"loc": [kind, place], "msg": "must be a result that was shown", "type": "value_error"}],
                     )
-            event |= {kind: named_ids} if named_ids else {}
+            event |= {kind: list(dict.fromkeys(named_ids))} if named_ids else {}
         return event | _outcome(shown, event)
 
 

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from torch.export import Dim, ExportedProgram
 
 from graphrerank.checks import UserError
 from graphrerank.extras import missing_modules
+from graphrerank.files import temporary_folder
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.manifest import Manifest, RerankerManifest
 
@@ -138,8 +138,8 @@ def write_torchscript(exportable: Exportable, path: Path) -> None:
     model = copy.deepcopy(exportable.model)
     if exportable.calibration is not None:
         model.add_module("calibration", exportable.calibration)
-    with tempfile.TemporaryDirectory() as work:
-        script = Path(work) / path.name
+    with temporary_folder() as work:
+        script = work / path.name
         torch.jit.save(torch.jit.script(model), str(script))
         with zipfile.ZipFile(script) as old, zipfile.ZipFile(path, "w") as new:  # stored, as torch's reader needs
             for record in old.infolist():

@@ -6,7 +6,7 @@ import ipaddress
 import re
 import time
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -171,7 +171,8 @@ class HttpGuard:
         if not self._may_call(headers):
             raise Refusal(403, "this web page may not call; `cors_origins` names those that may")
         if scope["path"] not in self.open_paths:
-            scope["state"]["caller"] = self.settings.permissions.caller(headers)
+            address = scope["client"][0] if scope.get("client") else None
+            scope["state"]["caller"] = replace(self.settings.permissions.caller(headers), address=address)
         if int(headers.get("content-length", "0")) > (most := self.settings.limits.body_bytes):
             raise Refusal(413, f"body: must have at most {most} bytes")
 

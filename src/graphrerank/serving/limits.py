@@ -206,7 +206,11 @@ class CallerRequest(EngineRequest):
         if caller.trusts_body:
             principals = caller.principals.union(self.principals)
             caller = replace(
-                caller, principals=principals, may_write=WRITE in principals, user=User.holding(principals)
+                caller,
+                principals=principals,
+                may_write=WRITE in principals,
+                user=User.holding(principals),
+                authenticated=caller.authenticated and not self.principals,
             )
         elif self.principals:
             raise Refusal(422, "principals: come from the token or the proxy's header; see `permissions.trust_body`")

@@ -7,7 +7,6 @@ import logging.config
 import multiprocessing
 import os
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from graphrerank.checks import UserError
-from graphrerank.files import write_text
+from graphrerank.files import temporary_folder, write_text
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.calibration import load_prices
@@ -78,18 +77,21 @@ def run(service: Service) -> None:
     parent = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
     with (
         _listening(settings) as listener,
-        tempfile.TemporaryDirectory(prefix="graphrerank-", dir=parent, ignore_cleanup_errors=True) as folder,
+        temporary_folder(parent) as folder,
     ):
-        os.environ |= {metrics.FOLDER: folder, **{key: os.environ.get(key, ENVIRONMENT[key]) for key in ENVIRONMENT}}
+        os.environ |= {
+            metrics.FOLDER: str(folder),
+            **{key: os.environ.get(key, ENVIRONMENT[key]) for key in ENVIRONMENT},
+        }
         logging.config.dictConfig(LOG_CONFIG)
         supervise(
             run_worker,
-            (service, Path(folder), listener),
+            (service, folder, listener),
             workers=settings.workers,
             standby=settings.standby,
             forks=settings.device == "cpu" and "forkserver" in multiprocessing.get_all_start_methods(),
         )
-        failure = Path(folder) / FAILURE
+        failure = folder / FAILURE
         if failure.is_file():
             raise UserError(failure.read_text(encoding="utf-8"))
 

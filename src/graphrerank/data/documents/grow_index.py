@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from graphrerank.data.corpus_folder.growth import Growth, NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
@@ -10,6 +9,7 @@ from graphrerank.data.documents.index_folder import EDGES, MAX_WORDS, IndexedFol
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.records import read_tsv
+from graphrerank.files import temporary_folder
 from graphrerank.graphs.edge_types import ADJACENCY, edge_type_of
 
 
@@ -34,8 +34,8 @@ def grow_index(
         for number, (node_id, text) in enumerate(zip(graph.node_ids, graph.texts, strict=True))
         if removed is None or not removed[number]
     }
-    with TemporaryDirectory() as folder:
-        made = index_folder(source, Path(folder) / "data", max_words=max_words, workers=workers)
+    with temporary_folder() as folder:
+        made = index_folder(source, folder / "data", max_words=max_words, workers=workers)
         documents = list(read_documents(made.folder))
         path = made.folder / EDGES
         rows = [columns for _, columns in read_tsv(path)][1:] if path.is_file() else []

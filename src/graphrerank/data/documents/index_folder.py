@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from glob import escape
 from pathlib import Path
 
 from graphrerank.checks import UserError, check_counts
@@ -35,7 +34,6 @@ from graphrerank.data.documents.symbols import SymbolIndex
 from graphrerank.data.drafted_questions import DRAFTED
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.files import (
-    FolderInUseError,
     atomic_folder,
     sole_use,
     write_bytes,
@@ -312,14 +310,10 @@ def _write(
     finish: Callable[[Path, IndexedFolder], None] | None,
 ) -> None:
     """Write the folder; of one that was there, other files are kept."""
-    for left in out.absolute().parent.glob(f".{escape(out.name)}.*.tmp"):
-        with suppress(FolderInUseError), sole_use(left):
-            shutil.rmtree(left)
     with ExitStack() as stack:
         if out.exists():
             stack.enter_context(sole_use(out))
         temporary = stack.enter_context(atomic_folder(out))
-        stack.enter_context(sole_use(temporary.parent))
         if out.exists():
             shutil.copytree(out, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_WRITTEN))
         write_json_lines(temporary / CORPUS, rows)

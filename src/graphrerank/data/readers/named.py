@@ -6,7 +6,6 @@ of HippoRAG 2 are of the hub's files at the pinned revision. For the others, ``g
 files that users fetch themselves. ``conf/data/shared/public.yaml`` lists all of them.
 """
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from graphrerank.conf_folder import listed_choices
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download, fetch
 from graphrerank.extensions import find_builder
+from graphrerank.files import temporary_folder
 
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 
@@ -60,10 +60,10 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     print(f"fetching {source} from {locations}", flush=True)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{source}.", suffix=".tmp", dir=folder.parent) as temporary:
-            built = Path(temporary) / source
-            fetched = [str(fetch(*file, Path(temporary), downloader=downloader)) for file in home.files.items()]
-            find_builder(home.build)(fetched, built, downloads=Path(temporary))
+        with temporary_folder(folder.parent, source) as temporary:
+            built = temporary / source
+            fetched = [str(fetch(*file, temporary, downloader=downloader)) for file in home.files.items()]
+            find_builder(home.build)(fetched, built, downloads=temporary)
             built.rename(folder)
     except (OSError, ValueError) as error:
         if folder.is_dir():  # another process was faster
