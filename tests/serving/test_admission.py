@@ -147,6 +147,31 @@ def test_one_kind_that_is_slow_does_not_refuse_the_others() -> None:
     assert simulation.counts("one") == {200: 10}
 
 
+def test_short_requests_are_answered_between_the_steps_of_explanations() -> None:
+    """They waited for whole explanations, however small they were."""
+    simulation, order = Simulation(queue_seconds=1.0), list[str]()
+
+    def answer(jobs: Any, check: Any) -> dict[str, str]:
+        for uid, job in jobs.items():
+            for _ in range(10 if job.kind == "explain" else 1):
+                simulation.time += job.actual / 10
+                check()
+            order.append(uid)
+        return dict.fromkeys(jobs, "result")
+
+    simulation.answer = answer  # type: ignore[method-assign]
+
+    async def play() -> None:
+        long = [asyncio.create_task(simulation.ask(EXPLAIN, "heavy 0", "1", "long 0"))]
+        while not simulation.time:
+            await asyncio.sleep(0)
+        await asyncio.gather(*(simulation.ask(PLAIN, "plain", f"{n}", f"short {n}") for n in range(5)), *long)
+
+    asyncio.run(play())
+    assert [uid[:5] for uid in order] == ["short"] * 5 + ["long "]
+    assert max(simulation.waits["plain"]) < 2 < max(simulation.waits["heavy 0"])
+
+
 def test_a_client_with_many_requests_leaves_places_to_others() -> None:
     simulation = Simulation(waiting=10, queue_seconds=1000.0)
     asyncio.run(load(simulation, [("many", PLAIN, 30, 1), ("few", PLAIN, 3, 1)]))

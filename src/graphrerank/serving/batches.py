@@ -7,8 +7,8 @@ import os
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -26,6 +26,7 @@ from graphrerank.serving.prices import DEFAULT_PRICES, DEFAULTS, ENCODING, Measu
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
 ENCODING_SECONDS = 0.4  # likewise, of texts to encode, and of a piece of a long request's
+LOOP_SECONDS = 10.0  # for which a thread waits for the event loop
 NOTABLE_CHANGE = 0.05  # of a measured speed, from which on the work that waits is estimated again
 SMALLEST_SECONDS = 15.0  # for which the smallest request is remembered
 LOOK_SECONDS = 0.1  # after which one more request is parsed under overload, as it may be smaller than all before
@@ -105,7 +106,12 @@ class _Waiting:
     @property
     def group(self) -> tuple[str, bool]:
         """Requests of one group share batches; explanations take long, so that others do not wait for theirs."""
-        return self.kind, self.work_kind.endswith(EXPLAIN)
+        return self.kind, self.is_long
+
+    @property
+    def is_long(self) -> bool:
+        """Whether other requests may be answered between the steps of this one."""
+        return self.work_kind.endswith(EXPLAIN)
 
 
 class _Lane:
@@ -133,10 +139,10 @@ class _Lane:
         for one in batch:
             self.unanswered.start(one.uid, one.seconds)
 
-    def learn(self, seconds: float) -> None:
-        """Learn the speed of the batch that has run."""
+    def learn(self, batch: Sequence[_Waiting], seconds: float) -> None:
+        """Learn the speed of a batch that has run."""
         estimated = defaultdict[str, float](float)
-        for one in self.running:
+        for one in batch:
             estimated[one.work_kind] += one.seconds
         self.speeds.learn(estimated, seconds)
         for kind in estimated:
@@ -144,12 +150,15 @@ class _Lane:
                 self._known[kind] = self.speeds.of(kind)
                 self.unanswered.reprice()
 
-    def wait(self, sender: Sender, seconds: float, now: float) -> float:
+    def wait(self, sender: Sender, seconds: float, now: float, *, is_long: bool = False) -> float:
         """Estimate how long a further request of so many measured seconds of work would wait.
 
-        The rest of the running batch counts if it is longer than a usual batch.
+        The rest of the running batch counts if it is longer than a usual batch, and if the request ``is_long`` or the
+        batch is not, as short requests are answered between the steps of long ones.
         """
-        running = max(0.0, self._expected_end - now - self.batch_seconds) if self.running else 0.0
+        running = 0.0
+        if self.running and (is_long or not self.running[0].is_long):
+            running = max(0.0, self._expected_end - now - self.batch_seconds)
         return running + self.unanswered.wait(sender, seconds)
 
 
@@ -161,6 +170,7 @@ class Batcher:
     - Clients share a thread fairly, as do the connections of one client (:class:`FairQueue`).
     - Texts that an engine needs as vectors are encoded before, by another thread. Long requests are encoded in
       pieces and wait for their turn after each, so that short requests wait for one piece of each.
+    - Explanations take long. Between their steps the thread answers one batch of the other requests that wait.
     - Each request has a deadline. Expired ones are not computed; long work is checked between its steps.
     - The wait of a further request is estimated from the work that is waiting, at the speed that was measured for each
       kind of work. A request that would end after its deadline is refused at once.
@@ -345,7 +355,7 @@ class Batcher:
         self._check_number(sender)
         now = self._clock()
         own = lane.speeds.of(work_kind) * work.seconds
-        wait = lane.wait(sender, own, now)
+        wait = lane.wait(sender, own, now, is_long=work.kind == EXPLAIN)
         self._check_wait(wait)
         if texts is None:
             self._check_deadline(wait + own, work.seconds, deadline - now, "")
@@ -397,24 +407,31 @@ class Batcher:
         lane.begin(batch, now)
         loop, rest = asyncio.get_running_loop(), max(waiting.deadline for waiting in batch) - now
         overrun = loop.call_later(rest + GRACE_SECONDS, _end_process)
-        done = loop.run_in_executor(lane.thread, self._work, batch)
+        done = loop.run_in_executor(lane.thread, self._work, batch, lane, loop)
         done.add_done_callback(lambda done: self._finish(lane, overrun, *done.result()))
         metrics.QUEUE_LENGTH.set(len(self._reading.waiting))
 
     def _finish(self, lane: _Lane, overrun: asyncio.TimerHandle, seconds: float, results: Mapping[str, Any]) -> None:
         """Deliver a batch's results, learn its speed, and start the next."""
         overrun.cancel()
-        lane.learn(seconds)
-        metrics.SLOWNESS.set(self.slowness)
-        for waiting in lane.running:
-            result, future = results.get(waiting.uid) or too_late(), waiting.result
-            if not future.done():
-                (future.set_exception if isinstance(result, Refusal) else future.set_result)(result)
+        self._deliver(lane, lane.running, seconds, results)
         lane.running = []
         asyncio.get_running_loop().call_soon(self._start, lane)  # when the next pieces of these requests wait, too
 
-    def _next_batch(self, lane: _Lane) -> list[_Waiting]:
-        """Take requests of the same group as the first one, up to a batch; skip those that nobody waits for."""
+    def _deliver(self, lane: _Lane, batch: Sequence[_Waiting], seconds: float, results: Mapping[str, Any]) -> None:
+        """Deliver the results of a batch, and learn its speed."""
+        lane.learn(batch, seconds)
+        metrics.SLOWNESS.set(self.slowness)
+        for waiting in batch:
+            result, future = results.get(waiting.uid) or too_late(), waiting.result
+            if not future.done():
+                (future.set_exception if isinstance(result, Refusal) else future.set_result)(result)
+
+    def _next_batch(self, lane: _Lane, *, is_between: bool = False) -> list[_Waiting]:
+        """Take requests of the same group as the first one, up to a batch; skip those that nobody waits for.
+
+        A batch ``is_between`` the steps of explanations and has none.
+        """
         now = self._clock()
         lane.waiting.discard(lambda waiting: waiting.result.done() or waiting.deadline <= now)
         group: tuple[str, bool] | None = None
@@ -425,7 +442,7 @@ class Batcher:
             nonlocal group, requests, candidates, seconds
             if requests >= most_requests or candidates >= most_candidates or seconds >= lane.batch_seconds:
                 return None
-            if group not in (None, waiting.group):
+            if group not in (None, waiting.group) or (is_between and waiting.is_long):
                 return False
             group = waiting.group
             requests += 1
@@ -435,13 +452,20 @@ class Batcher:
 
         return lane.waiting.take(choose, now)
 
-    def _work(self, batch: list[_Waiting]) -> tuple[float, dict[str, Any]]:
-        """Answer a batch in the thread; return the seconds that it took, and the result of each request by id."""
-        now, last = self._clock(), max(waiting.deadline for waiting in batch)
+    def _work(
+        self, batch: list[_Waiting], lane: _Lane, loop: asyncio.AbstractEventLoop
+    ) -> tuple[float, dict[str, Any]]:
+        """Answer a batch in the thread; return the seconds that it took, and the result of each request by id.
+
+        Those of long requests include what was answered between their steps, as further ones will wait for that too.
+        """
+        begin, last = self._clock(), max(waiting.deadline for waiting in batch)
 
         def check() -> None:
             if self._clock() > last:
                 raise TimeoutError
+            if batch[0].is_long:
+                self._work_between(lane, loop)
 
         jobs = {waiting.uid: waiting.job for waiting in batch}
         if isinstance(batch[0].job, EncodingJob):
@@ -451,9 +475,27 @@ class Batcher:
         else:
             metrics.BATCH_REQUESTS.observe(len(batch))
             for waiting in batch:
-                metrics.STAGE_SECONDS.labels("queue").observe(now - waiting.arrival)
+                metrics.STAGE_SECONDS.labels("queue").observe(begin - waiting.arrival)
             results = answer_all(self.engines[batch[0].kind], jobs, check)
-        return self._clock() - now, results
+        return self._clock() - begin, results
+
+    def _work_between(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer one batch of short requests that wait, between two steps of a long one."""
+
+        async def take() -> list[_Waiting]:
+            batch = self._next_batch(lane, is_between=True)
+            for waiting in batch:
+                lane.unanswered.start(waiting.uid, waiting.seconds)
+            return batch
+
+        taking = asyncio.run_coroutine_threadsafe(take(), loop)
+        try:
+            batch = taking.result(LOOP_SECONDS)
+        except (TimeoutError, CancelledError):  # the process ends
+            taking.cancel()
+            return
+        if batch:
+            loop.call_soon_threadsafe(self._deliver, lane, batch, *self._work(batch, lane, loop))
 
 
 class _Smallest:

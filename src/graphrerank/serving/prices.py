@@ -169,5 +169,5 @@ class MeasuredSpeeds:
         self.overall = statistics.median(self._all)
         for kind, share in expected.items():
             if 2 * share >= total:
-                self._by_kind[kind].append(self.of(kind) * seconds / total)
+                self._by_kind[kind].append(share / estimated[kind] * seconds / total)
                 self._median[kind] = statistics.median(self._by_kind[kind])
