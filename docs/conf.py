@@ -36,6 +36,7 @@ PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "securi
 API = {  # modules for users, and packages whose modules are, in the order of their use
     "inference": "Rerank in your own code",
     "fitting.fit": "Train: `fit`",
+    "fitting.session": "Train models of your own: a session of a training",
     "api": "Evaluate: `evaluate`",
     "parts": "Parts by their names",
     "data.dataset": "Data sets",
