@@ -6,6 +6,7 @@ most one shard and several processes may fill one store at once.
 
 import hashlib
 import sqlite3
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.files import check_writable, load_tensors, save_tensors
-from graphrerank.progress import advance_to, parts_done, progress_bar
+from graphrerank.progress import Clock, advance_to, parts_done, progress_bar
 
 KEY_BYTES = 32
 LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
@@ -43,14 +44,15 @@ def fill(
     shard_size: int,
     length: Callable[[Item], int] | None = None,
     label: str | None = None,
+    clock: Clock = time.monotonic,
 ) -> None:
     """Compute the items that a store does not hold, and write them shard by shard.
 
     ``keys`` and ``items`` are ``n`` each; a repeated key stands for the same item. ``compute`` returns the values of
     some items as the store's ``add`` takes them, ``shard_size`` at once: at most this much work is lost on a stop.
     Missing items are sorted by ``length``, as batches of like lengths need less padding. ``label`` is the title of a
-    progress bar on a terminal; None for none. A ValueError if a file is damaged, naming it, or the store cannot be
-    written.
+    progress bar (:func:`~graphrerank.progress.progress_bar`), None for none, and the ``clock`` tells its time. A
+    ValueError if a file is damaged, naming it, or the store cannot be written.
     """
     item_of = dict(zip(keys, items, strict=True))
     known = store.known(list(item_of))
@@ -59,7 +61,7 @@ def fill(
         check_writable(store.folder)  # before values are computed, not after
     if length is not None:
         missing.sort(key=lambda key: length(item_of[key]))
-    with nullcontext() if label is None or not missing else progress_bar(label, len(missing)):
+    with nullcontext() if label is None or not missing else progress_bar(label, len(missing), clock=clock):
         before = parts_done()
         for start in range(0, len(missing), shard_size):
             shard = missing[start : start + shard_size]

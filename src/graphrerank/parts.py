@@ -34,7 +34,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
-from graphrerank.graphs import PairEncoder, RetrieverFactory
+from graphrerank.graphs import RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.passwords import without_passwords
@@ -345,7 +345,7 @@ class Parts:
         cache = self.cache / "candidates"
         return prepare(dataset, encoder=encodes, build_retriever=build, cache=cache, keep_retriever=keep_retriever)
 
-    def pair_encoder(self, given: Any, *, label: str | None = None) -> PairEncoder:
+    def pair_encoder(self, given: Any, *, label: str | None = None) -> PairCache:
         """Build a cross-encoder with a cache of its vectors on disk."""
         if isinstance(given, PairCache):
             return given

@@ -147,7 +147,10 @@ def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pyt
 
 EXPERIMENTS = [
     pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
-    for file in (*sorted((CONF / "experiment").glob("*.yaml")), PAPERS_CONF / "experiment" / "granker_head.yaml")
+    for file in (
+        *sorted((CONF / "experiment").glob("*.yaml")),
+        *sorted((PAPERS_CONF / "experiment").glob("granker_head*.yaml")),
+    )
     if file.stem not in ("grapher_tables", "grapher_paper")  # grapher/test_experiment.py runs it on small folders
     and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter.py
 ]
@@ -184,6 +187,8 @@ def test_every_experiment_runs(
             *small_encoder, "pair_encoder.max_length=48",
             "retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4",
         ]  # fmt: skip
+    elif file.stem == "granker_head_quick":
+        small = [f"data.path={small_attack}", f"pair_encoder.model={reader}", "pair_encoder.max_length=48"]
     elif file.stem == "base_cross_encoder":
         mixed = [name for name in OmegaConf.load(file).mix if name != "attack"]
         small = [

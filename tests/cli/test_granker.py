@@ -1,6 +1,7 @@
 """GRanker's head on a cross-encoder that stays."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,38 @@ def head(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("head")
     run_command("train.py", *arguments, f"hydra.run.dir={folder}")
     return folder
+
+
+def test_the_pairs_are_announced_and_read_before_the_training(
+    head: Path, arguments: tuple[str, ...], run_command, tmp_path: Path
+) -> None:
+    """All that training and evaluation read: a fresh cache has each pair, and the second time all are cached."""
+    here = (*arguments, f"hydra.run.dir={tmp_path / 'run'}", f"paths.cache={tmp_path / 'cache'}")
+    read = [run_command("train.py", *here).stderr.splitlines()[0] for _ in range(2)]
+    counts = [re.fullmatch(r"(\d+) pairs of .*: (\d+) are cached, (\d+) must be read", line) for line in read]
+    (total, *first), (again, *second) = (map(int, found.groups()) for found in counts)
+    assert 0 < total == again
+    assert (first, second) == ([0, total], [total, 0])
+    assert measures_of(tmp_path / "run") == measures_of(head)
+
+
+def test_few_queries_of_each_split(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
+    done = run_command("train.py", *arguments, "num_queries=4", f"hydra.run.dir={tmp_path}")
+    assert "letters test: 4 queries" in done.stdout
+    assert int(done.stderr.split()[0]) <= 12 * 6
+    refused = run_command("train.py", *arguments, "num_queries=0", f"hydra.run.dir={tmp_path}", status=1)
+    assert "`num_queries` must be a positive integer, got 0" in refused.stderr
+
+
+def test_a_cross_encoder_that_cannot_be_had_is_refused_before_anything_is_read(
+    arguments: tuple[str, ...], run_command, tmp_path: Path
+) -> None:
+    done = run_command(
+        "train.py", *arguments, "pair_encoder.model=someone/reader", f"hydra.run.dir={tmp_path}", status=1
+    )
+    assert done.stdout == ""
+    assert "got 'someone/reader'; without the hub, download it elsewhere" in done.stderr
+    assert "name its folder, pair_encoder.model=DIR" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from graphrerank.cli.errors import format_warning, report_end, report_error, ter
 from graphrerank.cli.overrides import quoted
 from graphrerank.conf_folder import conf_folder
 from graphrerank.extras import require_extra
+from graphrerank.progress import lines_shown
 
 Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the exit status
 
@@ -60,7 +62,8 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     """Run the command that the arguments name, and return the exit status; ``conf`` None: the package's settings."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.formatwarning = format_warning
-    with terminating() as signals:
+    logs_json = given[0] in ("serve", "demo")  # on standard error
+    with terminating() as signals, nullcontext() if logs_json else lines_shown():
         try:
             status = _run(given[0], given[1:], conf or conf_folder())
             sys.stdout.flush()

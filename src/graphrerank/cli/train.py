@@ -119,7 +119,7 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
 def fit_settings(cfg: DictConfig) -> FitSettings:
     """Return the settings of a training beyond its parts."""
     batches = {name: setting for name, setting in cfg.batches.items() if name != "seed"}
-    further = ("shares", "augmentation", "cross_encoder_queries", "start", "train_only", "calibration")
+    further = ("shares", "augmentation", "cross_encoder_queries", "num_queries", "start", "train_only", "calibration")
     return FitSettings(seed=cfg.seed, **batches, **{name: resolved(cfg[name]) for name in further})
 
 

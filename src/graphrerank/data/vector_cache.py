@@ -1,6 +1,7 @@
 """Caches of vectors: on disk, so that an interrupted run continues, and of limited size in memory."""
 
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,9 +18,11 @@ from graphrerank.checks import UserError, check_positive
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.graphs import PairEncoder
 from graphrerank.graphs.queries import query_encoder
+from graphrerank.progress import LOGGER, Clock, describe_seconds
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
-SHARD_PAIRS = 256  # pairs likewise
+SHARD_PAIRS = 128  # pairs likewise: ten seconds or so of a small cross-encoder on a CPU
+TIMED_PAIRS = 64  # read first, to estimate how long the others take
 MANY_TEXTS = 500  # from which on a terminal shows a progress bar
 ENTRY_BYTES = 300  # of Python objects for each text in memory: its hash, its array and their places in the dictionary
 NUMBER = np.dtype("<f4")  # of a pair's vector on disk
@@ -104,15 +107,63 @@ class PairCache(_Cache):
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU."""
+        keys, pairs = self._keyed(query_texts, passages)
+        store = BlobStore(self.path, "pairs")
+        self._fill(store, keys, pairs, self.label)
+        return store.rows(keys, self.hidden_size, NUMBER)
+
+    def read_ahead(self, query_texts: Sequence[str], passages: Sequence[str], *, clock: Clock = time.monotonic) -> None:
+        """Read ``M`` pairs into the cache, and log before it starts how many there are and about how long it takes.
+
+        The speed is measured on a few of the pairs that the cache lacks. Pairs are written as they are read, so that a
+        run that is interrupted goes on where it stopped.
+
+        Args:
+            query_texts: Text of the query of each pair.
+            passages: Text of the passage of each pair.
+            clock: Returns the time in seconds, from any moment on.
+        """
+        keys, pairs = self._keyed(query_texts, passages)
+        pair_of = dict(zip(keys, pairs, strict=True))
+        store = BlobStore(self.path, "pairs")
+        known = store.known(list(pair_of))
+        missing = sorted((key for key in pair_of if key not in known), key=lambda key: _length(pair_of[key]))
+        name = getattr(self.encoder, "model", type(self.encoder).__name__)
+        LOGGER.info(
+            f"{len(pair_of):,} pairs of a query and a passage for the cross-encoder {name}: "
+            f"{len(pair_of) - len(missing):,} are cached, {len(missing):,} must be read"
+        )
+        if not missing:
+            return
+        self.encoder.encode(*([text] for text in pair_of[missing[0]]))  # loads the model, whose time says nothing
+        timed = missing[:: -(-len(missing) // TIMED_PAIRS)]  # of all lengths
+        begin = clock()
+        self._fill(store, timed, [pair_of[key] for key in timed], None)
+        took = clock() - begin
+        measured = set(timed)
+        if rest := [key for key in missing if key not in measured]:
+            seconds = describe_seconds(took / len(timed) * len(rest))
+            LOGGER.info(f"reading them takes about {seconds} here; an interrupted run goes on where it stopped")
+            self._fill(store, rest, [pair_of[key] for key in rest], "reading pairs", clock=clock)
+
+    def _keyed(self, query_texts: Sequence[str], passages: Sequence[str]) -> tuple[list[bytes], list[tuple[str, str]]]:
+        """Return the key of each pair, and the pair."""
         if len(query_texts) != len(passages):
             raise UserError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         pairs = list(zip(query_texts, passages, strict=True))
         # each text hashed for itself, so that no two pairs join to one text
-        keys = [hashlib.sha256(hash_text(query) + hash_text(passage)).digest() for query, passage in pairs]
-        store = BlobStore(self.path, "pairs")
-        encode, length = self._encode_shard, lambda pair: sum(map(len, pair))
-        fill(store, keys, pairs, encode, shard_size=SHARD_PAIRS, length=length, label=self.label)
-        return store.rows(keys, self.hidden_size, NUMBER)
+        return [hashlib.sha256(hash_text(query) + hash_text(passage)).digest() for query, passage in pairs], pairs
+
+    def _fill(
+        self,
+        store: BlobStore,
+        keys: Sequence[bytes],
+        pairs: Sequence[tuple[str, str]],
+        label: str | None,
+        *,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        fill(store, keys, pairs, self._encode_shard, shard_size=SHARD_PAIRS, length=_length, label=label, clock=clock)
 
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., hidden_size]``: logits ``[...]``."""
@@ -122,6 +173,11 @@ class PairCache(_Cache):
         vectors = self.encoder.encode([query for query, _ in pairs], [passage for _, passage in pairs]).cpu().float()
         check_vectors(vectors, len(pairs), "the pair encoder's vectors")
         return [row.tobytes() for row in vectors.numpy().astype(NUMBER)]
+
+
+def _length(pair: tuple[str, str]) -> int:
+    """Return the characters of a pair, which decide how long it takes to read."""
+    return len(pair[0]) + len(pair[1])
 
 
 class MemoryVectorCache(_Cache):

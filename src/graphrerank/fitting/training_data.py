@@ -8,8 +8,9 @@ import torch
 from hydra.utils import get_object
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_choice
+from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
@@ -33,11 +34,14 @@ class FitSettings:
     # training queries, and half as many of validation, whose candidates a cross-encoder reads: a number for each data
     # set, or by name, where others have none; None for all
     cross_encoder_queries: int | Mapping[str, int] | None = None
+    num_queries: int | None = None  # of each split, evenly spaced, for a trial in minutes; None for all
     start: str | None = None  # a finished checkpoint whose weights the training begins with
     train_only: Sequence[str] | None = None  # parts of the model whose weights change, by the first word of their names
     calibration: str | None = "logistic"  # or `start` for that of `start`, or None
 
     def __post_init__(self) -> None:
+        if self.num_queries is not None:
+            check_counts(num_queries=self.num_queries)
         if self.calibration == FROM_START and self.start is None:
             raise UserError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
         if self.calibration is not None:
@@ -96,6 +100,12 @@ def prepare_training(
     if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):
         raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
     inputs = list(map(declared_inputs, models))
+    reader = None
+    if any(declared.reads_pairs for declared in inputs):
+        if pair_encoder is None:
+            raise UserError("`pair_encoder` must be chosen for a model of (query, passage) pairs, got none")
+        reader = parts.pair_encoder(pair_encoder)
+        _ = reader.hidden_size  # loads the model: one that cannot be had is refused before anything is computed
     retriever = replace(retriever, given=None) if retriever.settings is not None else retriever
     searches: dict[str, Any] = {
         "retriever": retriever,
@@ -107,15 +117,52 @@ def prepare_training(
         tables = [table_split] if table_split is not None and not prepared else []
         searches["splits"] = [settings.train_split, settings.val_split, *tables]
         ranked = parts.prepare(part, **searches)
+        if settings.num_queries is not None:
+            ranked = _few_queries(ranked, settings.num_queries, searches["splits"])
         if top_k:
             queries = limit.get(name, 0) if isinstance(limit, Mapping) else limit
             only_pairs = settings.train_only is not None and set(settings.train_only) == {ADDED_PART}
             ranked, read = _queries_of_pairs(ranked, queries, searches["splits"], only_these=only_pairs)
             ranked = parts.with_cross_encoder(ranked, pair_encoder, read, top_k=top_k)
         prepared[name] = with_matches(ranked, features)
-    if any(declared.reads_pairs for declared in inputs):
-        prepared = {name: parts.with_pair_encoder(part, pair_encoder) for name, part in prepared.items()}
-    return TrainingData(prepared, data, retriever, encoder, pair_encoder)
+    if reader is not None:
+        prepared = {name: parts.with_pair_encoder(part, reader) for name, part in prepared.items()}
+    trained = TrainingData(prepared, data, retriever, encoder, pair_encoder)
+    if reader is not None:
+        read_pairs(trained, reader, settings, table_split)
+    return trained
+
+
+def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, table_split: str | None) -> None:
+    """Read the (query, passage) pairs of a training and its table into the cache, with an estimate of the time.
+
+    Args:
+        data: Prepared data sets.
+        reader: Cross-encoder with its cache.
+        settings: Settings of the training, which name the splits.
+        table_split: Split of the first data set that will be evaluated; None for none.
+    """
+    texts, passages = list[str](), list[str]()
+    for name, part in data.prepared.items():
+        queries = [part.answerable(settings.train_split)]
+        if name in data.judged:
+            queries.append(part.dataset.split(settings.val_split).queries)
+        if table_split is not None and part is data.first:
+            queries.append(part.dataset.split(table_split).queries)
+        more_texts, more_passages = part.pairs(torch.unique(torch.cat(queries)))
+        texts += more_texts
+        passages += more_passages
+    reader.read_ahead(texts, passages)
+
+
+def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -> PreparedDataset:
+    """Keep some queries of each split, evenly spaced; of the first one, of training, those that teach something."""
+    dataset, few = prepared.dataset, {}
+    for number, name in enumerate(splits):
+        queries = dataset.split(name).queries if number else prepared.answerable(name)
+        few[name] = dataset.split(name).of_queries(evenly_spaced(queries, count))
+    dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
+    return replace(prepared, dataset=dataset)
 
 
 def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> PreparedDataset:

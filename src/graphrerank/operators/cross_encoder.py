@@ -137,6 +137,7 @@ class CrossEncoder:
     @cached_property
     def _loaded(self) -> "_Loaded":
         library = optional("transformers", "a cross-encoder")  # heavy: only when it is used
+        library.utils.logging.disable_progress_bar()
         source: dict[str, Any] = {"revision": self.revision, "trust_remote_code": False}
         try:
             tokenizer = library.AutoTokenizer.from_pretrained(self.model, **source)
@@ -145,7 +146,8 @@ class CrossEncoder:
         except (OSError, ValueError) as error:
             raise UserError(
                 f"cross-encoder `model` must be a local folder or a reachable hub id of a sequence classifier, "
-                f"got {self.model!r}: {error}"
+                f"got {self.model!r}; without the hub, download it elsewhere (hf download ID --local-dir DIR) and name "
+                f"its folder, pair_encoder.model=DIR: {error}"
             ) from error
         if info["missing_keys"]:
             raise UserError(f"{self.model}: needs a trained classifier, found no {sorted(info['missing_keys'])}")
