@@ -25,13 +25,13 @@ from peers import ONNX, PEERS, QUESTIONS, STUDY, Peer, Question, snippet
 from unseen_table import CORPORA, LEVEL, MEASURE, SEARCH, Corpus, argument_parser, load, reader
 
 from graphrerank import evaluate
+from graphrerank.config.components import Parts
+from graphrerank.corpus import candidate_edges
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.significance import across_datasets
-from graphrerank.graphs import candidate_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.operators.ppr import corpus_entities
-from graphrerank.parts import Parts
 
 FOLDERS = ("choose_xquad_en", "choose_sphinx_docs", "ketrag_musique", "choose_nl2bash_tldr", "git_flask")
 TRAINED = (Corpus("", "2wikimultihopqa_train", "train", 300), Corpus("", "hotpotqa", "train", 300))

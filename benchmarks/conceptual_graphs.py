@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from interleaved import median_seconds
 
-from graphrerank.graphs import conceptual_edges
-from graphrerank.graphs.entity_incidence import MIN_COMMON, EntityIncidence, normalized_names
+from graphrerank.corpus import conceptual_edges
+from graphrerank.corpus.entity_incidence import MIN_COMMON, EntityIncidence, normalized_names
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text import normalize_entity

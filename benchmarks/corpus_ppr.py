@@ -12,7 +12,8 @@ import time
 import igraph
 import torch
 
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.ppr import CorpusPPR
 
 

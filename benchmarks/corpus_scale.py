@@ -26,20 +26,21 @@ import numpy as np
 import torch
 from running_service import running_service, serve_command
 
-from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus_store.growth import NewEdge, compact_corpus, grow_corpus
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.documents import read_documents
-from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.graphs.passages import Passages
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 
 NUM_QUERIES = 200
 NUM_SENTENCES = 3  # of a passage

@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from graphrerank import GraphReranker
+from graphrerank.config.components import Parts
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, REFERENCE
 from graphrerank.data.candidates import PreparedDataset, rank, with_vectors
 from graphrerank.data.enrichment.neighbours import random_edges
 from graphrerank.evaluation.ranking import measure_queries, trained_system
 from graphrerank.evaluation.significance import LARGEST_P, paired_randomization
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.features.text_match import TextMatch
-from graphrerank.files import write_text
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, REFERENCE
-from graphrerank.parts import Parts
+from graphrerank.utils.files import write_text
 
 ROOT = Path(__file__).parents[1]
 CHOOSE = ("choose_nl2bash_tldr", "choose_sphinx_docs", "choose_xquad_en", "choose_xquad_zh")

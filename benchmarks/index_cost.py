@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
-from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.late_interaction import LateInteractionRetriever
 from graphrerank_papers.hipporag import build_fact_graph

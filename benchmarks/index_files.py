@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphrerank.data.documents.readers import suffix_of
+from graphrerank_documents.readers import suffix_of
 
 LARGEST = 200_000  # bytes of a file that is copied
 LONG = 10_000_000

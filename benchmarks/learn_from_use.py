@@ -23,17 +23,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.data.drafted_questions import draft_questions
+from graphrerank.config.components import Parts
+from graphrerank.core import Ranking
+from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.significance import randomization_tests
 from graphrerank.feedback.learning import Learned, Material, learn_from_sessions
 from graphrerank.feedback.log import Session
 from graphrerank.feedback.relevance import order
 from graphrerank.feedback.stages import exact_scores
-from graphrerank.files import save_figure, write_json
-from graphrerank.graphs import Ranking
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.parts import Parts
+from graphrerank.utils.files import save_figure, write_json
 
 SETS = {  # and splits, on none of which `base` was trained
     "choose_nl2bash_tldr": "test",

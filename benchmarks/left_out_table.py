@@ -20,11 +20,11 @@ from base_table import AUTO, EXPAND, ROOT
 from omegaconf import OmegaConf
 
 from graphrerank import evaluate
+from graphrerank.config.components import Parts
 from graphrerank.evaluation.records import SystemResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.files import write_text
-from graphrerank.parts import Parts
+from graphrerank.utils.files import write_text
 
 MIX = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "experiment" / "base.yaml").mix, resolve=False)
 

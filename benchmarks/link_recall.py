@@ -18,12 +18,12 @@ from urllib.parse import unquote, urlsplit
 from lxml import html
 from markdown_it import MarkdownIt
 
-from graphrerank.checks import UserError
-from graphrerank.data.documents.document import Document
-from graphrerank.data.documents.links import resolve_links
-from graphrerank.data.documents.passages import Passage
-from graphrerank.data.documents.readers import reader_of, suffix_of
-from graphrerank.data.documents.site import find_site
+from graphrerank.utils.checks import UserError
+from graphrerank_documents.document import Document
+from graphrerank_documents.links import resolve_links
+from graphrerank_documents.passages import Passage
+from graphrerank_documents.readers import reader_of, suffix_of
+from graphrerank_documents.site import find_site
 
 MAIN = "//main | //*[@role='main'] | //section[@id='main-content']"
 MARKDOWN, HTML = (".md", ".mdx"), (".html", ".htm")

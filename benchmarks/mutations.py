@@ -30,19 +30,19 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
-        "files.py",
+        "utils/files.py",
         "an older folder is not put back",
         "                old.rename(folder)\n            raise",
         "                pass\n            raise",
     ),
-    Mutation("graphs/ranking.py", "boundary of the cut", "(rank < top_k)", "(rank <= top_k - 2)"),
+    Mutation("core/ranking.py", "boundary of the cut", "(rank < top_k)", "(rank <= top_k - 2)"),
     Mutation(
-        "graphs/algebra.py",
+        "core/graph_algebra.py",
         "rows and columns exchanged",
         "return _normalize(edge_weight, edge_index[1], num_nodes)",
         "return _normalize(edge_weight, edge_index[0], num_nodes)",
     ),
-    Mutation("graphs/algebra.py", "mean over edges becomes their sum", " / count.clamp(min=1).unsqueeze(1)", ""),
+    Mutation("core/graph_algebra.py", "mean over edges becomes their sum", " / count.clamp(min=1).unsqueeze(1)", ""),
     Mutation(
         "text/names.py",
         "articles are kept",
@@ -137,7 +137,7 @@ MUTATIONS = (
         "torch.stack([1 - scores, scores], dim=1)",
         "torch.stack([scores, 1 - scores], dim=1)",
     ),
-    Mutation("training/calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
+    Mutation("calibration/fitting.py", "the intercept ignores the mean", " - slope * mean)", ")"),
     Mutation(
         "evaluation/significance.py",
         "one-sided test takes the other side",
@@ -150,9 +150,9 @@ MUTATIONS = (
         "(factors * flat[order]).cummax(0).values.clamp(max=1)",
         "(factors * flat[order]).clamp(max=1)",
     ),
-    Mutation("inference/edge_forms.py", "self-loops stay", "pairs[:, 0] != pairs[:, 1]", "pairs[:, 0] >= 0"),
+    Mutation("rerank/edge_forms.py", "self-loops stay", "pairs[:, 0] != pairs[:, 1]", "pairs[:, 0] >= 0"),
     Mutation(
-        "inference/inputs.py",
+        "rerank/model_inputs.py",
         "edges go one way",
         "parts += [(edges.flip(1), weight, edge_type)",
         "parts += [(edges, weight, edge_type)",
@@ -218,7 +218,7 @@ MUTATIONS = (
         "return (relevance > 0).any(1)",
     ),
     Mutation(
-        "api.py",
+        "evaluation/evaluate.py",
         "a checkpoint may take a frozen row's name",
         "if len({*names, *FROZEN}) == len(names) + len(FROZEN):",
         "if len(set(names)) == len(names):",
@@ -229,7 +229,7 @@ MUTATIONS = (
         "0 < len(words) <= MAX_TITLE_WORDS",
         "0 < len(words) < MAX_TITLE_WORDS",
     ),
-    Mutation("caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"),
+    Mutation("utils/caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"),
     Mutation(
         "serving/batches.py",
         "expired requests are computed",
@@ -250,8 +250,8 @@ MUTATIONS = (
     ),
     Mutation("serving/routes.py", "held bytes are not given back", "self._hold(request, -len(body))\n", "pass\n"),
     Mutation("serving/limits.py", "edges that are explained cost nothing", "if explain:", "if False:"),
-    Mutation("untrusted.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
-    Mutation("untrusted.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
+    Mutation("utils/safe_loading.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
+    Mutation("utils/safe_loading.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
     Mutation("models/checkpoint.py", "another is primary", "(name in primary, name)", "(name not in primary, name)"),
     Mutation(
         "features/word_table.py",
@@ -266,7 +266,7 @@ MUTATIONS = (
         "place <= np.array(",
     ),
     Mutation(
-        "inference/inputs.py",
+        "rerank/model_inputs.py",
         "BM25 is not normalised",
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",

@@ -19,17 +19,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import StoredVectors, prepare_corpus
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.metadata import Entries, Metadata
+from graphrerank.corpus.packed_strings import PackedStrings
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import StoredVectors, prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.metadata import Entries, Metadata
-from graphrerank.graphs.packed_strings import PackedStrings
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest
 

@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from graphrerank.data.documents.limited_processes import Handler, LimitedProcesses, Task
-from graphrerank.data.documents.readers import READERS
-from graphrerank.data.documents.reading import read_content, seconds_for
+from graphrerank_documents.limited_processes import Handler, LimitedProcesses, Task
+from graphrerank_documents.readers import READERS
+from graphrerank_documents.reading import read_content, seconds_for
 
 LENGTH = 20_000  # characters
 MARKS = " \t\n!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"

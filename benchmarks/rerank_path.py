@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from graphrerank.inference.explanation import Explainer
-from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.rerank.explanation import Explainer
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.rerank.rerank_input import RerankInput
 
 CANDIDATES, EDGES, WORDS, QUESTIONS, TURNS = 100, 300, 30, 32, 7
 CHECKPOINT = Path(__file__).parents[1] / "src" / "graphrerank" / "pretrained" / "base-1"  # 0.2 can read it, too

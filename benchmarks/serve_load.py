@@ -32,8 +32,8 @@ from running_service import running_service
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv
 
+from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import find_checkpoint, load_checkpoint
-from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.server import Service, run
 from graphrerank.serving.settings import ServiceSettings

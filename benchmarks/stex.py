@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from interleaved import median_seconds
 
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.stex import semantic_topological_expansion
 
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.data.corpus_folder.preparation import with_words
+from graphrerank.core import Queries
+from graphrerank.corpus_store.preparation import with_words
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs import Queries
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.metrics.ranking import ndcg
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 
 REPLACED = {  # proposals, and those whose sections of the same heading replace theirs
     "241": ["314"], "314": ["345"], "345": ["566"], "344": ["3134"], "386": ["440"], "411": ["729"], "554": ["734"],

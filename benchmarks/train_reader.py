@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
+from graphrerank.core import Queries
 from graphrerank.data.dataset import Dataset
-from graphrerank.files import save_tensors
-from graphrerank.graphs import Queries
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.utils.files import save_tensors
 from graphrerank_papers.answers.extractive_reader import (
     NUM_WEIGHTS,
     WEIGHTS,

@@ -18,10 +18,10 @@ import torch
 from base_table import ROOT, percent
 
 from graphrerank import Dataset, evaluate
+from graphrerank.config.components import Part, Parts
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.significance import across_datasets
-from graphrerank.parts import Part, Parts
 
 
 class Corpus(NamedTuple):

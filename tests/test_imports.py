@@ -11,35 +11,31 @@ import graphrerank
 PACKAGE = Path(graphrerank.__file__).parent
 PAPERS = PACKAGE.parent / "graphrerank_papers"
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks"},
-    {"extensions", "extras", "files", "passwords", "processes", "progress", "quiet", "untrusted"},
-    {"caching", "conf_folder"},
-    {"text"},
-    {"graphs"},
+    {"_moved", "utils"},
+    {"installation"},
+    {"text", "core"},
+    {"corpus", "calibration"},
     {"features", "language_models"},
     {"knowledge"},
     {"data", "operators", "losses", "metrics"},
-    {"models", "pipelines"},
-    {"training"},
+    {"models", "pipelines", "corpus_store"},
+    {"rerank"},
+    {"config"},
     {"evaluation"},
-    {"inference"},
-    {"parts"},
-    {"fitting"},
+    {"artifacts"},
+    {"training"},
     {"feedback"},
     {"serving", "integrations"},
-    {"api"},
     {"cli"},
 ]
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
-    "features": {"checks", "text", "graphs"},
-    "models": {"checks", "extensions", "extras", "files", "untrusted", "graphs", "operators"},
-    "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "operators"},
-    "training": {"extras", "checks", "files", "progress", "graphs", "losses", "metrics"},
-    "integrations": {"checks", "extras", "graphs", "models", "inference"},
-    # of evaluation the model card's table
-    "inference": {
-        "checks", "extras", "files", "untrusted", "graphs", "text", "features", "operators", "models", "evaluation",
+    "features": {"utils", "text", "core", "corpus"},
+    "models": {"utils", "installation", "core", "corpus", "calibration", "operators"},
+    "pipelines": {"utils", "core", "corpus", "text", "language_models", "knowledge", "operators"},
+    "integrations": {"utils", "installation", "core", "corpus", "models", "rerank"},
+    "rerank": {
+        "utils", "installation", "core", "corpus", "calibration", "text", "features", "operators", "models",
     },
 }  # fmt: skip
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
@@ -71,20 +67,28 @@ def own_imports(path: Path) -> tuple[str, ...]:
     return tuple(name for name in found if name.split(".")[0] == "graphrerank")
 
 
-PUBLIC = {"api", "data", "fitting", "inference"}  # packages whose names `graphrerank` exports
+PUBLIC = {
+    "_moved",
+    "data",
+    "evaluation",
+    "feedback",
+    "rerank",
+    "training",
+}  # packages whose names `graphrerank` exports
 
 
 def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def test_the_library_never_imports_the_papers() -> None:
-    papers = {
+@pytest.mark.parametrize("package", ["graphrerank_documents", "graphrerank_papers"])
+def test_the_library_never_names_the_packages_built_on_it(package: str) -> None:
+    naming = {
         path.relative_to(PACKAGE).parts[0]
         for path in PACKAGE.rglob("*.py")
-        if "graphrerank_papers" in path.read_text(encoding="utf-8")
+        if path.name != "_moved.py" and package in path.read_text(encoding="utf-8")
     }
-    assert papers == set()
+    assert naming == set()
 
 
 def test_every_package_has_a_layer() -> None:
@@ -119,7 +123,7 @@ MOST_MODULES = 70  # of this distribution that GraphReranker loads
 @pytest.mark.parametrize(
     "steps",  # modules that one process imports in turn: none before loads what a later one must not
     [
-        [("graphrerank", (*UNUSED, "torch", "numpy")), ("graphrerank.inference", UNUSED)],
+        [("graphrerank", (*UNUSED, "torch", "numpy")), ("graphrerank.rerank", UNUSED)],
         pytest.param(
             [
                 ("graphrerank.evaluation", FIGURES),
@@ -152,8 +156,8 @@ print("and:", *[name for name in sys.modules if name.startswith("graphrerank")])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found, _, ours = done.stdout.partition("and:")
     assert found.split() == []
-    if steps[-1][0] == "graphrerank.inference":
+    if steps[-1][0] == "graphrerank.rerank":
         assert len(ours.split()) <= MOST_MODULES
-        allowed = {*NARROWER["inference"], "extensions", "inference"}
+        allowed = {*NARROWER["rerank"], "_moved", "rerank"}
         assert {name.split(".")[1] for name in ours.split() if "." in name} <= allowed
         assert "graphrerank_papers" not in ours

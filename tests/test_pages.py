@@ -17,8 +17,8 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.hydra_jobs import read_arguments
-from graphrerank.cli.main import COMMANDS, settings
-from graphrerank.extras import extra_of
+from graphrerank.cli.main import commands, settings
+from graphrerank.installation.extras import extra_of
 from tests.support import ROOT
 from tests.support.folders import write_dataset
 from tests.support.pages import PAGES, SHELL, Block, blocks_of, commands_of, inline_commands
@@ -139,7 +139,7 @@ def check_graphrerank(arguments: list[str]) -> None:
     if arguments[0] in ("-sc", "--help", "--version"):
         return
     command, rest = arguments[0], [word for word in arguments[1:] if "SETTING" not in word]
-    config = COMMANDS[command].config
+    config = commands()[command].config
     if config is not None and not (command == "doctor" and not rest):
         check_settings(config, settings(command, [word for word in rest if word != "--help"]))
     elif rest and rest != ["--help"]:

@@ -13,20 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_lists import GuardedEdges
+from graphrerank.corpus.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.packed_strings import chosen
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import prepare_corpus, with_words
 from graphrerank.data.candidates import with_vectors
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import prepare_corpus, with_words
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, FoundEdges
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.graphs.edge_lists import GuardedEdges
-from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
-from graphrerank.graphs.metadata import Metadata
-from graphrerank.graphs.packed_strings import chosen
-from graphrerank.graphs.passages import Passages
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
@@ -34,6 +34,7 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.search_engine import (

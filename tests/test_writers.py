@@ -1,4 +1,4 @@
-"""Every file that is kept is written by ``files.py``: whole or not at all, on the target's file system."""
+"""Every file that is kept is written by ``utils/files.py``: whole or not at all, on the target's file system."""
 
 import ast
 from collections.abc import Iterator
@@ -7,23 +7,24 @@ from pathlib import Path
 import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
-PAPERS = PACKAGE.parent / "graphrerank_papers"
+PACKAGES = [PACKAGE, *(PACKAGE.parent / f"graphrerank_{name}" for name in ("documents", "papers"))]
 WRITERS = {
     *("write_text", "write_bytes", "savefig", "save_file", "save_pretrained", "savez", "savez_compressed", "savetxt"),
     *("to_csv", "to_parquet", "copyfile", "copy2", "copytree", "copyfileobj", "move", "extractall"),
     *("extract_all", "save_model", "dump", "aoti_compile_and_package"),
 }
 SAVERS = ("torch", "np", "numpy", "jit", "export", "OmegaConf", "onnx", "pickle", "image")  # whose `save` writes a file
-OURS = {"write_text", "write_bytes"}  # of files.py, called without an object
+OURS = {"write_text", "write_bytes"}  # of utils/files.py, called without an object
 ELSEWHERE = {  # file -> why it writes by itself
     "builders/builder.py": "within atomic_folder",
-    "data/documents/index_folder.py": "within atomic_folder",
+    "index_folder.py": "within atomic_folder",
     "data/readers/fetch.py": "a download, under the name of a part until it is whole",
     "evaluation/cost.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",
     "ea_graphrag/adapter_training.py": "within atomic_path",
     "serving/feedback_log.py": "within atomic_path",
-    "serving/formats.py": "export_artifact hands out a path within atomic_folder",
+    "artifacts/formats.py": "export_artifact hands out a path within atomic_folder",
+    "serving/supervisor.py": "the name of a process in the kernel, no file",
     "training/callbacks.py": "within atomic_path",
 }
 
@@ -45,10 +46,11 @@ def raw_writes(path: Path) -> Iterator[str]:
 
 def test_files_are_written_by_the_one_writer() -> None:
     found = {}
-    for path in sorted((*PACKAGE.rglob("*.py"), *PAPERS.rglob("*.py"))):
-        name = path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else PAPERS).as_posix()
-        if name != "files.py" and (calls := list(raw_writes(path))):
-            found[name] = calls
+    for package in PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            name = path.relative_to(package).as_posix()
+            if name != "utils/files.py" and (calls := list(raw_writes(path))):
+                found[name] = calls
     assert {name: calls for name, calls in found.items() if name not in ELSEWHERE} == {}
     assert sorted(set(ELSEWHERE) - set(found)) == []  # what no longer writes by itself
 

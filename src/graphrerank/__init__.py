@@ -3,19 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from graphrerank import _moved
+
 if TYPE_CHECKING:
-    from graphrerank.api import evaluate, learn
     from graphrerank.data.dataset import Dataset
-    from graphrerank.fitting.fit import fit
-    from graphrerank.inference import GraphReranker, RerankedList, RerankInput
+    from graphrerank.evaluation.evaluate import evaluate
+    from graphrerank.feedback.learn import learn
+    from graphrerank.rerank import GraphReranker, RerankedList, RerankInput
+    from graphrerank.training.fit import fit
 
 __version__ = "0.3.0"
 __all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit", "learn"]
 
+_moved.install()
+
 _HOMES = {
-    "evaluate": "graphrerank.api",
-    "learn": "graphrerank.api",
-    "fit": "graphrerank.fitting.fit",
+    "evaluate": "graphrerank.evaluation.evaluate",
+    "learn": "graphrerank.feedback.learn",
+    "fit": "graphrerank.training.fit",
     "Dataset": "graphrerank.data.dataset",
 }
 
@@ -26,7 +31,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this pack
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            return getattr(import_module(_HOMES.get(name, "graphrerank.inference")), name)
+            return getattr(import_module(_HOMES.get(name, "graphrerank.rerank")), name)
         except AttributeError as error:  # of a package that is too old; Python would say "cannot import name"
             raise ImportError(f"{__name__}.{name} cannot be loaded: {error}") from error
 

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.config.components import Parts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking, parse_measures
 from graphrerank.evaluation.ranking import run_pipelines
-from graphrerank.files import hash_files
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
-from graphrerank.parts import Parts
+from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.files import hash_files
 from graphrerank_papers.experiments import do_step, step_file, write_tables
 
 PUBLISHED = Path(__file__).with_name("published.json")  # of this project

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from graphrerank.checks import check_counts, check_positive_share
-from graphrerank.graphs import CorpusGraph
+from graphrerank.corpus import CorpusGraph
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.utils.checks import check_counts, check_positive_share
 from graphrerank_papers.indexing import with_listed
 from graphrerank_papers.knowledge_graph_search import reliable_paths
 

@@ -7,10 +7,10 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from graphrerank.caching import warn_damaged
-from graphrerank.checks import UserError
 from graphrerank.evaluation.tables import NOTHING, markdown_table
-from graphrerank.files import hash_json, read_checked_json, write_checked_json, write_json, write_text
+from graphrerank.utils.caching import warn_damaged
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_json, read_checked_json, write_checked_json, write_json, write_text
 
 
 def step_file(run_dir: Path, name: str, decisive: Any) -> Path:

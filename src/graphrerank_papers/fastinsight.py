@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.config.components import Parts
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking
 from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.experiments import write_tables
 
 VARIED = "fastinsight"  # pipeline whose settings are varied

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.checks import UserError, check_not_negative, check_positive
-from graphrerank.extras import optional
+from graphrerank.installation.extras import optional
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.utils.checks import UserError, check_not_negative, check_positive
 
 
 class SteinerTree:

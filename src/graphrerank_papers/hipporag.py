@@ -12,16 +12,17 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
-from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative, check_positive_share
-from graphrerank.graphs import CorpusGraph, PairEncoder, Ranking, top_k_by_node_order
-from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.core import PairEncoder, Ranking, top_k_by_node_order
+from graphrerank.core.queries import IndexEncoder
+from graphrerank.corpus import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative, check_positive_share
 from graphrerank_papers.indexing import Stages, padded_ranking, replace_where
 from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
 

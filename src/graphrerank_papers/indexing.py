@@ -11,14 +11,14 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts, warn_damaged
-from graphrerank.checks import UserError
-from graphrerank.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
-from graphrerank.graphs import Ranking
-from graphrerank.graphs.queries import IndexEncoder
-from graphrerank.graphs.ranking import pair_products
-from graphrerank.graphs.sparse_rows import pad_rows
+from graphrerank.core import Ranking
+from graphrerank.core.queries import IndexEncoder
+from graphrerank.core.ranking import pair_products
+from graphrerank.core.sparse_rows import pad_rows
 from graphrerank.pipelines.state import RetrievalState
+from graphrerank.utils.caching import hash_texts, warn_damaged
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
 
 FORMAT = 2  # increment when the content of a stage changes
 BLOCK_TEXTS = 4096  # encoded between two writes: an interruption loses at most this much work

@@ -11,14 +11,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_counts, check_positive_share
-from graphrerank.graphs import Queries, top_k_by_node_order
+from graphrerank.core import Queries, top_k_by_node_order
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.utils.checks import check_choice, check_counts, check_positive_share
 from graphrerank_papers.indexing import scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import KnowledgeGraph, build_knowledge_graph
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.checks import UserError, check_counts
-from graphrerank.graphs import Queries, Ranking
-from graphrerank.graphs.queries import TextEncoder, query_encoder
-from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.core import Queries, Ranking
+from graphrerank.core.queries import TextEncoder, query_encoder
+from graphrerank.core.retriever import needs_vectors
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import split_sentences
+from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.indexing import padded_ranking, scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
-from graphrerank.checks import check_choice, check_counts
-from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.core.queries import IndexEncoder
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank.text.sentences import split_sentences
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.checks import check_choice, check_counts
 from graphrerank_papers.indexing import Stages, encode_texts, with_listed
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 

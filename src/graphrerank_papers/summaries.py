@@ -8,11 +8,11 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
+from graphrerank.utils.checks import UserError
 
 SAME = 0.95  # cosine from which two sentences count as equal
 FULL = 7 / 8  # share of the limit from which nothing is added: what still fits is short and uninformative

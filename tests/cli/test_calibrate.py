@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.config.components import Parts
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.evaluation.systems import System, base_ranking
-from graphrerank.fitting.calibrate import _errors, _out_of_fold, _predict, calibrate_system, fit_probabilities
-from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import expected_calibration_error
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
-from graphrerank.parts import Parts
+from graphrerank.training.calibrate import _errors, _out_of_fold, _predict, calibrate_system, fit_probabilities
 from tests.support.commands import RunCommand, manifest_of
 from tests.support.folders import write_films
 

@@ -9,12 +9,12 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.tracking.mlflow_run import ENVIRONMENT
-from graphrerank.conf_folder import CHOICES as LISTED
-from graphrerank.conf_folder import listed_choices
+from graphrerank.config.components import Parts
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.encoder import SentenceTransformerEncoder
-from graphrerank.graphs import CorpusGraph
+from graphrerank.installation.conf_folder import CHOICES as LISTED
+from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.operators.cross_encoder import CrossEncoder
-from graphrerank.parts import Parts
 from graphrerank_papers.answers.local import TransformersLanguageModel
 from tests.support import CONF, PAPERS_CONF, ROOT
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.artifacts.artifact import load_artifact
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.rerank_request import RerankRequest
 from tests.support.commands import manifest_of, measures_of, systems_of

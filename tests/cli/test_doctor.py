@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.caching import cache_folder
 from graphrerank.cli.doctor import examination
+from graphrerank.utils.caching import cache_folder
 
 
 def test_it_tells_versions_extras_device_and_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,13 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from graphrerank.artifacts import export as exporting
+from graphrerank.artifacts.formats import FORMATS
+from graphrerank.artifacts.parity import random_graphs
 from graphrerank.cli import export, schema
 from graphrerank.cli.http_service import artifact_folder
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint, load_primary, save_weights
 from graphrerank.models.manifest import write_manifest
-from graphrerank.serving import export as exporting
-from graphrerank.serving.formats import FORMATS
-from graphrerank.serving.parity import random_graphs
 from tests.support import ROOT
 from tests.support.commands import RunCommand
 from tests.support.models import small_checkpoint
@@ -110,7 +110,7 @@ def test_torchscript_of_serve_py_scores_in_a_process_without_graphrerank(
 def test_without_formats_all_that_can_be_written_are_and_the_others_are_named(
     run: Path, exports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
 ) -> None:
-    monkeypatch.setattr("graphrerank.serving.formats.shutil.which", lambda name: None)
+    monkeypatch.setattr("graphrerank.artifacts.formats.shutil.which", lambda name: None)
     cfg = settings_of(tmp_path, "mode=export", f"checkpoint={run}", f"artifact={tmp_path / 'a'}")
     folder = export.export(cfg)
     lines = capsys.readouterr().out.splitlines()
@@ -119,7 +119,7 @@ def test_without_formats_all_that_can_be_written_are_and_the_others_are_named(
     assert lines[-1] == str(folder)
     assert {file.name for file in folder.iterdir()} == {"manifest.json", "model.onnx", "model.pt", "model.safetensors"}
 
-    monkeypatch.setattr("graphrerank.serving.formats.missing_modules", lambda extra: ["onnxscript"])
+    monkeypatch.setattr("graphrerank.artifacts.formats.missing_modules", lambda extra: ["onnxscript"])
     export.export(cfg)
     assert "onnx: skipped, needs onnxscript: pip install 'graphrerank[onnx]'" in capsys.readouterr().out.splitlines()
     assert {file.name for file in folder.iterdir()} == {"manifest.json", "model.pt", "model.safetensors"}
@@ -135,7 +135,7 @@ def test_a_format_that_does_not_express_the_model_is_skipped_unless_it_is_named(
         path.write_text("half of it")
         raise RuntimeError("no such operator\nand its stack")
 
-    monkeypatch.setattr("graphrerank.serving.formats.shutil.which", lambda name: None)
+    monkeypatch.setattr("graphrerank.artifacts.formats.shutil.which", lambda name: None)
     monkeypatch.setitem(FORMATS, "onnx", type(FORMATS["onnx"])("onnx", "model.onnx", fail, fail))
     skipped: dict[str, str] = {}
     folder = exporting.export_artifact(small_checkpoint(), tmp_path / "a", None, on_skip=skipped.__setitem__)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import load_checkpoints
 from graphrerank.operators.cross_encoder import CrossEncoder
-from graphrerank.serving.artifact import load_artifact
+from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest

@@ -6,16 +6,16 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from graphrerank.artifacts.artifact import fastest_format, model_info
 from graphrerank.cli.http_service import (
     load_corpus,
     page_settings,
     shared_encoder,
 )
-from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_of
+from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models.manifest import parse_manifest, read_manifest
-from graphrerank.serving.artifact import fastest_format, model_info
 from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest
 from graphrerank.serving.settings import PageSettings
@@ -63,7 +63,7 @@ steps:
   - _target_: graphrerank.pipelines.steps.GraphRerank
     _partial_: true
     scorer:
-      _target_: graphrerank.inference.checkpoint_scorer.CheckpointScorer
+      _target_: graphrerank.rerank.checkpoint_scorer.CheckpointScorer
       _partial_: true
       checkpoint: base
       device: cpu
@@ -97,7 +97,7 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     prepare_corpus(Dataset.from_folder(folder), tmp_path / "corpus", encoder=instantiate(encoder), vectors="float32")
     readers = {
         folder: "graphrerank.data.dataset.Dataset.from_folder",
-        tmp_path / "corpus": "graphrerank.data.corpus_folder.opening.open_corpus",
+        tmp_path / "corpus": "graphrerank.corpus_store.opening.open_corpus",
     }
     answers, encoders = [], []
     for path, reader in readers.items():
@@ -117,7 +117,7 @@ def test_the_language_of_an_index(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "data", corpus=rows, queries=[{"_id": "q", "text": "any"}], test=[("q", "p0")])
     prepare_corpus(Dataset.from_folder(folder, language="finnish"), tmp_path / "corpus", encoder=None)
     reads = OmegaConf.create({"_target_": "graphrerank.data.dataset.Dataset.from_folder", "language": "auto"})
-    opens = OmegaConf.create({"_target_": "graphrerank.data.corpus_folder.opening.open_corpus"})
+    opens = OmegaConf.create({"_target_": "graphrerank.corpus_store.opening.open_corpus"})
     settings: dict[str, Any] = {
         "encoder": None,
         "retriever": OmegaConf.create({"_target_": "graphrerank.operators.bm25.BM25Retriever", "_partial_": True}),
@@ -150,7 +150,7 @@ def test_a_corpus_folder_without_principals_is_refused_where_callers_have_some(t
     with pytest.raises(ValueError, match="of an older version, which kept no principals; prepare it again"):
         load_corpus(
             tmp_path / "corpus",
-            data=OmegaConf.create({"_target_": "graphrerank.data.corpus_folder.opening.open_corpus"}),
+            data=OmegaConf.create({"_target_": "graphrerank.corpus_store.opening.open_corpus"}),
             encoder=None,
             retriever=OmegaConf.create({}),
             pipeline=OmegaConf.create(BM25),

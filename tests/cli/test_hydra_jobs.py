@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hydra.errors import InstantiationException
 
-from graphrerank.checks import UserError, check_counts
 from graphrerank.cli.errors import is_users, message_of, terminating
 from graphrerank.cli.hydra_jobs import read_arguments, run_hydra
+from graphrerank.utils.checks import UserError, check_counts
 from tests.support import CONF, ROOT
 from tests.support.commands import RunCommand
 

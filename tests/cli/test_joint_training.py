@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.processes import is_first_process
+from graphrerank.utils.processes import is_first_process
 from tests.support.commands import measures_of, weights_of
 
 JOB = ("retriever.top_k=10", "model.dropout=0", "module.warmup_steps=3", "+trainer.enable_progress_bar=false")

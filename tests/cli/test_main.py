@@ -12,15 +12,16 @@ import pytest
 from omegaconf import OmegaConf
 
 import graphrerank
-from graphrerank.cli import index, schema
-from graphrerank.cli.main import COMMANDS, main, settings
+from graphrerank.cli import schema
+from graphrerank.cli.main import commands, main, settings
+from graphrerank_documents import command as index
 from tests.support import ROOT
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"graphrerank {command} " in out for command in COMMANDS)
+    assert all(f"graphrerank {command} " in out for command in commands())
     assert max(map(len, out.splitlines())) <= 120
     assert main(["--version"]) == 0
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -84,9 +85,9 @@ def test_a_reader_that_stops_is_no_error() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_help_shows_the_settings_with_their_comments(command: str, run_command) -> None:
-    config = COMMANDS[command].config
+    config = commands()[command].config
     if command == "evaluate" or config is None:
         shown = run_command(command, "--help").stdout
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.corpus_store.opening import open_corpus
 from tests.cli.conftest import WORDS
 from tests.support.commands import RunCommand
 from tests.support.folders import write_dataset

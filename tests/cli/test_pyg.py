@@ -7,13 +7,13 @@ import torch
 
 pytest.importorskip("torch_geometric", reason="PyTorch Geometric is optional")
 
-from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.artifacts.artifact import artifact_formats, load_artifact
+from graphrerank.artifacts.export import export_artifact, preferred_format
+from graphrerank.artifacts.parity import parity_batches
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.pyg_reranker import PyGReranker
-from graphrerank.serving.artifact import artifact_formats, load_artifact
-from graphrerank.serving.export import export_artifact, preferred_format
+from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.parity import parity_batches
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
 from tests.support.commands import manifest_of, measures_of

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from graphrerank.cli.run_folder import ClaimRunFolder, SweepTable
-from graphrerank.files import sole_use
+from graphrerank.utils.files import sole_use
 
 
 def config(folder: Path, *overrides: str) -> Any:

@@ -9,14 +9,14 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from graphrerank.artifacts.artifact import Artifact, load_artifact
+from graphrerank.artifacts.formats import Runner
+from graphrerank.artifacts.parity import random_graphs
 from graphrerank.cli import export, http_service, schema
 from graphrerank.cli.http_service import artifact_folder
 from graphrerank.cli.serve import run as serve
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, save_weights
 from graphrerank.models.manifest import read_manifest, write_manifest
-from graphrerank.serving.artifact import Artifact, load_artifact
-from graphrerank.serving.formats import Runner
-from graphrerank.serving.parity import random_graphs
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support import ROOT
 from tests.support.commands import RunCommand

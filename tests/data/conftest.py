@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from graphrerank.core import CandidateGraphs
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
-from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 
 NAMES = ("base_score", "bm25_score", "dense_score", "hops", "seeds_reached", "own")
 NAMES = (*NAMES, "query_coverage", "neighbourhood_coverage")

@@ -10,6 +10,10 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
+from graphrerank.core import CandidateGraphs, Queries, Ranking
+from graphrerank.core.model_inputs import PAIRS, VECTORS
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.corpus import CorpusGraph, candidate_edges
 from graphrerank.data import candidates
 from graphrerank.data.candidates import (
     TENSORS,
@@ -22,9 +26,6 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TextMatch
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
-from graphrerank.graphs.model_inputs import PAIRS, VECTORS
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever

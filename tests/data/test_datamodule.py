@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.core.model_inputs import PAIRS, VECTORS
 from graphrerank.data import datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphrerank.corpus import EntityIncidence
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import EntityIncidence
 
 NUM_QUERIES, NUM_NODES = 12, 15
 NAMES = [["a", "b"]] * 2 + [["b"]] + [[]] * 57

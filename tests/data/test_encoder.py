@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from graphrerank.core.queries import query_encoder
 from graphrerank.data import encoder
 from graphrerank.data.encoder import SentenceTransformerEncoder, check_vectors, packaged_model
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
-from graphrerank.graphs.queries import query_encoder
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.core.queries import query_encoder
 from graphrerank.data.endpoint_encoder import EndpointEncoder
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.graphs.queries import query_encoder
 from tests.support.folders import write_dataset
 from tests.support.web import Endpoint, listening
 

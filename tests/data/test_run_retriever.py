@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.core import Queries, Ranking
+from graphrerank.core.retriever import needs_vectors
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import RunRetriever, read_run
 from graphrerank.evaluation.result import trec_run
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.graphs.retriever import needs_vectors
 
 RUN = "q1 Q0 b 1 3 x\nq1 Q0 a 2 1 x\nq2 Q0 d d 1 2 x\nq2 Q0 c 2 1.5 x\n"
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.core import PairEncoder
 from graphrerank.data import vector_cache
 from graphrerank.data.vector_cache import MemoryVectorCache, PairCache, VectorCache
-from graphrerank.graphs import PairEncoder
 from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder, HashPairEncoder
 
@@ -180,7 +180,7 @@ def test_pairs_are_counted_and_timed_before_they_are_read(tmp_path: Path, caplog
     """64 of 700 took 32 seconds on a clock that ticks so, so that the others take 318."""
     ticks = chain([0.0, 32.0], repeat(40.0))
     encoder = HashPairEncoder()
-    with caplog.at_level("INFO", "graphrerank.progress"):
+    with caplog.at_level("INFO", "graphrerank.utils.progress"):
         PairCache(encoder, tmp_path).read_ahead(*MANY, clock=lambda: next(ticks))
     assert caplog.messages == [
         "700 pairs of a query and a passage for the cross-encoder HashPairEncoder: 0 are cached, 700 must be read",
@@ -198,13 +198,13 @@ def test_an_interrupted_reader_goes_on_where_it_stopped(tmp_path: Path, caplog: 
     with pytest.raises(KeyboardInterrupt):
         PairCache(stopped, tmp_path).read_ahead(*MANY)
     again = HashPairEncoder()
-    with caplog.at_level("INFO", "graphrerank.progress"):
+    with caplog.at_level("INFO", "graphrerank.utils.progress"):
         PairCache(again, tmp_path).read_ahead(*MANY)
     before = len(set(stopped.pairs))
     assert before > 300
     assert caplog.messages[0].endswith(f": {before} are cached, {700 - before} must be read")
     assert set(again.pairs).isdisjoint(stopped.pairs)
     caplog.clear()
-    with caplog.at_level("INFO", "graphrerank.progress"):
+    with caplog.at_level("INFO", "graphrerank.utils.progress"):
         PairCache(again, tmp_path).read_ahead(*MANY)
     assert [message.rpartition(": ")[2] for message in caplog.messages] == ["700 are cached, 0 must be read"]

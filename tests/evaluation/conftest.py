@@ -4,6 +4,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
@@ -12,9 +16,6 @@ from graphrerank.evaluation.records import Cost, DatasetResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
-from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.list_confidence import ListConfidence
 
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
 NUM_NODES, NUM_QUERIES, DEPTH = 30, 60, 12

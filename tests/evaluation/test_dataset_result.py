@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.dataset_result import (
     break_down,
@@ -20,7 +21,6 @@ from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
 from graphrerank.evaluation.significance import across_datasets, holm, paired_randomization
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, StageResult
 from graphrerank.evaluation.tables import Cell, Table
-from graphrerank.graphs import Ranking
 from tests.evaluation.conftest import NUM_QUERIES, ranked, toy_dataset
 
 PLAN = EvaluationPlan(("nDCG@10", "R@5", "PR@5/multi"), ("nDCG@10", "R@5"), resamples=500)

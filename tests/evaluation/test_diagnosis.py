@@ -6,6 +6,9 @@ import networkx as nx
 import pytest
 import torch
 
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.edge_types import REFERENCE, SIMILARITY
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.diagnosis import (
     DRAFTED,
@@ -20,8 +23,6 @@ from graphrerank.evaluation.diagnosis import (
     verdict,
 )
 from graphrerank.evaluation.records import Counterfactual, DatasetResult, PairedTest, SystemResult
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
-from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
 
 
 def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: float = 0.02) -> PairedTest:

@@ -3,11 +3,12 @@ from functools import partial
 
 import torch
 
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_lists import GuardedEdges
+from graphrerank.corpus.metadata import Metadata
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.exposure import crossing_edges, measure_exposure
-from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.graphs.edge_lists import GuardedEdges
-from graphrerank.graphs.metadata import Metadata
 from graphrerank.operators.bm25 import BM25Retriever
 
 

@@ -7,6 +7,8 @@ import ir_measures
 import pytest
 import torch
 
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.run_retriever import read_run
 from graphrerank.evaluation.measuring import (
@@ -19,7 +21,6 @@ from graphrerank.evaluation.measuring import (
     relevant_nodes,
     tied_share,
 )
-from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.metrics import missed_topological_recall, topological_recall
 
 NUM_NODES, NUM_QUERIES = 40, 30

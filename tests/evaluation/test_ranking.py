@@ -5,6 +5,10 @@ from functools import partial
 import pytest
 import torch
 
+from graphrerank.core import CandidateGraphs, ModelInputs, Queries, Ranking
+from graphrerank.core.model_inputs import PAIRS, SCORES, VECTORS
+from graphrerank.corpus import CorpusGraph, candidate_edges
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
@@ -19,9 +23,6 @@ from graphrerank.evaluation.ranking import (
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, Queries, Ranking, candidate_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
 from graphrerank.operators.gcs import GCS
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch

@@ -3,11 +3,11 @@ import math
 import pytest
 import torch
 
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.calibration.logistic import Calibration
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.reliability import LabelledLists, judge_confidence, judge_reliability, labelled_lists
 from graphrerank.evaluation.systems import System, base_ranking
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.list_confidence import ListConfidence
 
 
 def test_every_candidate_is_a_pair_and_padding_is_none(prepared: PreparedDataset) -> None:

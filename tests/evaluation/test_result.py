@@ -7,9 +7,9 @@ import ir_measures
 import pytest
 import torch
 
-from graphrerank.api import read_run_file
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.evaluate import read_run_file
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.ranking import run_reranker
 from graphrerank.evaluation.records import DatasetResult, to_plain

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from graphrerank.config.components import Parts
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset
 from graphrerank.feedback.learn import with_guards
 from graphrerank.feedback.learning import Material
 from graphrerank.feedback.log import Session
 from graphrerank.feedback.relevance import order
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.parts import Parts
 from tests.support.encoders import HashEncoder
 
 TOPICS = 90

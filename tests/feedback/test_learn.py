@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from graphrerank import Dataset, learn
+from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.feedback.log import Session
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
-from graphrerank.serving.artifact import load_artifact
 from tests.feedback.conftest import Simulate
 from tests.support.commands import RunCommand, manifest_of
 from tests.support.folders import write_dataset

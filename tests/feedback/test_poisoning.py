@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.feedback.learning import FEWEST_JUDGED, JUDGED, Material, learn_from_sessions, split_sessions
@@ -16,7 +17,6 @@ from graphrerank.feedback.log import OTHER_USER, Session, read_log
 from graphrerank.feedback.propensity import USER_SESSIONS, USER_SHARE, user_weights
 from graphrerank.feedback.relevance import order
 from graphrerank.feedback.stages import exact_scores
-from graphrerank.graphs import Ranking
 from tests.feedback.conftest import TOPICS, Simulate, question
 from tests.feedback.test_log import NOW, feedback, shown, write
 

@@ -1,8 +1,8 @@
 import torch
 
+from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.feedback.learning import Material
 from graphrerank.feedback.stages import FEW, STAGES, Change, exact_scores, fit, quick_scores
-from graphrerank.graphs.edge_types import REFERENCE
 
 
 def targets_of(material: Material, prefix: str) -> torch.Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs.metadata import Metadata
-from graphrerank.graphs.passages import Passages
-from graphrerank.graphs.relations import lift_replacements, valid_at
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus.relations import lift_replacements, valid_at
 from graphrerank.serving.documents_engine import AddDocuments
 from tests.support.pages import PAGES, blocks_of
 

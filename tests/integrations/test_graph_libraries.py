@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import ENTITY, REFERENCE
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import ENTITY, REFERENCE
 from graphrerank.integrations.graph_libraries import (
     corpus_from_networkx,
     corpus_to_networkx,

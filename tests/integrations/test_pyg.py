@@ -7,9 +7,10 @@ pytest.importorskip("torch_geometric", reason="PyTorch Geometric is optional")
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer
 
-from graphrerank.checks import UserError
-from graphrerank.graphs import CandidateGraphs, CorpusGraph
-from graphrerank.graphs.edge_types import ENTITY, OTHER, REFERENCE
+from graphrerank.artifacts.parity import random_graphs
+from graphrerank.core import CandidateGraphs
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import ENTITY, OTHER, REFERENCE
 from graphrerank.integrations.pyg import (
     ExplainedModel,
     candidates_to_pyg,
@@ -20,7 +21,7 @@ from graphrerank.integrations.pyg import (
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.pyg_reranker import PyGReranker
-from graphrerank.serving.parity import random_graphs
+from graphrerank.utils.checks import UserError
 from tests.support.models import randomised
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.caching import BlobStore, hash_text
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
+from graphrerank.utils.caching import BlobStore, hash_text
 
 
 class Reader:

@@ -11,10 +11,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from graphrerank.conf_folder import listed_choices
-from graphrerank.data.documents.draft_folder import parse_question
+from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer
+from graphrerank_documents.draft_folder import parse_question
 from graphrerank_papers.answers.judges import parse_decision, parse_winner
 from graphrerank_papers.answers.local import FormMask
 from graphrerank_papers.answers.writers import answer_in_form, parse_partial_answer

@@ -3,7 +3,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.conf_folder import listed_choices
+from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from tests.support import CONF
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.metrics import missed_topological_recall, path_uncertainty, recall, topological_recall
 
 NUM_NODES = 24

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.core import CandidateGraphs
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import (
     PRETRAINED,
     WEIGHTS,

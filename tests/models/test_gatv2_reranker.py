@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.algebra import graph_of_nodes
-from graphrerank.graphs.model_inputs import SCORES
+from graphrerank.core import CandidateGraphs
+from graphrerank.core.graph_algebra import graph_of_nodes
+from graphrerank.core.model_inputs import SCORES
 from graphrerank.models.gatv2 import GATv2Layer
 from graphrerank.models.gatv2_reranker import FEATURE_MODES, GATv2Reranker, PairHead
 from graphrerank.models.score_features import min_max_by_graph

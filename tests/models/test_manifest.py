@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.core.model_inputs import PAIRS, SCORES, VECTORS
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
 from tests.support.manifests import make_manifest

@@ -16,9 +16,8 @@ from torch import Tensor
 from torch_geometric.nn import conv as convolutions
 
 from graphrerank import GraphReranker
-from graphrerank.checks import UserError
-from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.algebra import graph_of_nodes
+from graphrerank.core import CandidateGraphs
+from graphrerank.core.graph_algebra import graph_of_nodes
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker
@@ -27,6 +26,7 @@ from graphrerank.models.pyg_reranker import UNSUITABLE, PyGReranker, convolution
 from graphrerank.models.registry import find_model
 from graphrerank.models.score_features import min_max_by_graph
 from graphrerank.operators.gcs import GCS
+from graphrerank.utils.checks import UserError
 from tests.support.manifests import make_manifest
 from tests.support.models import randomised
 

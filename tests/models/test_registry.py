@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphrerank.extensions import GROUP
-from graphrerank.graphs import ModelInputs
-from graphrerank.graphs.model_inputs import SCORES
+from graphrerank.core import ModelInputs
+from graphrerank.core.model_inputs import SCORES
+from graphrerank.installation.plugins import GROUP
 from graphrerank.models import registry
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph
 from graphrerank.operators.gcs import graph_cohesive_smoothing
 

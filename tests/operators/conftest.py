@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.core import CandidateGraphs
 from tests.operators.corpora import random_edges
 
 MakeGraphs = Callable[..., CandidateGraphs]

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.core import Queries, Ranking
+from graphrerank.corpus import CorpusGraph
 
 NO_EDGES = torch.zeros(0, 2, dtype=torch.int64)
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]

@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from graphrerank.extras import missing_modules
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
+from graphrerank.installation.extras import missing_modules
 from graphrerank.operators.lancedb_retriever import LanceDBRetriever
 from graphrerank.operators.qdrant_retriever import QdrantRetriever
 from tests.operators.corpora import corpus_of, queries_of

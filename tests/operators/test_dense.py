@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank import extras
-from graphrerank.graphs import CorpusGraph, Queries, top_k_by_node_order
+from graphrerank.core import Queries, top_k_by_node_order
+from graphrerank.corpus import CorpusGraph
+from graphrerank.installation import extras
 from graphrerank.operators import dense
 from graphrerank.operators.dense import DenseRetriever
 from tests.operators.corpora import corpus_of, queries_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import Retriever
-from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.core import Retriever
+from graphrerank.core.retriever import needs_vectors
 from graphrerank.operators import bm25, expand, hybrid, splade
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever

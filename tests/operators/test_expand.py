@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.checks import UserError
+from graphrerank.core import Queries, Ranking
+from graphrerank.core.retriever import Retriever, needs_vectors
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.data.run_retriever import RunRetriever
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
-from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
-from graphrerank.graphs.retriever import Retriever, needs_vectors
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.ppr import corpus_entities
+from graphrerank.utils.checks import UserError
 from tests.operators.corpora import corpus, corpus_of, queries, queries_of, random_edges
 from tests.operators.test_stex import algorithm_3, neighbour_sets
 

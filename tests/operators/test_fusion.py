@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphrerank.graphs import Ranking
+from graphrerank.core import Ranking
 from graphrerank.operators.fusion import weighted_rank_fusion
 
 

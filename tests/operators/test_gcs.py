@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.core import CandidateGraphs
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing, num_smoothing_steps
 
 MakeGraphs = Callable[..., CandidateGraphs]

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, candidate_edges
+from graphrerank.corpus import CorpusGraph, candidate_edges
 from graphrerank.operators.granker import smooth_vectors
 from tests.operators.corpora import corpus_of, random_edges
 

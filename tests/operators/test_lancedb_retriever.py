@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.lancedb_retriever import LanceDBRetriever
 from tests.operators.stores import DIM, corpus, questions

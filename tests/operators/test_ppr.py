@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, candidate_edges
+from graphrerank.core import CandidateGraphs, Ranking
+from graphrerank.corpus import CorpusGraph, EntityIncidence, candidate_edges
 from graphrerank.operators import ppr
 from graphrerank.operators.gcs import GCS, num_smoothing_steps
 from graphrerank.operators.ppr import PPR, CorpusPPR, EntityPPR, personalized_pagerank

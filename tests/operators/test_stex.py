@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
-from graphrerank.graphs import ranking as ranking_module
-from graphrerank.graphs.passages import Passages
+from graphrerank.core import Ranking
+from graphrerank.core import ranking as ranking_module
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.passages import Passages
 from graphrerank.operators import stex
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 from tests.operators.corpora import corpus_of, random_edges

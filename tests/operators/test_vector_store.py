@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.corpus_folder.growth import grow_corpus
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.core import Queries
+from graphrerank.corpus_store.growth import grow_corpus
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs import Queries
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.vector_store import VectorStoreRetriever
 from tests.operators.stores import DIM, corpus, lance, qdrant, questions

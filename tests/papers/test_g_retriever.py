@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.g_retriever import SteinerTree

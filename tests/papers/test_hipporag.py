@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.pipelines.pipeline import Pipeline

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import Queries
+from graphrerank.core import Queries
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank_papers.indexing import Stages, load_record, save_record, with_listed
 from tests.support.damage import flip_bit

@@ -8,7 +8,7 @@ import networkx
 import pytest
 import torch
 
-from graphrerank.graphs import Queries
+from graphrerank.core import Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.pipelines.pipeline import Pipeline

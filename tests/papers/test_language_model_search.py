@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.core import Queries, Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever

@@ -7,7 +7,7 @@ import networkx
 import pytest
 import torch
 
-from graphrerank.graphs import Queries
+from graphrerank.core import Queries
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank_papers import raptor
 from graphrerank_papers.raptor import RAPTORSearch, SummaryTree, build_summary_tree, cluster_nodes, quote

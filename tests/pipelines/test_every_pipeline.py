@@ -13,7 +13,8 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.cli import schema
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from tests.support import CONF, PAPERS_CONF
 from tests.support.device import Moved, made_up_device, traffic

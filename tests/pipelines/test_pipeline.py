@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.core import Queries, Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget, VectorSearch
 from tests.operators.test_stex import algorithm_3

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import Ranking
+from graphrerank.core import Ranking
 from graphrerank.operators.fusion import weighted_rank_fusion
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, Router, choose_routes, route_shares

@@ -7,18 +7,19 @@ from functools import partial
 import pytest
 import torch
 
-from graphrerank.data.corpus_folder.growth import grow_corpus
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import prepare_corpus, with_words
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus_store.growth import grow_corpus
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import prepare_corpus, with_words
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries
-from graphrerank.graphs.metadata import Metadata
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
 from graphrerank.pipelines.views import Views
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from tests.support.encoders import HashEncoder
 
 WORDS = [f"word{number}" for number in range(40)] + ["the", "of", "Rivers", "river"]

@@ -4,11 +4,11 @@ import pytest
 import torch
 from fastapi import FastAPI
 
+from graphrerank.artifacts.artifact import Artifact, load_artifact
+from graphrerank.artifacts.export import export_artifact
 from graphrerank.cli.http_service import RERANK, TEI
 from graphrerank.models.checkpoint import Checkpoint
-from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.export import export_artifact
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.server import create_app

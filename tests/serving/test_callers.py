@@ -10,14 +10,13 @@ import pytest
 import torch
 from starlette.datastructures import Headers
 
-from graphrerank.checks import UserError
 from graphrerank.cli.http_service import ADD_DOCUMENTS, INSPECT, REMOVE_DOCUMENTS, SEARCH
-from graphrerank.data.corpus_folder.growth import grow_corpus
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus_store.growth import grow_corpus
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.metadata import Metadata
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
@@ -28,6 +27,7 @@ from graphrerank.serving.engine import Refusal
 from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine, SearchRequest
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.utils.checks import UserError
 from tests.support.client import TestClient
 
 jwt = pytest.importorskip("jwt")

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
+from graphrerank.artifacts.artifact import artifact_name, load_artifact, read_artifact_manifest
+from graphrerank.artifacts.export import export_artifact
 from graphrerank.cli.http_service import ADD_FEEDBACK, RERANK
-from graphrerank.serving.artifact import artifact_name, load_artifact, read_artifact_manifest
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.deployment import MOST_OF_USER, WORSE, ArtifactSearch, Comparison, DeployedEngine, team_draft
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.export import export_artifact
 from graphrerank.serving.feedback import FeedbackEngine, Recorder
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.rerank_engine import RerankEngine

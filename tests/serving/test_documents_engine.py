@@ -6,19 +6,19 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
-from graphrerank.data.corpus_folder.opening import open_corpus
-from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
+from graphrerank.corpus_store.growth import NewEdge, grow_corpus
+from graphrerank.corpus_store.opening import open_corpus
+from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.files import sole_use
-from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, RemoveDocuments
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest
+from graphrerank.utils.files import sole_use
 from tests.support.encoders import HashEncoder
 
 LIMITS = Limits(documents=2, edges=2, text_chars=20, request_chars=30)
@@ -75,7 +75,7 @@ def test_a_corpus_that_has_changed_much_is_compacted_and_a_title_is_found_in_tex
     source.mkdir()
     (source / "corpus.jsonl").write_text('{"_id": "a", "text": "On Metz and Rome."}\n')
     prepare_corpus(Dataset.from_folder(source, mentions=True, keep_derived=True), tmp_path / "corpus")
-    monkeypatch.setattr("graphrerank.data.corpus_folder.growth.COMPACT_LEAST", 1)
+    monkeypatch.setattr("graphrerank.corpus_store.growth.COMPACT_LEAST", 1)
     job = AddDocuments.model_validate({"documents": [{"id": "b", "title": " Metz ", "text": "It fell."}]})
     engine = DocumentsEngine(tmp_path / "corpus", None)
     assert engine.answer({"x": job})["x"].added == 1
@@ -97,7 +97,7 @@ def test_a_full_disk_is_told_and_leaves_the_corpus(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("graphrerank.data.corpus_folder.growth.write_json", full)
+        patch.setattr("graphrerank.corpus_store.growth.write_json", full)
         refusal = DocumentsEngine(folder, HashEncoder).answer({"x": add("plum")})["x"]
     assert refusal.status_code == 507
     assert open_corpus(folder, thorough=True).graph.num_nodes == 2

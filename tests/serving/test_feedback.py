@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from graphrerank.cli.http_service import ADD_FEEDBACK, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.metadata import Metadata
 from graphrerank.feedback.log import read_log
 from graphrerank.feedback.propensity import user_weights
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.metadata import Metadata
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.limits import Limits, rerank_work
 from graphrerank.serving.rerank_request import RerankRequest, TeiRequest
 from graphrerank.serving.search_engine import InspectRequest, SearchRequest

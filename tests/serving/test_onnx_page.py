@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.artifacts.artifact import load_artifact
+from graphrerank.artifacts.export import export_artifact
+from graphrerank.artifacts.formats import input_names
+from graphrerank.artifacts.parity import TOLERANCE, parity_batches
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
-from graphrerank.serving.artifact import load_artifact
-from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import input_names
-from graphrerank.serving.parity import TOLERANCE, parity_batches
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.calibration import load_prices, measure_prices
 from graphrerank.serving.limits import Limits, explain_counts, rerank_work
 from graphrerank.serving.prices import DEFAULT_PRICES, MeasuredSpeeds, Prices, Work, fit_prices, work_of

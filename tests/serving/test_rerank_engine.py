@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
+from graphrerank.artifacts.artifact import Artifact, load_artifact
+from graphrerank.artifacts.export import export_artifact
+from graphrerank.artifacts.formats import COMPILERS
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expand import HybridExpandRetriever
-from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import answer_all
-from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import COMPILERS
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest

@@ -5,8 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from graphrerank.cli.http_service import RERANK
-from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
-from graphrerank.graphs.edge_types import OTHER, REFERENCE
+from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
+from graphrerank.corpus.edge_types import OTHER, REFERENCE
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_request import RankedDocuments, RerankRequest, render_rerank

@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
-from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.graphs.metadata import Metadata
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
+from graphrerank.corpus.metadata import Metadata
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.search_engine import (

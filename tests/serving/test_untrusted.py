@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
+from graphrerank.artifacts.artifact import load_artifact
+from graphrerank.artifacts.export import export_artifact
+from graphrerank.artifacts.formats import FORMATS
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.manifest import seal_manifest, write_manifest
-from graphrerank.serving.artifact import load_artifact
-from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import FORMATS
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support.manifests import make_manifest
 

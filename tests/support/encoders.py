@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import Queries
+from graphrerank.core import Queries
 
 
 class HashEncoder:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from tests.support.encoders import HashEncoder

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphrerank.extensions import find_builder
+from graphrerank.installation.plugins import find_builder
 
 Content = str | bytes | list[Any] | dict[str, Any]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.graphs import CorpusGraph
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.search_engine import SearchableCorpus
 from tests.support.encoders import HashEncoder
 

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph, Ranking
 
 NUM_NODES, NUM_QUERIES, TOP_K = 80, 48, 12
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from graphrerank.core import Ranking
+from graphrerank.core.model_inputs import PAIRS
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.vector_cache import PairCache
-from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.model_inputs import PAIRS
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.granker import GRankerHead, head_arguments
 from graphrerank.operators.cross_encoder import CrossEncoder

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from graphrerank.caching import cache_folder
-from graphrerank.checks import UserError
-from graphrerank.extensions import find_builder
-from graphrerank.extras import require_extra
-from graphrerank.untrusted import shown_name
+from graphrerank.installation.extras import require_extra
+from graphrerank.installation.plugins import find_builder
+from graphrerank.utils.caching import cache_folder
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.safe_loading import shown_name
 
 
 def parser() -> ArgumentParser:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.checks import UserError
 from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
-from graphrerank.files import write_json
-from graphrerank.fitting.calibrate import calibrate_checkpoint
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import read_manifest
+from graphrerank.training.calibrate import calibrate_checkpoint
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import write_json
 
 
 def run(cfg: DictConfig) -> Path | None:

@@ -9,8 +9,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.tracking import Tracking
-from graphrerank.parts import Part, Parts, shown
-from graphrerank.passwords import without_passwords
+from graphrerank.config.components import Part, Parts, shown
+from graphrerank.utils.redaction import without_passwords
 
 NONE = "none"  # the file of `conf/encoder` for no encoder
 SCRIPTS = ("train", "evaluate", "serve")  # commands with a script in a checkout

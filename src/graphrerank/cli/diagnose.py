@@ -5,20 +5,20 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.api import chosen_part, with_trained_splits
 from graphrerank.cli.command import NONE, Command
+from graphrerank.core import Queries
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.documents.sources import ACCOUNT
+from graphrerank.data.folder_layout import ACCOUNT
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation.diagnosis import MEASURES, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
+from graphrerank.evaluation.evaluate import chosen_part, with_trained_splits
 from graphrerank.evaluation.exposure import crossing_edges, measure_exposure
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.graphs import Queries
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
-from graphrerank.untrusted import printable, read_json
+from graphrerank.utils.safe_loading import printable, read_json
 
 
 def diagnose(command: Command) -> Path:

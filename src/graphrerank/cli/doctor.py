@@ -9,8 +9,8 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from graphrerank.caching import cache_folder
-from graphrerank.extras import EXTRAS, missing_modules
+from graphrerank.installation.extras import EXTRAS, missing_modules
+from graphrerank.utils.caching import cache_folder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from graphrerank.checks import UserError
-from graphrerank.untrusted import printable
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.safe_loading import printable
 
 _formatted = warnings.formatwarning
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them

@@ -8,14 +8,14 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank import api
-from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.jobs import run_job
+from graphrerank.evaluation import evaluate as api
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
 from graphrerank.evaluation.result import METRICS
-from graphrerank.untrusted import MAX_LARGE_BYTES, read_json
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 
 
 def run(cfg: DictConfig) -> Path | None:

@@ -4,19 +4,19 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.checks import UserError
-from graphrerank.cli.schema import check_settings
-from graphrerank.inference.hub import is_hub_id, locate_model, model_source
-from graphrerank.models.checkpoint import Checkpoint, load_primary
-from graphrerank.serving.artifact import read_artifact_manifest
-from graphrerank.serving.export import (
+from graphrerank.artifacts.artifact import read_artifact_manifest
+from graphrerank.artifacts.export import (
     checkpoint_fingerprint,
     export_artifact,
     export_once,
     is_exported,
     preferred_format,
 )
-from graphrerank.serving.formats import FORMATS
+from graphrerank.artifacts.formats import FORMATS
+from graphrerank.cli.schema import check_settings
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.rerank.hub import is_hub_id, locate_model, model_source
+from graphrerank.utils.checks import UserError
 
 SLOW = "aot"  # the format whose compilation takes minutes
 
@@ -85,7 +85,7 @@ def formats_to_serve(cfg: DictConfig, checkpoint: Checkpoint, folder: Path) -> l
 
     Returns:
         ``formats``, or if that is null ``format`` and TorchScript, in whose place a model that does not script has
-        another format (:func:`~graphrerank.serving.export.preferred_format`).
+        another format (:func:`~graphrerank.artifacts.export.preferred_format`).
     """
     if cfg.formats is not None:
         return list(cfg.formats)

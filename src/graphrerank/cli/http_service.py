@@ -11,33 +11,30 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.api import name_systems
-from graphrerank.caching import hash_texts, short_hash
-from graphrerank.checks import UserError
+from graphrerank.artifacts.artifact import fastest_format, load_artifact, model_info, read_artifact_manifest
+from graphrerank.artifacts.export import export_artifact
+from graphrerank.artifacts.formats import FORMATS, Runner
 from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.export import exported
+from graphrerank.core import PairEncoder
+from graphrerank.corpus_store.opening import is_corpus_folder
+from graphrerank.corpus_store.preparation import with_words
 from graphrerank.data.candidates import with_vectors
-from graphrerank.data.corpus_folder.opening import is_corpus_folder
-from graphrerank.data.corpus_folder.preparation import with_words
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
-from graphrerank.extensions import load_service
-from graphrerank.files import hash_files
-from graphrerank.graphs import PairEncoder
-from graphrerank.inference.hub import is_hub_id, locate_model, model_source
+from graphrerank.evaluation.evaluate import name_systems
+from graphrerank.installation.plugins import load_service
 from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
 from graphrerank.models.manifest import MANIFEST, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.serving.artifact import fastest_format, load_artifact, model_info, read_artifact_manifest
+from graphrerank.rerank.hub import is_hub_id, locate_model, model_source
 from graphrerank.serving.batches import FEEDBACK
 from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.deployment import ArtifactSearch, DeployedEngine
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
-from graphrerank.serving.export import export_artifact
 from graphrerank.serving.feedback import AddFeedback, FeedbackEngine, FeedbackResponse, RemoveFeedback
 from graphrerank.serving.feedback_log import FeedbackSettings, folder_key, open_log
-from graphrerank.serving.formats import FORMATS, Runner
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import (
@@ -61,6 +58,9 @@ from graphrerank.serving.search_engine import (
 from graphrerank.serving.server import Service, run
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.text.languages import AUTO, language_of
+from graphrerank.utils.caching import hash_texts, short_hash
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page
 SCORER = ".CheckpointScorer"

@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 from graphrerank.cli import schema
 from graphrerank.cli.errors import report_end, report_error, terminating
 from graphrerank.cli.overrides import read_override
-from graphrerank.extensions import check_settings
-from graphrerank.passwords import check_no_password
+from graphrerank.installation.plugins import check_settings
+from graphrerank.utils.redaction import check_no_password
 
 OPEN = ("service.", "settings.", "filter.", "filter={")  # mappings to which keys are added
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback

@@ -14,14 +14,14 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from graphrerank.checks import UserError
 from graphrerank.cli.command import Command
 from graphrerank.cli.joint_training import check_processes
 from graphrerank.cli.schema import check_settings, check_type
-from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
-from graphrerank.processes import is_first_process
-from graphrerank.quiet import quiet_lightning
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import sole_use
+from graphrerank.utils.processes import is_first_process
+from graphrerank.utils.quiet import quiet_lightning
 
 Job = Callable[..., Path | None]  # takes a command; or parts and a run folder, and to train a `TrainingPlan`
 

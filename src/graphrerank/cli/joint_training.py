@@ -18,8 +18,8 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from graphrerank.checks import UserError
-from graphrerank.processes import is_first_process
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.processes import is_first_process
 
 JOINT_JOB = "graphrerank.cli.train.train"  # the one that processes can do together
 # what Lightning's launcher sets

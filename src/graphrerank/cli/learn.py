@@ -4,10 +4,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.api import learn
 from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
-from graphrerank.files import write_json, write_text
+from graphrerank.feedback.learn import learn
+from graphrerank.utils.files import write_json, write_text
 
 
 def run(cfg: DictConfig) -> Path | None:

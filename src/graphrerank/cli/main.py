@@ -1,4 +1,4 @@
-"""``graphrerank COMMAND``: each command is a module of :mod:`graphrerank.cli`."""
+"""``graphrerank COMMAND``: each command is a module of :mod:`graphrerank.cli`, or of an installed package."""
 
 import os
 import sys
@@ -6,29 +6,42 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from graphrerank.checks import UserError
 from graphrerank.cli.errors import format_warning, report_end, report_error, terminating
 from graphrerank.cli.overrides import quoted
-from graphrerank.conf_folder import conf_folder
-from graphrerank.extras import require_extra
-from graphrerank.progress import lines_shown
+from graphrerank.installation.conf_folder import conf_folder
+from graphrerank.installation.extras import require_extra
+from graphrerank.installation.plugins import command_entries, command_help, describe
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.progress import lines_shown
 
 Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the exit status
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the package: the module of its name."""
+    """A command of ``graphrerank``, which a module of its own runs.
 
-    usage: str  # its arguments, as `graphrerank --help` shows them
-    summary: str  # in the same line
-    config: str | None = None  # the file of `conf` that Hydra composes for `run(cfg)`; None: `main(arguments)` parses
-    extra: str = "train"  # that it needs
-    positional: str | None = None  # the setting of a first argument without `=`
+    Attributes:
+        usage: Arguments, as ``graphrerank --help`` shows them.
+        summary: One line of description in ``graphrerank --help``.
+        config: File of ``conf`` that Hydra composes for the module's ``run(cfg)``. If None, the module's
+            ``main(arguments)`` parses the arguments itself.
+        extra: Optional dependencies that the command needs (``pip install graphrerank[EXTRA]``).
+        positional: Setting that a first argument without ``=`` stands for. If None, there is none.
+        module: Module that runs the command. If None, the module of ``graphrerank.cli`` with the command's name.
+    """
+
+    usage: str
+    summary: str
+    config: str | None = None
+    extra: str = "train"
+    positional: str | None = None
+    module: str | None = None
 
 
 COMMANDS = {
@@ -37,7 +50,6 @@ COMMANDS = {
     "serve": Command("checkpoint=... ...", "answer HTTP requests from a checkpoint or an artifact", "serve", "serve"),
     "demo": Command("SETTING=... ...", "look at rankings of MITRE ATT&CK in the browser", "serve", "serve"),
     "export": Command("checkpoint=... ...", "write a checkpoint as an artifact to serve", "export"),
-    "index": Command("DOCUMENTS --out F", "turn a folder of documents into a data set folder"),
     "prepare": Command(
         "FOLDER data=... ...", "encode and index a data set, or change it", "prepare", "train", "folder"
     ),
@@ -52,6 +64,27 @@ COMMANDS = {
         "[DATA ...]", "show what is installed; with DATA: does its graph help?", "doctor", "train", "dataset"
     ),
 }
+
+
+@cache
+def commands() -> dict[str, Command]:
+    """Return the built-in commands and those of installed packages, by name.
+
+    Returns:
+        Commands in the order of ``graphrerank --help``.
+
+    Raises:
+        ValueError: If the command of a package has the name of a built-in one, or lacks a usage or a summary.
+    """
+    added = {}
+    for name, entry in command_entries().items():
+        if name in COMMANDS:
+            raise UserError(f"{describe(entry)} must have a name other than {sorted(COMMANDS)}")
+        usage, summary = command_help(entry)
+        added[name] = Command(usage, summary, module=entry.value)
+    return {**COMMANDS, **added}
+
+
 FLAGS = """
 graphrerank COMMAND --help lists the settings of a command, --cfg job prints them as they would hold.
 eval "$(graphrerank -sc install=bash)" completes commands and settings; also zsh, and for fish: ... | source
@@ -77,24 +110,25 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
 def _run(name: str, arguments: list[str], conf: Path) -> int:
     if name == "-sc":
         name, arguments = _completing(arguments)
-    if (command := COMMANDS.get(name)) is not None:
+    if (command := commands().get(name)) is not None:
+        module = command.module or f"graphrerank.cli.{name}"
         if command.config is None or (name == "doctor" and not arguments):
-            own: Main = import_module(f"graphrerank.cli.{name}").main
+            own: Main = import_module(module).main
             return own(arguments)
         overrides = settings(name, arguments)
         require_extra(command.extra, f"graphrerank {name}")
         from graphrerank.cli.hydra_jobs import run_hydra
 
-        return run_hydra(command.config, overrides, conf.absolute(), import_module(f"graphrerank.cli.{name}").run)
+        return run_hydra(command.config, overrides, conf.absolute(), import_module(module).run)
     if name in ("--help", "-h", "help"):
-        usages = {name: f"graphrerank {name} {command.usage}" for name, command in COMMANDS.items()}
+        usages = {name: f"graphrerank {name} {command.usage}" for name, command in commands().items()}
         width = max(map(len, usages.values()))
-        lines = [f"  {usages[name]:{width}}  {command.summary}" for name, command in COMMANDS.items()]
+        lines = [f"  {usages[name]:{width}}  {command.summary}" for name, command in commands().items()]
         print("graphrerank: learned graph rerankers for graph RAG", "", *lines, FLAGS, sep="\n", end="")
     elif name == "--version":
         print(f"graphrerank {version('graphrerank')}")
     elif name == "--commands":
-        print(*COMMANDS)
+        print(*commands())
     else:
         print(f"unknown command {name!r}; graphrerank --help lists them", file=sys.stderr)
         return 2
@@ -108,7 +142,7 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
         >>> settings("prepare", ["my corpus", "data=folder"])
         ["folder='my corpus'", 'data=folder']
     """
-    positional = COMMANDS[name].positional
+    positional = commands()[name].positional
     overrides: list[str] = []
     flags = False  # after -m, -c job and the like
     for argument in arguments:
@@ -138,7 +172,7 @@ def _completing(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not any(argument.startswith("query=") for argument in arguments):
         return "train", ["-sc", *arguments]
     program, *words = os.environ.get("COMP_LINE", "").split(" ")
-    if len(words) < 2 or (words[0] in COMMANDS and COMMANDS[words[0]].config is None):
+    if len(words) < 2 or (words[0] in commands() and commands()[words[0]].config is None):
         return "--commands", []
     given = [word for word in words[1:-1] if "=" in word]
     os.environ["COMP_LINE"] = " ".join([program, *given, words[-1]])

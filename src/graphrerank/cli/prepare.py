@@ -7,11 +7,12 @@ from pathlib import Path
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 
-from graphrerank.checks import UserError
 from graphrerank.cli.schema import check_settings
-from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
-from graphrerank.data.corpus_folder.opening import read_manifest
-from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
+from graphrerank.config.components import Part, Parts
+from graphrerank.corpus.relations import with_relations
+from graphrerank.corpus_store.growth import NewEdge, compact_corpus, grow_corpus
+from graphrerank.corpus_store.opening import read_manifest
+from graphrerank.corpus_store.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
 from graphrerank.data.readers.documents import Document, read_documents, read_edges
@@ -19,8 +20,7 @@ from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.graphs.relations import with_relations
-from graphrerank.parts import Part, Parts
+from graphrerank.utils.checks import UserError
 
 
 def run(cfg: DictConfig) -> Path:

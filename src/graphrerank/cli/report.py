@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from graphrerank.extras import require_extra
+from graphrerank.installation.extras import require_extra
 
 
 def parser() -> ArgumentParser:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     require_extra("train", "graphrerank report")
     from graphrerank.evaluation.compare import compare_runs
     from graphrerank.evaluation.result import EvaluationResult
-    from graphrerank.files import claim_folder
+    from graphrerank.utils.files import claim_folder
 
     names = [folder.name for folder in given.runs]
     folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in given.runs}

@@ -8,9 +8,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from graphrerank.cli.joint_training import folder_is_named
-from graphrerank.files import claim_folder, remove_leftovers
 from graphrerank.models.manifest import MANIFEST
-from graphrerank.processes import is_first_process
+from graphrerank.utils.files import claim_folder, remove_leftovers
+from graphrerank.utils.processes import is_first_process
 
 LEFT_DEPTH = 2  # a run folder, and the folder of a model in it
 

@@ -7,10 +7,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from graphrerank.checks import UserError
-from graphrerank.conf_folder import CHOICES, conf_folder, listed_choices
-from graphrerank.extensions import settings_folders
-from graphrerank.parts import register_settings
+from graphrerank.config.components import register_settings
+from graphrerank.installation.conf_folder import CHOICES, conf_folder, listed_choices
+from graphrerank.installation.plugins import settings_folders
+from graphrerank.utils.checks import UserError
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
     "formats": list[str] | None,

@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
-from graphrerank.checks import UserError, check_choice
+from graphrerank.artifacts.benchmark import bench_artifact, bench_table
 from graphrerank.cli.export import export
 from graphrerank.cli.http_service import artifact_folder, serve_http
 from graphrerank.cli.schema import check_settings
-from graphrerank.files import write_json
-from graphrerank.serving.bench import bench_artifact, bench_table
+from graphrerank.utils.checks import UserError, check_choice
+from graphrerank.utils.files import write_json
 
 BENCH = "bench.json"
 MODES = ("http", "bench", "export")

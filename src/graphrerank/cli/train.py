@@ -6,22 +6,22 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.api import evaluate
-from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.training_run import model_config, resolved, training_folder
+from graphrerank.config.components import Part
+from graphrerank.core.model_inputs import QUERIES
 from graphrerank.evaluation.cost import peak_memory_mib
+from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.ranking import FROZEN
-from graphrerank.fitting.fit import fit
-from graphrerank.fitting.training_data import FitSettings, TrainingData, declared_inputs, prepare_training
-from graphrerank.graphs.model_inputs import QUERIES
-from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
-from graphrerank.parts import Part
-from graphrerank.processes import is_first_process
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.training.fit import fit
+from graphrerank.training.training_data import FitSettings, TrainingData, declared_inputs, prepare_training
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.processes import is_first_process
 
 
 def run(cfg: DictConfig) -> Path | None:

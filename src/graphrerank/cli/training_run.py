@@ -9,9 +9,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.command import Command, portable_config
-from graphrerank.files import sole_use
-from graphrerank.fitting.session import TrainingPlan, run_folder
-from graphrerank.processes import is_first_process
+from graphrerank.training.session import TrainingPlan, run_folder
+from graphrerank.utils.files import sole_use
+from graphrerank.utils.processes import is_first_process
 
 
 @contextmanager

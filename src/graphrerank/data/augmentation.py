@@ -6,13 +6,13 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_share
+from graphrerank.core import CandidateGraphs
+from graphrerank.core.graph_algebra import graph_of_nodes
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
+from graphrerank.corpus.edge_lists import merge_parallel, merge_parallel_of_types
+from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
-from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.algebra import graph_of_nodes
-from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
+from graphrerank.utils.checks import UserError, check_share
 
 SHORTEST_CUT, LONGEST_CUT = 20, 80  # candidates that a cut leaves
 MOST_NOISE = 1500  # random edges of a query

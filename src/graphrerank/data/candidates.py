@@ -8,27 +8,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.caching import cached_tensors, hash_texts, short_hash
-from graphrerank.checks import UserError, check_counts
+from graphrerank.core import CandidateGraphs, ModelInputs, PairEncoder, Queries, Ranking, Retriever, RetrieverFactory
+from graphrerank.core.model_inputs import SCORES
+from graphrerank.core.queries import query_encoder
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.corpus import candidate_edges
+from graphrerank.corpus.edge_types import SIMILARITY
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
-from graphrerank.graphs import (
-    CandidateGraphs,
-    ModelInputs,
-    PairEncoder,
-    Queries,
-    Ranking,
-    Retriever,
-    RetrieverFactory,
-    candidate_edges,
-)
-from graphrerank.graphs.edge_types import SIMILARITY
-from graphrerank.graphs.model_inputs import SCORES
-from graphrerank.graphs.queries import query_encoder
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.utils.caching import cached_tensors, hash_texts, short_hash
+from graphrerank.utils.checks import UserError, check_counts
 
 FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")

@@ -15,11 +15,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.core import CandidateGraphs, ModelInputs
+from graphrerank.core.model_inputs import SCORES
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.graphs import CandidateGraphs, ModelInputs
-from graphrerank.graphs.model_inputs import SCORES
+from graphrerank.utils.checks import UserError, check_counts
 
 Graphs = Callable[[Tensor], CandidateGraphs]  # of some items of a set
 NUM_WORKERS = 4  # processes that build batches for a GPU, at most

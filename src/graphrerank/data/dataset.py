@@ -12,8 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts, short_hash
-from graphrerank.checks import UserError, check_choice, check_not_negative
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_lists import adjacency_edges
+from graphrerank.corpus.edge_types import ADJACENCY, OTHER, REFERENCE
+from graphrerank.corpus.entity_incidence import normalized_names
+from graphrerank.corpus.metadata import Filter, Metadata
+from graphrerank.corpus.packed_strings import chosen
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus.relations import with_relations
 from graphrerank.data.derived_edges import (
     AutomaticChoices,
     DerivedEdges,
@@ -24,24 +30,18 @@ from graphrerank.data.derived_edges import (
     joined,
     of_type,
 )
-from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
 from graphrerank.data.readers.documents import Query, read_edges
 from graphrerank.data.readers.entities import ENTITIES
 from graphrerank.data.readers.folder import EDGES, chunk_keys, entities_of, read_corpus
 from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_lists import adjacency_edges
-from graphrerank.graphs.edge_types import ADJACENCY, OTHER, REFERENCE
-from graphrerank.graphs.entity_incidence import normalized_names
-from graphrerank.graphs.metadata import Filter, Metadata
-from graphrerank.graphs.packed_strings import chosen
-from graphrerank.graphs.passages import Passages
-from graphrerank.graphs.relations import with_relations
+from graphrerank.data.synthetic_queries.questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
-from graphrerank.untrusted import check_name, shown_name
+from graphrerank.utils.caching import hash_texts, short_hash
+from graphrerank.utils.checks import UserError, check_choice, check_not_negative
+from graphrerank.utils.safe_loading import check_name, shown_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 AUTO_KNN = 10  # of `edges=auto`: edges to each passage's nearest ones by vectors
@@ -174,7 +174,7 @@ class Dataset:
                 ``mentions``, ``adjacency``, ``entities`` and ``knn`` that are given take precedence.
             edge_types: Types of edges to keep, as the files name them; None keeps all.
             edge_meanings: Meaning of the files' names of types, one of
-                :data:`~graphrerank.graphs.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names.
+                :data:`~graphrerank.corpus.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names.
             corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and
                 the edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the
                 ``splits`` of the documents kept.
@@ -191,7 +191,8 @@ class Dataset:
             knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
             random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
             drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first of
-                ``drafted.jsonl``, if present, else of :func:`~graphrerank.data.drafted_questions.draft_questions`.
+                ``drafted.jsonl``, if present, else of
+                :func:`~graphrerank.data.synthetic_queries.questions.draft_questions`.
             drafted_shares: Weights of the kinds of questions drafted here, and the share of reworded ones.
             cache: Folder that keeps extracted entities, in its ``entities/``; None keeps nothing.
             keep_derived: Whether to keep edges by origin (``derived``), for a corpus folder that will grow.
@@ -337,7 +338,7 @@ class Dataset:
         )
 
     def where(self, conditions: Filter | None) -> "Dataset":
-        """Return the data of the passages that meet a filter (:mod:`~graphrerank.graphs.metadata`).
+        """Return the data of the passages that meet a filter (:mod:`~graphrerank.corpus.metadata`).
 
         Queries stay; judgements of other passages go. A ValueError if no passage passes.
         """

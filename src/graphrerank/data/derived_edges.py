@@ -12,16 +12,16 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.edge_lists import adjacency_edges
+from graphrerank.corpus.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, REFERENCE, SIMILARITY
+from graphrerank.corpus.passages import Passages
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.neighbours import choose_neighbours, nearest_neighbor_edges, shared_weight
 from graphrerank.data.readers.documents import split_passage
-from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_lists import adjacency_edges
-from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, REFERENCE, SIMILARITY
-from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
+from graphrerank.utils.checks import UserError
 
 Edges = tuple[Tensor, Tensor, Tensor]  # pairs `[M, 2]`, weights `[M]` and types `[M]`
 FILE = "file"  # the source of entities that a data set folder has

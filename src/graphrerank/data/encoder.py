@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphrerank.checks import UserError, check_choice
-from graphrerank.extras import optional
-from graphrerank.files import hash_files, hash_model
-from graphrerank.graphs import DTYPES
-from graphrerank.progress import advance
+from graphrerank.core import DTYPES
+from graphrerank.installation.extras import optional
+from graphrerank.utils.checks import UserError, check_choice
+from graphrerank.utils.files import hash_files, hash_model
+from graphrerank.utils.progress import advance
 
 FINGERPRINTED = {".safetensors", ".json", ".txt"}  # weights, settings and vocabularies
 

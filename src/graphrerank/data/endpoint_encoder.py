@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
-from graphrerank.extras import optional
+from graphrerank.installation.extras import optional
 from graphrerank.language_models.client import post
-from graphrerank.passwords import check_no_password
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
+from graphrerank.utils.redaction import check_no_password
 
 COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 

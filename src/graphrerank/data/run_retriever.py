@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from pydantic import BaseModel, Field
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.core import Queries, Ranking
+from graphrerank.core.retriever import BASE_SCORE
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.readers.records import (
     LARGEST,
     Id,
@@ -23,9 +25,8 @@ from graphrerank.data.readers.records import (
     read_lines,
     warn_left_out,
 )
-from graphrerank.files import hash_files
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.files import hash_files
 
 Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Row = tuple[int, str, str, Mapping[str, float]]  # line, query id, document id, score and features by name

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.caching import BlobStore, TensorStore, fill, hash_text
-from graphrerank.checks import UserError, check_positive
+from graphrerank.core import PairEncoder
+from graphrerank.core.queries import query_encoder
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.graphs import PairEncoder
-from graphrerank.graphs.queries import query_encoder
-from graphrerank.progress import LOGGER, Clock, describe_seconds
+from graphrerank.utils.caching import BlobStore, TensorStore, fill, hash_text
+from graphrerank.utils.checks import UserError, check_positive
+from graphrerank.utils.progress import LOGGER, Clock, describe_seconds
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 SHARD_PAIRS = 128  # pairs likewise: ten seconds or so of a small cross-encoder on a CPU

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from graphrerank.checks import UserError
 from graphrerank.evaluation.dataset_result import with_comparisons
 from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
 from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import across_datasets
 from graphrerank.evaluation.tables import percent_cell
+from graphrerank.utils.checks import UserError
 
 TOLERANCE = 1e-6  # of a mean, as a fraction
 NOTHING = "nothing"

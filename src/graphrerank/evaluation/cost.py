@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from graphrerank.core import Queries
+from graphrerank.core.retriever import is_lookup
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.graphs import Queries
-from graphrerank.graphs.retriever import is_lookup
 
 TOTAL = "total"
 WARM_UP = 10  # queries

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.core import Ranking
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.records import (
     Breakdown,
@@ -20,7 +20,7 @@ from graphrerank.evaluation.records import (
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
-from graphrerank.graphs import Ranking
+from graphrerank.utils.checks import UserError
 
 TOP = 10
 TAKEN_OVER = ("name", "kind", "source", "fingerprint", "routes")  # by a result from what was ranked

@@ -9,7 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.judgements import TRAIN, VAL
@@ -29,10 +31,9 @@ from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.evaluation.tables import p_text, points_cell, print_table, records_table
-from graphrerank.files import write_json, write_text
-from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.files import write_json, write_text
 
 LEVEL = 0.05  # of the tests
 NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain

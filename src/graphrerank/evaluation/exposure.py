@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphrerank.core import Queries, Ranking, RetrieverFactory
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
 
 DEPTH = 10  # passages of an answer
 MOST_CALLERS = 20  # with one principal each, the most frequent ones, and one without any
@@ -35,7 +36,7 @@ def crossing_edges(graph: CorpusGraph) -> tuple[int, int]:
     """Count the pairs of passages that edges join, and those of them whose ends have different principals.
 
     Example:
-        >>> from graphrerank.graphs.metadata import Metadata
+        >>> from graphrerank.corpus.metadata import Metadata
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1], [1, 2]]))
         >>> crossing_edges(graph.with_passages(metadata=Metadata([{}, {}, {"principals": ["hr"]}])))
         (2, 1)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.checks import UserError, check_choice, check_counts
+from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.significance import RESAMPLES
-from graphrerank.graphs import Ranking
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
 from graphrerank.metrics.coverage import coverage
+from graphrerank.utils.checks import UserError, check_choice, check_counts
 
 TIES = ("own", "trec")
 TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved

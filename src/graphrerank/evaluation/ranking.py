@@ -9,7 +9,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
+from graphrerank.core import CandidateGraphs, ModelInputs, PairEncoder, Queries, Ranking
+from graphrerank.corpus import CorpusGraph, candidate_edges
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.evaluation.cost import (
@@ -22,14 +24,11 @@ from graphrerank.evaluation.cost import (
     time_stages,
     with_peak_memory,
 )
+from graphrerank.evaluation.edge_rewiring import shuffle_each_type, shuffle_edges
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.records import READING, RETRIEVER, Cost
 from graphrerank.evaluation.systems import RankedSystem, Scorer, System, base_ranking
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.files import hash_files
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, PairEncoder, Queries, Ranking, candidate_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker import frozen_grankers
 from graphrerank.models.manifest import RerankerManifest
@@ -38,7 +37,9 @@ from graphrerank.operators.gcs import GCS
 from graphrerank.operators.ppr import PPR
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.router import route_shares
-from graphrerank.progress import advance, progress_bar
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files
+from graphrerank.utils.progress import advance, progress_bar
 
 BATCH_QUERIES = 64
 SHUFFLED, REMOVED, EACH_TYPE = EDGES = ("shuffled", "removed", "each_type")

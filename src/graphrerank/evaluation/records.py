@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, InstanceOf, PlainValidator
 from pydantic_core import to_json
 from torch import Tensor
 
+from graphrerank.core import Ranking
 from graphrerank.evaluation.tables import Table, column
-from graphrerank.graphs import Ranking
 
 RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
 READING = "encode"  # the stage in which a cross-encoder reads

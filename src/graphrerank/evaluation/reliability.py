@@ -6,14 +6,14 @@ from math import nan
 import torch
 from torch import Tensor
 
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.core import Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
 from graphrerank.evaluation.ranking import rerank
 from graphrerank.evaluation.records import ListReliability, Reliability
 from graphrerank.evaluation.systems import System
-from graphrerank.graphs import Ranking
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import area_under_roc, brier_score, expected_calibration_error, reliability_bins
 
 CONFIDENCE_RANKS = (5, 10)

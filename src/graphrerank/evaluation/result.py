@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from graphrerank.checks import UserError
+from graphrerank.core import Ranking
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import DatasetResult, Replication, to_plain
@@ -27,9 +27,9 @@ from graphrerank.evaluation.report import (
     verdicts,
 )
 from graphrerank.evaluation.tables import records_table
-from graphrerank.files import write_bytes, write_json, write_text
-from graphrerank.graphs import Ranking
-from graphrerank.untrusted import MAX_LARGE_BYTES, check_name, file_of, read_json
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import write_bytes, write_json, write_text
+from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, check_name, file_of, read_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

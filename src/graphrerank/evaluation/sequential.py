@@ -4,7 +4,7 @@ import math
 
 from scipy.special import betainc, betaln
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 
 def preference_evidence(wins: int, losses: int) -> tuple[float, float]:

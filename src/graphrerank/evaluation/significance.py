@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
 from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
+from graphrerank.utils.checks import UserError, check_counts
 
 RESAMPLES = 10_000
 LEVEL = 0.95  # of an interval

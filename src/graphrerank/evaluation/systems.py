@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.core import CandidateGraphs, ModelInputs, Ranking
+from graphrerank.core.model_inputs import SCORES
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.records import Cost
 from graphrerank.evaluation.tables import Table
-from graphrerank.graphs import CandidateGraphs, ModelInputs, Ranking
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.graphs.model_inputs import SCORES
+from graphrerank.utils.checks import UserError
 
 Scorer = Callable[[CandidateGraphs], Tensor]
 

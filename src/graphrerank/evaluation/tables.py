@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from math import isfinite, isnan
 from typing import Any
 
-from graphrerank.untrusted import printable, shown_name
+from graphrerank.utils.safe_loading import printable, shown_name
 
 NOTHING = "-"
 ROW_NAMES = {

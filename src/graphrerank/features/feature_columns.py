@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.core.retriever import OPTIONAL_FEATURES
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES
-from graphrerank.graphs.retriever import OPTIONAL_FEATURES
+from graphrerank.utils.checks import UserError
 
 
 def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.core.graph_algebra import graph_of_nodes
+from graphrerank.corpus import CorpusGraph, TextStems
+from graphrerank.corpus.packed_strings import slots_of
 from graphrerank.features.word_table import TextWords, WordTable, first_of_equals
-from graphrerank.graphs import CorpusGraph, TextStems
-from graphrerank.graphs.algebra import graph_of_nodes
-from graphrerank.graphs.packed_strings import slots_of
 from graphrerank.text import words
 from graphrerank.text.languages import ENGLISH
+from graphrerank.utils.checks import UserError
 
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
 WORD_FEATURES = tuple(f"query_word_{number}" for number in range(1, 25))

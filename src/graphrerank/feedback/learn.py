@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from graphrerank.checks import UserError, check_not_negative
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.config.components import Parts
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.drafted_questions import draft_questions
 from graphrerank.data.readers.judgements import TEST
+from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.ranking import check_encoder
 from graphrerank.feedback.learning import DRAFTS, JUDGED, Learned, Material, learn_from_sessions, normalized
 from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores
-from graphrerank.files import hash_files
-from graphrerank.fitting.training_data import evenly_spaced
-from graphrerank.graphs.calibration import Calibration
 from graphrerank.models.checkpoint import Checkpoint, load_primary
-from graphrerank.parts import Parts
+from graphrerank.training.training_data import evenly_spaced
+from graphrerank.utils.checks import UserError, check_not_negative
+from graphrerank.utils.files import hash_files, remove_leftovers
 
 MOST_QUERIES = 10_000  # of a log, the latest
 MOST_JUDGED = 500  # questions that guard
@@ -41,7 +41,7 @@ def learn_log(
     seed: int = 0,
     parts: Parts | None = None,
 ) -> Learned:
-    """Learn from a log; arguments as :func:`graphrerank.api.learn`."""
+    """Learn from a log; arguments as :func:`graphrerank.feedback.learn.learn`."""
     parts = parts or Parts(seed=seed)
     check_not_negative(drafted=drafted)
     parent = start if isinstance(start, Checkpoint) else load_primary(start)
@@ -141,3 +141,46 @@ def _matched(calibration: Calibration, material: Material, model: Any) -> dict[s
     slope = float((weight * (new - mean)) @ logit / (weight @ (new - mean).square()).clamp(min=1e-9))
     matched = Calibration(slope=max(0.0, slope), intercept=float(weight @ logit) - slope * mean)
     return {**matched.model_dump(mode="json"), "fitted": {"matched": "the parent's probabilities", "pairs": len(new)}}
+
+
+def learn(
+    log: str | Path,
+    data: Any,
+    *,
+    start: str | Path | Checkpoint = "base",
+    artifact: str | Path | None = None,
+    formats: Sequence[str] = ("torchscript",),
+    **settings: Any,
+) -> Learned:
+    """Learn from a log of what was shown and clicked, and export the result if it is better than its parent.
+
+    Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse. A
+    log whose sessions have no authenticated users is refused unless judged questions guard the result.
+
+    Args:
+        log: A file or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
+        data: The corpus that was shown, as :meth:`Parts.dataset <graphrerank.config.components.Parts.dataset>` takes
+            it.
+        start: The checkpoint that ranked, a ``gatv2_reranker`` with ``features=scores``.
+        artifact: Folder for the artifact; None: nothing is written. It appears, or replaces an older one, at once.
+        formats: Of the artifact.
+        **settings: ``retriever`` and ``encoder`` (those of ``start``); ``drafted`` (200) questions; ``margin`` (0.01)
+            of nDCG@10; ``level`` (0.025) of the test; ``any_corpus`` (False), whether lists of others count;
+            ``allow_anonymous`` (False), whether sessions without an authenticated user may suffice without judged
+            questions; ``seed``; ``parts``.
+
+    Raises:
+        ValueError: If the log has no list of the corpus, or an argument does not fit.
+
+    Example:
+        >>> from graphrerank import learn
+        >>> print(learn("feedback", "my_corpus", artifact="next"))  # doctest: +SKIP
+    """
+    if artifact is not None:
+        remove_leftovers(Path(artifact).absolute().parent)  # of an export that was killed
+    learned = learn_log(log, data, start=start, **settings)
+    if artifact is not None and learned.checkpoint is not None:
+        from graphrerank.artifacts.export import export_artifact  # with the service's libraries
+
+        export_artifact(learned.checkpoint, Path(artifact), formats)
+    return learned

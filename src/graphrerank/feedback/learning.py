@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
-from graphrerank.checks import check_positive, check_positive_share
+from graphrerank.core import Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.significance import randomization_tests
@@ -18,9 +17,10 @@ from graphrerank.feedback.log import FeedbackLog, Session
 from graphrerank.feedback.propensity import Propensities, estimate_propensities, user_weights
 from graphrerank.feedback.relevance import Relevance, compare_worth, estimate_relevance, order
 from graphrerank.feedback.stages import EVIDENCE, FEW, Change, ScoredLists, exact_scores, fit, quick_scores, score_lists
-from graphrerank.graphs import Ranking
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.checks import check_positive, check_positive_share
 
 EARLY = 0.6  # share of the sessions with positive feedback that come before those of the test
 CHOOSING = 4  # one in so many queries chooses the stage

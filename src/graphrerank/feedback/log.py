@@ -46,9 +46,9 @@ from pydantic import (
     model_validator,
 )
 
-from graphrerank.checks import UserError
 from graphrerank.feedback.traces import trace_events
-from graphrerank.untrusted import MAX_LARGE_BYTES
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.safe_loading import MAX_LARGE_BYTES
 
 SHOWN, FEEDBACK = "shown", "feedback"
 LIVE, INTERLEAVED, SHADOW = "live", "interleaved", "shadow"  # rankers

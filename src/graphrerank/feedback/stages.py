@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.utils.checks import UserError
 
 FEW, LAST, ALL = STAGES = ("few parameters", "last layers", "all parameters")
 EVIDENCE = {FEW: 30, LAST: 150, ALL: 2000}  # sessions with positive feedback that a stage needs to be tried

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import FindEdges, ranked
+from graphrerank.rerank.graph_reranker import GraphReranker
 
 
 class GraphCrossEncoder:

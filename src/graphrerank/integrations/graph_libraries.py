@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from graphrerank.checks import UserError
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_of
+from graphrerank.utils.checks import UserError
 
 if TYPE_CHECKING:
     import networkx

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from graphrerank.extras import importing
-from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.installation.extras import importing
 from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, ranked
+from graphrerank.rerank.graph_reranker import GraphReranker
 
 with importing("haystack", __name__):
     from haystack import Document, component

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from graphrerank.checks import UserError
-from graphrerank.extras import importing
-from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.installation.extras import importing
 from graphrerank.integrations.metadata import FindEdges, ranked
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.utils.checks import UserError
 
 with importing("lancedb", __name__):
     import pyarrow as pa

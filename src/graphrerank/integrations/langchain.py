@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from graphrerank.extras import importing
-from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.installation.extras import importing
 from graphrerank.integrations.metadata import Edge, ranked
+from graphrerank.rerank.graph_reranker import GraphReranker
 
 with importing("langchain", __name__):
     from langchain_core.callbacks import Callbacks

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from graphrerank.checks import UserError
-from graphrerank.extras import importing
-from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.installation.extras import importing
 from graphrerank.integrations.metadata import Edge, ranked
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.utils.checks import UserError
 
 with importing("llama-index", __name__):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor

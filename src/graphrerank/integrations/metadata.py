@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.rerank.rerank_input import RerankInput
 
 Edge = tuple[int, int] | tuple[int, int, str]  # with its type
 FindEdges = Callable[[Sequence[str]], Sequence[Edge]]  # of texts or ids, pairs of positions

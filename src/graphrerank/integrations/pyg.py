@@ -7,13 +7,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
-from graphrerank.extras import importing
-from graphrerank.graphs import CandidateGraphs, CorpusGraph
-from graphrerank.graphs.edge_types import OTHER, edge_type_of
+from graphrerank.core import CandidateGraphs
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import OTHER, edge_type_of
+from graphrerank.installation.extras import importing
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.pyg_reranker import PyGReranker
+from graphrerank.utils.checks import UserError
 
 with importing("pyg", __name__):
     from torch_geometric.data import Batch, Data, HeteroData
@@ -39,7 +40,7 @@ def corpus_from_pyg(
     """Build a corpus graph.
 
     Of :class:`Data` are read ``edge_index``, ``edge_weight``, and ``edge_type`` if it holds numbers of
-    :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; of :class:`HeteroData` the edges of all relations, each with the
+    :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`; of :class:`HeteroData` the edges of all relations, each with the
     type that its name means, and ``edge_weight`` where all have one. Self-loops are left out.
     ``j -> i`` of ``edge_index [2, E]`` makes ``j`` a neighbour of ``i``, and if ``undirected`` the other way too. There
     is one text per node, of :class:`HeteroData` by type of node; ids are positions, of :class:`HeteroData`
@@ -109,7 +110,7 @@ def candidates_to_pyg(graphs: CandidateGraphs) -> Batch:
 
         - ``x [N, F]``: the retriever's scores,
         - ``edge_index [2, E]``, ``edge_weight [E]``, and the weights as ``edge_attr [E, 1]``,
-        - ``edge_type [E]``: numbers of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, if types are known,
+        - ``edge_type [E]``: numbers of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`, if types are known,
         - ``ptr [B + 1]`` and ``batch [N]``: the graph of each node,
         - ``y [N]``: relevance, if it is known,
         - ``nodes [N]``: numbers of the passages in the corpus, if there is one,
@@ -153,7 +154,7 @@ class ExplainedModel(nn.Module):
 
     An explainer masks the messages of the layers along edges, and scores of the retriever (``x``). Features that are
     computed from the edges before the layers, such as GCS, do not change with an edge's mask. For the whole effect of
-    an edge see :class:`graphrerank.inference.explanation.Explainer`, which scores again without it.
+    an edge see :class:`graphrerank.rerank.explanation.Explainer`, which scores again without it.
 
     Args:
         model: A reranker with layers of PyTorch Geometric. For a checkpoint of ``gatv2_reranker``, such as ``base``,

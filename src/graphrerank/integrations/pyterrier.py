@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from graphrerank.checks import UserError
-from graphrerank.extras import importing
-from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.installation.extras import importing
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.rerank.rerank_input import RerankInput
+from graphrerank.utils.checks import UserError
 
 with importing("pyterrier", __name__):
     import pandas as pd

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from graphrerank.caching import BlobStore, fill, hash_text, short_hash
-from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
+from graphrerank.utils.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.utils.checks import UserError
 
 SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on a stop
 

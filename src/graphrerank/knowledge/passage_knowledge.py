@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 
 @dataclass(frozen=True)

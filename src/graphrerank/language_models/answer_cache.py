@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from graphrerank.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.language_models.prompt import in_form
+from graphrerank.utils.caching import BlobStore, fill, hash_text, short_hash
 
 Answer = TypeVar("Answer")
 

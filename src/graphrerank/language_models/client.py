@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import HttpUrl, TypeAdapter, ValidationError
 
-from graphrerank.checks import UserError, check_counts, check_not_negative, check_positive
-from graphrerank.extras import optional
+from graphrerank.installation.extras import optional
 from graphrerank.language_models.prompt import is_schema
 from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply
 from graphrerank.text.characters import whole_characters
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative, check_positive
 
 Answer = TypeVar("Answer")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
-from graphrerank.checks import UserError
-from graphrerank.conf_folder import listed_choices
+from graphrerank.installation.conf_folder import listed_choices
+from graphrerank.utils.checks import UserError
 
 _FIELD = re.compile(r"\{(\w+)\}")
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from graphrerank.checks import UserError
 from graphrerank.text.characters import whole_characters
+from graphrerank.utils.checks import UserError
 
 # What became of a question. What is rejected or failed says nothing about the model: the next run asks again.
 ANSWERED = "answered"

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from graphrerank.checks import UserError, check_counts
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import in_form
+from graphrerank.utils.checks import UserError, check_counts
 
 Answer = TypeVar("Answer")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphrerank.checks import UserError, check_counts, check_not_negative, check_positive
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative, check_positive
 
 
 def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

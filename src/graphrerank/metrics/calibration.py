@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 NUM_BINS = 10
 

@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.utils.checks import UserError, check_counts
 
 
 def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -> None:

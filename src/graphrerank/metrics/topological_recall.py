@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
-from graphrerank.graphs import CorpusGraph
+from graphrerank.corpus import CorpusGraph
+from graphrerank.utils.checks import UserError
 
 BLOCK_CELLS = 1 << 22  # distances held at once, 32 MiB
 

@@ -23,13 +23,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
-from graphrerank.extensions import extension_versions
-from graphrerank.files import hash_files, save_tensors
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.installation.plugins import extension_versions
 from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest, check_file, check_manifest, read_manifest
 from graphrerank.models.registry import find_model, model_name
-from graphrerank.untrusted import file_of
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files, save_tensors
+from graphrerank.utils.safe_loading import file_of
 
 WEIGHTS = "model.safetensors"
 ADDED = ("num_scores", "num_pair_scores")  # arguments that a cross-encoder's scores change

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting  # where torch.jit has it from, and mypy sees it
 
-from graphrerank.graphs.algebra import scatter_sum, with_self_loops
+from graphrerank.core.graph_algebra import scatter_sum, with_self_loops
 
 
 class GATv2Layer(nn.Module):

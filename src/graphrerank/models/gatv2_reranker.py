@@ -21,12 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_choice, check_counts, check_share
-from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
+from graphrerank.core.graph_algebra import graph_of_nodes, scatter_max, scatter_sum
+from graphrerank.core.model_inputs import SCORES, VECTORS, ModelInputs
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, PerNodeLayer, attention_edges
 from graphrerank.models.score_features import PAIR_EVIDENCE, ScoreFeatures, pair_evidence
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_share
 
 FEATURE_MODES = ("scores", "paper", "full")
 

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_share
-from graphrerank.graphs.model_inputs import PAIRS
+from graphrerank.core.model_inputs import PAIRS
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
+from graphrerank.utils.checks import UserError, check_share
 
 
 class GRankerHead(nn.Module):

@@ -1,7 +1,7 @@
 """Manifests describe a checkpoint's model and its training. They are checked once, when they are read.
 
-A manifest may be untrusted: it is plain JSON within bounds (:mod:`graphrerank.untrusted`), and names a registered model
-(:mod:`graphrerank.models.registry`), never a class to import.
+A manifest may be untrusted: it is plain JSON within bounds (:mod:`graphrerank.utils.safe_loading`), and names a
+registered model (:mod:`graphrerank.models.registry`), never a class to import.
 
 The manifest of an artifact names the SHA-256 of each file and of itself, against damage and mix-ups: no signature.
 """
@@ -15,14 +15,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic import model_validator as check_model
 
-from graphrerank.checks import UserError
-from graphrerank.files import hash_files, write_text
-from graphrerank.graphs import ModelInputs
-from graphrerank.graphs.calibration import Calibration
-from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.calibration.list_confidence import ListConfidence
+from graphrerank.calibration.logistic import Calibration
+from graphrerank.core import ModelInputs
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.registry import find_model, read_inputs
-from graphrerank.untrusted import (
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files, write_text
+from graphrerank.utils.safe_loading import (
     MAX_SIZE,
     MIN_RESTART_PROB,
     check_arguments,

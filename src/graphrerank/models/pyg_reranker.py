@@ -14,10 +14,10 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_choice
-from graphrerank.extras import optional
+from graphrerank.installation.extras import optional
 from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.untrusted import MAX_LAYERS, MAX_SIZE
+from graphrerank.utils.checks import UserError, check_choice
+from graphrerank.utils.safe_loading import MAX_LAYERS, MAX_SIZE
 
 PACKAGE = "torch_geometric.nn"
 _POINTS = "it reads positions of points in space, which passages do not have"
@@ -98,7 +98,7 @@ class PyGReranker(GATv2Reranker):
         'SAGEConv'
         >>> PyGReranker(conv="HGTConv")
         Traceback (most recent call last):
-        graphrerank.checks.UserError: `conv` cannot be HGTConv: it reads graphs with several types of nodes, and \
+        graphrerank.utils.checks.UserError: `conv` cannot be HGTConv: it reads graphs with several types of nodes, and \
 passages are of one type
     """
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import nn
 
-from graphrerank.checks import UserError
-from graphrerank.extensions import GROUP, describe, model_entries
-from graphrerank.graphs import ModelInputs
+from graphrerank.core import ModelInputs
+from graphrerank.installation.plugins import GROUP, describe, model_entries
+from graphrerank.utils.checks import UserError
 
 BUILT_IN = {  # imported when first used
     name: EntryPoint(name, f"graphrerank.models.{path}", GROUP)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
-from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
-from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.core.graph_algebra import graph_of_nodes, scatter_max, scatter_sum
+from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
+from graphrerank.utils.checks import UserError
 
 PAIR_EVIDENCE = ("covered_beyond_both", "covered_beyond_own")
 

@@ -10,12 +10,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core.retriever import BASE_SCORE
+from graphrerank.corpus import CorpusGraph, Postings
 from graphrerank.features.bm25_scores import rarity
-from graphrerank.graphs import CorpusGraph, Postings, Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.text.characters import matched_form
 from graphrerank.text.languages import ENGLISH, language_of
+from graphrerank.utils.checks import UserError, check_counts
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
 

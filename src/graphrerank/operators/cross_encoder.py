@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_choice, check_counts
-from graphrerank.extras import optional
-from graphrerank.files import hash_model
-from graphrerank.graphs import DTYPES
+from graphrerank.core import DTYPES
+from graphrerank.installation.extras import optional
+from graphrerank.utils.checks import UserError, check_choice, check_counts
+from graphrerank.utils.files import hash_model
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
 HEADS = {  # class of transformers -> its layers before and after the activation, and its norm between them

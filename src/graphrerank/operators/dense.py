@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_counts
-from graphrerank.extras import require_extra
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.ranking import pair_products
-from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
+from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core.ranking import pair_products
+from graphrerank.core.retriever import BASE_SCORE
+from graphrerank.corpus import CorpusGraph
+from graphrerank.installation.extras import require_extra
+from graphrerank.operators.vector_index import fill_vector_index, map_vector_index, new_vector_index
+from graphrerank.utils.checks import check_choice, check_counts
 
 INDEXES = ("flat", "hnsw", "ivf")
 BLOCK_QUERIES = 1024  # searched at once

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_not_negative, check_share
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
-from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
-from graphrerank.graphs.ranking import is_listed, rank_candidates
-from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
+from graphrerank.core import Queries, Ranking, RetrieverFactory
+from graphrerank.core.ranking import is_listed, rank_candidates
+from graphrerank.core.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.ppr import EntityPPR, corpus_entities
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative, check_share
 
 
 @dataclass(eq=False)

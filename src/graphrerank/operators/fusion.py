@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_positive
-from graphrerank.graphs import Ranking
+from graphrerank.core import Ranking
+from graphrerank.utils.checks import UserError, check_counts, check_positive
 
 RANK_OFFSET = 60.0  # of reciprocal rank fusion as published
 

@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import check_positive_share
-from graphrerank.graphs.algebra import row_normalize
-from graphrerank.graphs.candidate_graphs import CandidateGraphs
+from graphrerank.core.candidate_graphs import CandidateGraphs
+from graphrerank.core.graph_algebra import row_normalize
+from graphrerank.utils.checks import check_positive_share
 
 TOLERANCE = 1e-6
 

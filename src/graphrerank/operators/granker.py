@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.algebra import row_normalize
+from graphrerank.core.graph_algebra import row_normalize
 
 
 def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:

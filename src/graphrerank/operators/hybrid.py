@@ -8,12 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.ranking import rank_candidates
-from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core.ranking import rank_candidates
+from graphrerank.core.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
 from graphrerank.operators.dense import BLOCK_VECTORS, DenseRetriever, dot_products
+from graphrerank.utils.checks import UserError, check_counts
 
 
 class HybridScores(NamedTuple):

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphrerank.checks import UserError, check_counts, check_not_negative
-from graphrerank.files import sole_use
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.graphs.ranking import rank_candidates
-from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.core import Queries, Ranking
+from graphrerank.core.ranking import rank_candidates
+from graphrerank.core.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.dense import DotRanking, dot_products
 from graphrerank.operators.hybrid import without_repeats
 from graphrerank.operators.vector_store import FORMAT, Nodes, Vectors, VectorStoreRetriever
-from graphrerank.passwords import check_no_password
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative
+from graphrerank.utils.files import sole_use
+from graphrerank.utils.redaction import check_no_password
 
 TABLE = "passages"
 TRAINED_VECTORS = 64  # at least, per cell of an IVF index

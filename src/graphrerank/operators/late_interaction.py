@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
-from graphrerank.extras import optional
-from graphrerank.files import hash_model
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.sparse_rows import row_slots
+from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core.retriever import BASE_SCORE
+from graphrerank.core.sparse_rows import row_slots
+from graphrerank.corpus import CorpusGraph
+from graphrerank.installation.extras import optional
+from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.files import hash_model
 
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
 BLOCK_TOKENS = 1 << 23  # pairs of tokens compared at once: 32 MiB

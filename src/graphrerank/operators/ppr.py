@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_positive_share
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
-from graphrerank.graphs.algebra import column_normalize, graph_of_nodes, propagate, scatter_sum
-from graphrerank.graphs.entity_incidence import normalized_names
-from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
+from graphrerank.core import CandidateGraphs, Ranking, top_k_by_node_order
+from graphrerank.core.graph_algebra import column_normalize, graph_of_nodes, propagate, scatter_sum
+from graphrerank.core.sparse_rows import positions_in_rows, row_entries, sparse_matrix
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.entity_incidence import normalized_names
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
+from graphrerank.utils.checks import UserError, check_positive_share
 
 BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
 STEPS_PER_WAIT = 8  # between two looks at the residual on another device than the CPU

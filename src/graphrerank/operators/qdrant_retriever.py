@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from graphrerank.checks import UserError, check_counts
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.core.retriever import BASE_SCORE
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.vector_store import FORMAT, Nodes, Vectors, VectorStoreRetriever
-from graphrerank.passwords import check_no_password
+from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.redaction import check_no_password
 
 CONTENT = "graphrerank"  # in the first point's payload: the corpus of the collection
 API_KEY = "QDRANT_API_KEY"  # environment variable of the server's key

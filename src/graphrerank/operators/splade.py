@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import cached_tensors, short_hash
-from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.sparse_rows import sparse_matrix
+from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core.sparse_rows import sparse_matrix
 from graphrerank.operators.late_interaction import EncodingRetriever
+from graphrerank.utils.caching import cached_tensors, short_hash
 
 TENSORS = ("indptr", "indices", "weights", "num_columns")  # of a matrix in compressed sparse rows
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32

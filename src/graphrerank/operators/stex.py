@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_not_negative
-from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.ranking import best_of_rows, check_nodes, pair_products
-from graphrerank.graphs.sparse_rows import positions_in_rows
+from graphrerank.core import Ranking
+from graphrerank.core.ranking import best_of_rows, check_nodes, pair_products
+from graphrerank.core.sparse_rows import positions_in_rows
+from graphrerank.corpus import CorpusGraph
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
 BLOCK_PATHS = 1 << 20  # steps from a seed to a neighbour held at once, some 100 MiB
 

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphrerank.checks import UserError, check_choice, check_counts
-from graphrerank.extras import require_extra
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.graphs.corpus_graph import content_hash
+from graphrerank.core import Queries, Ranking
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.corpus_graph import content_hash
+from graphrerank.installation.extras import require_extra
 from graphrerank.operators.dense import MARGIN, DotRanking
+from graphrerank.utils.checks import UserError, check_choice, check_counts
 
 BLOCK_QUERIES = 64  # searched at once
 FORMAT = 1  # raise it when the same corpus would give other entries

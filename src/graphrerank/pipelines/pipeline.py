@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
-from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
-from graphrerank.graphs.metadata import Filter
-from graphrerank.graphs.queries import TextEncoder
+from graphrerank.core import GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
+from graphrerank.core.queries import TextEncoder
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.metadata import Filter
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
 from graphrerank.pipelines.steps import GraphRerank, GraphScorer
 from graphrerank.pipelines.views import Views
+from graphrerank.utils.checks import UserError, check_counts
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Pipeline:
     ) -> Retrieved:
         """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch.
 
-        A ``filter`` on metadata (:mod:`~graphrerank.graphs.metadata`) leaves out passages before anything is scored:
+        A ``filter`` on metadata (:mod:`~graphrerank.corpus.metadata`) leaves out passages before anything is scored:
         the rankings are those of a pipeline over ``graph.where(filter)``, in the numbers of the whole graph.
         """
         if filter:

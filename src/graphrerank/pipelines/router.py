@@ -7,11 +7,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_positive
-from graphrerank.graphs import Queries, Ranking
+from graphrerank.core import Queries, Ranking
 from graphrerank.operators.fusion import RANK_OFFSET, weighted_rank_fusion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
+from graphrerank.utils.checks import UserError, check_counts, check_positive
 
 ROUTES = ("dense", "graph", "fusion")  # the order of columns everywhere
 DENSE, GRAPH, FUSION = range(3)

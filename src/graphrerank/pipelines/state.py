@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from graphrerank.graphs import Queries, Ranking
-from graphrerank.graphs.ranking import is_listed
+from graphrerank.core import Queries, Ranking
+from graphrerank.core.ranking import is_listed
 
 
 @dataclass(frozen=True)

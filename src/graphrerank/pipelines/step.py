@@ -11,10 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
-from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
-from graphrerank.graphs.queries import IndexEncoder, TextEncoder
+from graphrerank.core import GraphHead, PairEncoder, RetrieverFactory
+from graphrerank.core.queries import IndexEncoder, TextEncoder
+from graphrerank.corpus import CorpusGraph
 from graphrerank.pipelines.state import RetrievalState
+from graphrerank.utils.checks import UserError
 
 
 class Clock(threading.local):

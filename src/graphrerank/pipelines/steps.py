@@ -7,16 +7,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_not_negative, check_share
-from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
-from graphrerank.graphs.ranking import best_of_rows
-from graphrerank.graphs.relations import absent_replacements, lift_replacements
-from graphrerank.graphs.sparse_rows import pad_rows
+from graphrerank.core import CandidateGraphs, Queries, Ranking, RetrieverFactory
+from graphrerank.core.ranking import best_of_rows
+from graphrerank.core.sparse_rows import pad_rows
+from graphrerank.corpus import candidate_edges
+from graphrerank.corpus.relations import absent_replacements, lift_replacements
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.operators.stex import semantic_topological_expansion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, StepFactory
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative, check_share
 
 
 class GraphScorer(Protocol):
@@ -107,11 +108,11 @@ class GRanker:
 class GraphRerank:
     """Rank the result of a vector search, the step before, by a model of its scores and the edges among its nodes.
 
-    A passage that another one supersedes ranks below it (:mod:`~graphrerank.graphs.relations`), which is added if it
+    A passage that another one supersedes ranks below it (:mod:`~graphrerank.corpus.relations`), which is added if it
     was not retrieved.
 
     Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` is a factory, such as
-    ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``.
+    ``graphrerank.rerank.checkpoint_scorer.CheckpointScorer``.
     """
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:

@@ -1,6 +1,6 @@
 """Exported artifacts, and the HTTP service that loads them."""
 
-from graphrerank.extras import importing
+from graphrerank.installation.extras import importing
 
 with importing("serve", "graphrerank.serving"):
     import graphrerank.serving.server  # noqa: F401

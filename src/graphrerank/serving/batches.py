@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from graphrerank.core.queries import query_encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.graphs.queries import query_encoder
 from graphrerank.serving import metrics
 from graphrerank.serving.engine import Check, Engine, Refusal, answer_all, encode, too_late
 from graphrerank.serving.fair_queue import Backlog, FairQueue, Sender

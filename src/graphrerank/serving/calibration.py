@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.files import write_json
 from graphrerank.serving.engine import Engine, Probed, Refusal, answer_all, encode
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import num_encoded_chars
 from graphrerank.serving.prices import ENCODING, Prices, fit_prices
-from graphrerank.untrusted import read_json
+from graphrerank.utils.files import write_json
+from graphrerank.utils.safe_loading import read_json
 
 CALIBRATION_SECONDS = 2.0  # of CPU for one engine, after which no further probe begins
 PROBE_TEXTS = ((8, 20), (8, 100), (4, 400), (2, 1200))  # numbers and characters of texts that are encoded

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from starlette.datastructures import Headers
 
-from graphrerank.checks import UserError, check_choice
 from graphrerank.data.dataset import STATISTICS
-from graphrerank.extras import require_extra
+from graphrerank.installation.extras import require_extra
 from graphrerank.serving.engine import Refusal
+from graphrerank.utils.checks import UserError, check_choice
 
 ALGORITHMS = ("HS256", "RS256")
 WRITE = "write"  # the principal of those who may add and delete documents

@@ -14,18 +14,18 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
+from graphrerank.artifacts.artifact import artifact_name, model_info, read_artifact_manifest
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.evaluation.sequential import preference_evidence
 from graphrerank.feedback.log import INTERLEAVED
-from graphrerank.files import write_json
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
-from graphrerank.serving.artifact import artifact_name, model_info, read_artifact_manifest
 from graphrerank.serving.engine import Check, Engine, Probed, Refusal
 from graphrerank.serving.feedback import Answered
 from graphrerank.serving.json_log import log
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest, SearchResponse, scorer_of
 from graphrerank.serving.watching import WatchedFolder
+from graphrerank.utils.files import write_json
 
 LEVEL = math.log(1 / 0.05)  # of evidence: each verdict is wrong with at most this probability, over the whole time
 MOST_OF_USER, SHARE_OF_USER = 3, 0.2  # judgements of one user that count, the larger: nobody decides alone

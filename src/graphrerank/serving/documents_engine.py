@@ -12,15 +12,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
-from graphrerank.checks import UserError
-from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
-from graphrerank.data.corpus_folder.opening import open_corpus, read_manifest
+from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
+from graphrerank.corpus.metadata import PRINCIPALS, check_record, misplaced_principals
+from graphrerank.corpus_store.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
+from graphrerank.corpus_store.opening import open_corpus, read_manifest
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
-from graphrerank.files import FolderInUseError
-from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
-from graphrerank.graphs.metadata import PRINCIPALS, check_record, misplaced_principals
-from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
+from graphrerank.rerank.edge_forms import edge_rows, type_numbers, weights_of
 from graphrerank.serving.callers import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
@@ -28,6 +26,8 @@ from graphrerank.serving.limits import CallerRequest, check_most, growth_work, l
 from graphrerank.serving.prices import Work
 from graphrerank.serving.rerank_request import edge_schema, listed_edges
 from graphrerank.serving.watching import folder_version
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import FolderInUseError
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, Field, ValidationInfo, model_validator
 from pydantic_core import to_json
 
-from graphrerank.checks import UserError
 from graphrerank.feedback.log import EARLY, FEEDBACK, GAINS, INTERLEAVED, LIVE, SHOWN
 from graphrerank.serving import metrics
 from graphrerank.serving.callers import NAMED, Caller, User
@@ -21,6 +20,7 @@ from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import CallerRequest, check_most, limits_of
 from graphrerank.serving.prices import Work, work_of
+from graphrerank.utils.checks import UserError
 
 MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
 MAX_IDS_BYTES = 16_384  # of their ids as JSON: results beyond are not remembered

@@ -30,9 +30,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from graphrerank.checks import UserError, check_counts
 from graphrerank.feedback.log import FEEDBACK, HASHED, SHADOW, SHOWN
-from graphrerank.files import (
+from graphrerank.serving.callers import Caller, User
+from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.files import (
     FolderInUseError,
     append_bytes,
     atomic_path,
@@ -42,7 +43,6 @@ from graphrerank.files import (
     sole_use,
     try_lock,
 )
-from graphrerank.serving.callers import Caller, User
 
 DAY = 86_400.0  # seconds
 KEY = "key"

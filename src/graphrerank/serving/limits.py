@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo
 
-from graphrerank.checks import UserError, check_positive
-from graphrerank.graphs.entity_incidence import MIN_COMMON
-from graphrerank.graphs.list_confidence import CALIBRATE
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.calibration.list_confidence import CALIBRATE
+from graphrerank.corpus.entity_incidence import MIN_COMMON
+from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.callers import WRITE, Caller, User
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.prices import DEFAULT_PRICES, DEFAULTS, Prices, Work, work_of
+from graphrerank.utils.checks import UserError, check_positive
 
 SCORES, TEXTS, EXPLAIN = "scores", "texts", "explain"  # kinds of work
 READ_CHARS = 2000  # of a text, of which encoders read a few hundred tokens

@@ -9,19 +9,18 @@ from typing import Any
 
 import torch
 
-from graphrerank.checks import UserError
+from graphrerank.artifacts.artifact import Artifact, fastest_format, load_artifact, read_artifact_manifest
+from graphrerank.core import PairEncoder
+from graphrerank.core.queries import query_encoder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
-from graphrerank.graphs import PairEncoder
-from graphrerank.graphs.queries import query_encoder
-from graphrerank.inference.explanation import Explainer
-from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.inputs import BM25_SCORE
-from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
-from graphrerank.serving.artifact import Artifact, fastest_format, load_artifact, read_artifact_manifest
+from graphrerank.rerank.explanation import Explainer
+from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.rerank.model_inputs import BM25_SCORE
+from graphrerank.rerank.rerank_input import RerankInput
+from graphrerank.rerank.reranked_list import RerankedList
 from graphrerank.serving.engine import Check, encode
 from graphrerank.serving.limits import NO_CONFIDENCE, Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
@@ -34,6 +33,7 @@ from graphrerank.serving.rerank_request import (
     render_rerank,
 )
 from graphrerank.text.languages import AUTO
+from graphrerank.utils.checks import UserError
 
 WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 

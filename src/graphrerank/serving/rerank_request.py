@@ -19,12 +19,11 @@ from pydantic import (
     model_validator,
 )
 
-from graphrerank.checks import UserError
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.inference.arrays import LARGEST
-from graphrerank.inference.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT, read_edges
-from graphrerank.inference.explanation import DocumentExplanation
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.rerank.arrays import LARGEST
+from graphrerank.rerank.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT, read_edges
+from graphrerank.rerank.explanation import DocumentExplanation
+from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.limits import (
     EngineRequest,
     Flag,
@@ -38,6 +37,7 @@ from graphrerank.serving.limits import (
 from graphrerank.serving.prices import Work
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
+from graphrerank.utils.checks import UserError
 
 Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]

@@ -18,21 +18,21 @@ import torch
 from pydantic import AfterValidator, BaseModel, Field
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.calibration.list_confidence import adaptive_k
+from graphrerank.core import Queries
+from graphrerank.core.queries import query_encoder
+from graphrerank.corpus import CorpusGraph, candidate_edges
+from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.corpus.metadata import CONTRADICTS, SUPERSEDED, Filter, check_filter
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus.relations import relations_among, valid_at
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.list_confidence import adaptive_k
-from graphrerank.graphs.metadata import CONTRADICTS, SUPERSEDED, Filter, check_filter
-from graphrerank.graphs.passages import Passages
-from graphrerank.graphs.queries import query_encoder
-from graphrerank.graphs.relations import relations_among, valid_at
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.pipelines.pipeline import Pipeline, TracedStep
 from graphrerank.pipelines.step import Step
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.pipelines.views import Views
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.engine import Check, Engine, Refusal, fault_of_service
 from graphrerank.serving.limits import (
     EXPLAIN,
@@ -49,6 +49,7 @@ from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.prices import Work, work_of
 from graphrerank.serving.rerank_request import Explanation, explanation_of
 from graphrerank.serving.watching import WatchedFolder
+from graphrerank.utils.checks import UserError
 
 SHOWN_CHARACTERS = 4000  # of a passage
 RETRIEVER = "retriever"

@@ -21,8 +21,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
-from graphrerank.checks import UserError
-from graphrerank.files import temporary_folder, write_text
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.calibration import load_prices
@@ -36,6 +34,8 @@ from graphrerank.serving.page import PAGE_PATHS, add_page
 from graphrerank.serving.routes import SHADOW_OF, Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.supervisor import FAILED, SERVING, STANDING_BY, Post, supervise
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import temporary_folder, write_text
 
 OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
 IDLE_SECONDS = 75  # between two requests of a connection

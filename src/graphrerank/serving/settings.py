@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.feedback_log import FeedbackSettings
 from graphrerank.serving.limits import Limits
+from graphrerank.utils.checks import UserError, check_choice, check_counts
 
 LARGEST_PORT = 65535
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")

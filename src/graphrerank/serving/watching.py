@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Generic, TypeVar
 
-from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
+from graphrerank.corpus_store.opening import MANIFEST, is_corpus_folder
 from graphrerank.serving.json_log import log
 
 T = TypeVar("T")

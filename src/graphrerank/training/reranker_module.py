@@ -7,17 +7,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError, check_not_negative
-from graphrerank.graphs import CandidateGraphs, ModelInputs
+from graphrerank.core import CandidateGraphs, ModelInputs
 from graphrerank.losses import divergence_from_retriever
 from graphrerank.metrics import parse_measure
 from graphrerank.training.training_module import TrainingModule
+from graphrerank.utils.checks import UserError, check_not_negative
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class RerankerModule(TrainingModule):
-    """Train a reranker on batches of :class:`~graphrerank.graphs.CandidateGraphs`, in any ``lightning.Trainer``.
+    """Train a reranker on batches of :class:`~graphrerank.core.CandidateGraphs`, in any ``lightning.Trainer``.
 
     Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.training_module.TrainingModule`. Where
     processes share each batch, loss and gradient are the mean over the queries of all of them: up to rounding and

@@ -7,7 +7,7 @@ import lightning as L
 import torch
 from torch import nn
 
-from graphrerank.checks import check_not_negative, check_positive
+from graphrerank.utils.checks import check_not_negative, check_positive
 
 
 class TrainingModule(L.LightningModule):

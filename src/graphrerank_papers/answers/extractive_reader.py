@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
-from graphrerank.files import hash_files, load_tensors
 from graphrerank.language_models.reply import ANSWERED, Reply
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import normalize_entity, split_sentences, words
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files, load_tensors
 from graphrerank_papers.answers.packing import Context
 
 WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # by benchmarks/train_reader.py

@@ -12,13 +12,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tables import Table, column, records_table
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply, ReplyingModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.answers.writers import ask_prompt
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
-from graphrerank.extras import optional
-from graphrerank.files import hash_model
-from graphrerank.graphs import DTYPES
+from graphrerank.core import DTYPES
+from graphrerank.installation.extras import optional
 from graphrerank.language_models.prompt import is_schema
 from graphrerank.language_models.reply import ANSWERED, CUT, Reply
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
+from graphrerank.utils.files import hash_model
 
 Answer = TypeVar("Answer")
 

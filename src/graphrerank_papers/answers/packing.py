@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-from graphrerank.checks import check_choice, check_counts, check_not_negative
 from graphrerank.text import Tokenizer, WordTokenizer, count_tokens, split_sentences
+from graphrerank.utils.checks import check_choice, check_counts, check_not_negative
 
 ORDERS = ("best_first", "best_last")
 UNITS = ("passages", "sentences")

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.evaluation.tables import Cell, Table, number_cell, row_name, rows_table
-from graphrerank.files import without_nan, write_json_lines
 from graphrerank.language_models.reply import OUTCOMES, Reply
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import without_nan, write_json_lines
 from graphrerank_papers.answers.judges import (
     CorrectnessJudge,
     PairwiseJudge,

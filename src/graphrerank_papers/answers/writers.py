@@ -14,15 +14,15 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
-from graphrerank.caching import BlobStore, hash_texts, short_hash
-from graphrerank.checks import UserError, check_counts
-from graphrerank.files import check_writable
 from graphrerank.language_models.prompt import Prompt, in_form, is_schema, shipped_prompt
 from graphrerank.language_models.reply import ANSWERED, FAILED, KEPT, REFUSED, REJECTED, UNUSABLE, Reply, ReplyingModel
 from graphrerank.language_models.strict_answers import ask_strictly, first_message, read_object
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import Tokenizer, WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
+from graphrerank.utils.caching import BlobStore, hash_texts, short_hash
+from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.files import check_writable
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 

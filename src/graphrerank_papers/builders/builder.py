@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download
 from graphrerank.data.readers.records import Record
-from graphrerank.files import atomic_folder, hash_files, hash_json, write_json, write_text
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import atomic_folder, hash_files, hash_json, write_json, write_text
 from graphrerank_papers.builders.raw_files import RawFiles
 
 CARD = "dataset.json"

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from graphrerank.checks import check_counts
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.text.sentences import Span
+from graphrerank.utils.checks import check_counts
 
 _WORD = re.compile(r"\S+")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from graphrerank.checks import check_counts
 from graphrerank.data.readers.records import Record
+from graphrerank.utils.checks import check_counts
 from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFiles
 

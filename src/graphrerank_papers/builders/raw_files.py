@@ -21,12 +21,12 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NoReturn
 
-from graphrerank.checks import UserError
 from graphrerank.data.readers.fetch import HUB, Downloader, check_file, download
 from graphrerank.data.readers.records import MAX_LINE_BYTES, Record
-from graphrerank.files import hash_files
-from graphrerank.passwords import without_passwords
-from graphrerank.untrusted import check_values, shown_name
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files
+from graphrerank.utils.redaction import without_passwords
+from graphrerank.utils.safe_loading import check_values, shown_name
 
 MAX_EXPANDED, EXPANSION = 1 << 28, 32  # bytes, and times the size on disk: 3 MB of gzip may hold 3 GB
 MAX_VALUES = 1 << 22

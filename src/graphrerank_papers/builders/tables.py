@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphrerank.checks import UserError, check_choice
 from graphrerank.data.readers.records import Record
-from graphrerank.extras import require_extra
+from graphrerank.installation.extras import require_extra
+from graphrerank.utils.checks import UserError, check_choice
 from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from sklearn.feature_selection import mutual_info_classif
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
 from graphrerank.metrics import expected_calibration_error
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
+from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.ea_graphrag.adapter_module import AdapterRows
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 

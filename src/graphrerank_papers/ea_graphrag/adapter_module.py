@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from graphrerank.checks import UserError
 from graphrerank.data.datamodule import Batch, EpochBatches, Loader, ResumableDataModule
 from graphrerank.metrics import area_under_roc
 from graphrerank.training import TrainingModule
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 SMOOTHING = 0.1

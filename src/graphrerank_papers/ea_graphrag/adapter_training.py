@@ -11,16 +11,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
-from graphrerank.files import atomic_path, hash_json, write_json, write_json_lines
-from graphrerank.fitting.session import TrainingPlan, TrainingSession
+from graphrerank.config.components import Parts
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank.parts import Parts
 from graphrerank.pipelines.router import FUSION, ROUTES
-from graphrerank.progress import advance, progress_bar
+from graphrerank.training.session import TrainingPlan, TrainingSession
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import atomic_path, hash_json, write_json, write_json_lines
+from graphrerank.utils.progress import advance, progress_bar
 from graphrerank_papers.ea_graphrag.adapter_fit import (
     AdapterSettings,
     ThresholdChoice,

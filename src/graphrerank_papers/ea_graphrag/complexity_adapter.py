@@ -20,9 +20,9 @@ from pydantic import Field
 from pydantic import model_validator as check_model
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
-from graphrerank.graphs.model_inputs import QUERIES
+from graphrerank.core.model_inputs import QUERIES
 from graphrerank.models.manifest import Entry, Manifest, Names
+from graphrerank.utils.checks import UserError
 
 MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of each count
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.pipelines.router import ROUTES, choose_routes
-from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Check, EngineFactory
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import STAGE_SECONDS

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.config.components import Parts
 from graphrerank.evaluation.significance import paired_randomization
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.parts import Parts
 from graphrerank.pipelines.router import DENSE, GRAPH, ROUTES, choose_routes
+from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key

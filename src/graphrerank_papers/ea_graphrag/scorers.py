@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 

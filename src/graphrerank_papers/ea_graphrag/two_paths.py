@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import cached_tensors
-from graphrerank.checks import UserError, check_positive_share
+from graphrerank.config.components import Parts, PipelineFactory
+from graphrerank.core import Queries, Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import SEPARATOR
-from graphrerank.files import hash_json
-from graphrerank.graphs import Queries, Ranking
 from graphrerank.metrics import perfect_recall
 from graphrerank.metrics.coverage import coverage
-from graphrerank.parts import Parts, PipelineFactory
 from graphrerank.pipelines.router import fuse_paths
+from graphrerank.utils.caching import cached_tensors
+from graphrerank.utils.checks import UserError, check_positive_share
+from graphrerank.utils.files import hash_json
 from graphrerank_papers.answers.packing import passages_of
 from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank_papers.answers.stage import AnswerStage

@@ -13,13 +13,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
+from graphrerank.config.components import Part, Parts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.ranking import measure_queries, reranking_systems, tune_restart_probs
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.fitting.fit import fit
-from graphrerank.fitting.training_data import FitSettings, TrainingData, with_matches
-from graphrerank.parts import Part, Parts
+from graphrerank.training.fit import fit
+from graphrerank.training.training_data import FitSettings, TrainingData, with_matches
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.experiments import do_step, step_file, write_tables
 
 FROZEN = ("retriever", "ppr", "gcs")

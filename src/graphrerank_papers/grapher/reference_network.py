@@ -9,14 +9,14 @@ import torch
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from graphrerank.checks import UserError, check_choice
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.text import normalize_entity
+from graphrerank.utils.checks import UserError, check_choice
 from graphrerank_papers.builders.chunker import split_chunks
 
 MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.checks import check_counts
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor
 from graphrerank.text import normalize_entity
+from graphrerank.utils.checks import check_counts
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 PASSAGE = "passage:"  # opens the id of a node that is a whole passage

@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphrerank.graphs import top_k_by_node_order
+from graphrerank.core import top_k_by_node_order
 from graphrerank.text import Tokenizer
 
 SEPARATOR = "\n\n"  # between two documents of one chunk

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from graphrerank.checks import UserError
+from graphrerank.config.components import Parts
+from graphrerank.core import Queries
+from graphrerank.core.queries import query_encoder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.graphs import Queries
-from graphrerank.graphs.queries import query_encoder
 from graphrerank.metrics.coverage import coverage
-from graphrerank.parts import Parts
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.experiments import write_tables

@@ -12,13 +12,13 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
-from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative, check_share
-from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.core.queries import IndexEncoder
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text import Tokenizer, count_tokens, normalize_entity, split_sentences
 from graphrerank.text.languages import detect_language
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative, check_share
 from graphrerank_papers.indexing import Stages, encode_texts
 from graphrerank_papers.ket.chunks import SELECTIONS, ChunkGraph, Chunks, TokenStream, build_chunk_graph, core_chunks
 from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, grouped, merge_knowledge, pair_tensor

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_choice, check_counts, check_share
-from graphrerank.graphs import Ranking
-from graphrerank.graphs.sparse_rows import row_entries
+from graphrerank.core import Ranking
+from graphrerank.core.sparse_rows import row_entries
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_share
 from graphrerank_papers.indexing import padded_ranking, scores_of, with_documents
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.knowledge.corpus_knowledge import grouped

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
-from graphrerank.checks import UserError, check_counts
-from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.core.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import Knowledge, KnowledgeExtractor
 from graphrerank.text import Tokenizer, WordTokenizer, count_tokens, normalize_entity
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.indexing import Stages
 
 

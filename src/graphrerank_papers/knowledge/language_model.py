@@ -10,13 +10,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, Field
 
-from graphrerank.checks import UserError, check_counts
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text.names import normalize_entity
+from graphrerank.utils.checks import UserError, check_counts
 
 _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 

@@ -6,11 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
-from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.knowledge.parsed_text import (
     BRACKETED_END,
     NAMES,

@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
-from graphrerank.checks import UserError
-from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.core.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.text import Tokenizer, count_tokens
+from graphrerank.utils.caching import hash_texts
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.indexing import Stages
 from graphrerank_papers.retag.entity_graph import (
     EntityGraph,

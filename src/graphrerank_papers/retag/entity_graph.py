@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from graphrerank.extras import optional
+from graphrerank.installation.extras import optional
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
 from graphrerank_papers.knowledge.corpus_knowledge import grouped, merge_knowledge

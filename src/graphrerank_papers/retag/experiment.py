@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_choice
+from graphrerank.config.components import Parts
+from graphrerank.core import PairEncoder, Queries, top_k_by_node_order
+from graphrerank.core.queries import query_encoder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
-from graphrerank.files import write_json_lines
-from graphrerank.graphs import PairEncoder, Queries, top_k_by_node_order
-from graphrerank.graphs.queries import query_encoder
-from graphrerank.parts import Parts
+from graphrerank.utils.checks import UserError, check_choice
+from graphrerank.utils.files import write_json_lines
 from graphrerank_papers.answers.judges import win_rates
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
-from graphrerank.files import atomic_folder
+from graphrerank.utils.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
+from graphrerank.utils.files import atomic_folder
 from graphrerank_papers.indexing import load_record, save_record
 
 

@@ -11,10 +11,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.queries import IndexEncoder, TextEncoder
-from graphrerank.graphs.sparse_rows import row_entries
+from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core.queries import IndexEncoder, TextEncoder
+from graphrerank.core.sparse_rows import row_entries
+from graphrerank.corpus import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt
@@ -23,6 +23,7 @@ from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer, split_sentences
 from graphrerank.text.languages import detect_language
+from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
 from graphrerank_papers.indexing import with_documents
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder

@@ -12,13 +12,13 @@ import torch
 from pydantic import BaseModel, Field, StringConstraints
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank.text.languages import detect_language
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.knowledge.corpus_knowledge import grouped, merge_knowledge
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.entity_graph import EntityGraph

@@ -17,7 +17,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 
 class RayLauncher(Launcher):

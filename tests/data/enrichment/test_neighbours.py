@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from graphrerank.corpus import EntityIncidence
 from graphrerank.data.enrichment import neighbours
 from graphrerank.data.enrichment.neighbours import (
     choose_neighbours,
@@ -14,7 +15,6 @@ from graphrerank.data.enrichment.neighbours import (
     random_edges,
     shared_weight,
 )
-from graphrerank.graphs import EntityIncidence
 
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 24])

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphrerank.corpus import CorpusGraph, EntityIncidence
+from graphrerank.corpus.edge_lists import GuardedEdges
+from graphrerank.corpus.metadata import Metadata
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import load_merged
-from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_lists import GuardedEdges
-from graphrerank.graphs.metadata import Metadata
 from tests.support.graphs import named_edges
 
 

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.extensions import settings_folders
+from graphrerank.installation.plugins import settings_folders
 from graphrerank_papers.answers.local import TransformersLanguageModel
 from tests.support import CONF
 

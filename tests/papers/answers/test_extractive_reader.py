@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.files import save_tensors
 from graphrerank.metrics.coverage import normalize_answer
+from graphrerank.utils.files import save_tensors
 from graphrerank_papers.answers.extractive_reader import (
     NUM_WEIGHTS,
     ExtractiveReader,

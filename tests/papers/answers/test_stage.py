@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
-from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.judges import CorrectnessJudge, PairwiseJudge

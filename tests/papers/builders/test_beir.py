@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.extensions import find_builder
-from graphrerank.files import hash_files
+from graphrerank.installation.plugins import find_builder
+from graphrerank.utils.files import hash_files
 from tests.support.raw import build, jsonl
 
 FILES: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.extensions import BUILDERS, find_builder
-from graphrerank.files import hash_files
+from graphrerank.installation.plugins import BUILDERS, find_builder
+from graphrerank.utils.files import hash_files
 from graphrerank_papers.builders.builder import Builder, DatasetWriter
 from graphrerank_papers.builders.raw_files import RawFiles
 from tests.papers.builders import test_beir, test_multi_hop, test_tables

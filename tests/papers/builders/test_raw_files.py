@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank.checks import UserError
 from graphrerank.data.readers import fetch
+from graphrerank.utils.checks import UserError
 from graphrerank_papers.builders import raw_files
 from graphrerank_papers.builders.raw_files import RawFiles
 from tests.support.web import serving

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs.model_inputs import QUERIES
+from graphrerank.core.model_inputs import QUERIES
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.manifest import parse_manifest, write_manifest
 from graphrerank.models.registry import model_name

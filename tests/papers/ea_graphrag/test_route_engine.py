@@ -1,8 +1,8 @@
 import pytest
 
-from graphrerank.extensions import load_service
+from graphrerank.artifacts.export import export_artifact
+from graphrerank.installation.plugins import load_service
 from graphrerank.models.checkpoint import load_checkpoint
-from graphrerank.serving.export import export_artifact
 from graphrerank_papers.ea_graphrag.route_engine import RouteEngine, RouteRequest, load_route_engine
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 

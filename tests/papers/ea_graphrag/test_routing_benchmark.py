@@ -3,6 +3,8 @@ from functools import partial
 import pytest
 import torch
 
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
@@ -11,7 +13,6 @@ from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.report import notes_of
 from graphrerank.evaluation.result import dataset_metrics
 from graphrerank.evaluation.systems import RankedDataset
-from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router
 from graphrerank.pipelines.steps import PageRank, VectorSearch

@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphrerank.core import Queries, Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank_papers.answers.judges import CorrectnessJudge
 from graphrerank_papers.answers.packing import Packing

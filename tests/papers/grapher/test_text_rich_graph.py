@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
+from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import Queries, Ranking
+from graphrerank.core import Queries, Ranking
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.experiment import (
     BATCH,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph
+from graphrerank.corpus import CorpusGraph
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.core import Ranking
+from graphrerank.corpus import CorpusGraph
 from graphrerank.operators.bm25 import BM25
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer

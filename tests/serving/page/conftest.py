@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvicorn
 
+from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
-from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
-from graphrerank.graphs.metadata import Metadata
-from graphrerank.serving.artifact import load_artifact
+from graphrerank.corpus.edge_types import ADJACENCY, REFERENCE
+from graphrerank.corpus.metadata import Metadata
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine
 from graphrerank.serving.limits import Limits

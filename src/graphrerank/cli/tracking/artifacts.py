@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.files import hash_files, write_json
 from graphrerank.models.manifest import MANIFEST
+from graphrerank.utils.files import hash_files, write_json
 
 RUN_IDS = "tracking.json"  # in a system's folder: the ids of its runs by logger, which a resumed command continues
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from graphrerank.cli.tracking.artifacts import Artifact
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
-from graphrerank.processes import is_first_process
+from graphrerank.utils.processes import is_first_process
 
 # unless the user sets them: no usage reports, and a folder is a store, for which MLflow asks
 ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}

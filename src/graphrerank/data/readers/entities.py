@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from graphrerank.checks import UserError
 from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.records import Id, Written, bad_line, checked, find_record_files, read_jsonl
-from graphrerank.files import hash_files
 from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import hash_files
 
 ENTITIES = "entities.jsonl"  # read on request
 Triple = tuple[str, str, str]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graphrerank.checks import UserError
-from graphrerank.files import atomic_path
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import atomic_path
 
 Downloader = Callable[[str, Path], None]
 HUB = "hf://datasets/"  # hf://datasets/<owner>/<name>@<revision>/<file>

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphrerank.checks import UserError
 from graphrerank.data.derived_edges import EXTRACTORS, place_in_document
 from graphrerank.data.readers.documents import EMPTY, FILTERED, Document, read_all_documents
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
+from graphrerank.utils.checks import UserError
 
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give

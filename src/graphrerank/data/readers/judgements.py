@@ -20,8 +20,6 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from graphrerank.caching import hash_text
-from graphrerank.checks import UserError
 from graphrerank.data.readers.documents import EMPTY, FILTERED, Query, read_queries
 from graphrerank.data.readers.records import (
     bad_line,
@@ -32,6 +30,8 @@ from graphrerank.data.readers.records import (
     read_tsv,
     warn_left_out,
 )
+from graphrerank.utils.caching import hash_text
+from graphrerank.utils.checks import UserError
 
 TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
 SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.edge_lists import GuardedEdges
+from graphrerank.corpus.metadata import RELATIONS, Metadata
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_lists import GuardedEdges
-from graphrerank.graphs.metadata import RELATIONS, Metadata
+from graphrerank.utils.checks import UserError
 
 SEPARATOR = "-"  # between a data set's name and its id or split
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphrerank.checks import UserError
-from graphrerank.conf_folder import listed_choices
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download, fetch
-from graphrerank.extensions import find_builder
-from graphrerank.files import temporary_folder
+from graphrerank.installation.conf_folder import listed_choices
+from graphrerank.installation.plugins import find_builder
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import temporary_folder
 
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 

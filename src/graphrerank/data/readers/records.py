@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from graphrerank.checks import UserError
-from graphrerank.extras import optional
-from graphrerank.untrusted import MAX_DEPTH, check_depth, check_values, shown_name
+from graphrerank.installation.extras import optional
+from graphrerank.utils.checks import UserError
+from graphrerank.utils.safe_loading import MAX_DEPTH, check_depth, check_values, shown_name
 
 Record = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from graphrerank.caching import BlobStore, fill, hash_text, short_hash
-from graphrerank.checks import UserError, check_choice
-from graphrerank.extras import require_extra
-from graphrerank.files import hash_files
+from graphrerank.installation.extras import require_extra
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
+from graphrerank.utils.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.utils.checks import UserError, check_choice
+from graphrerank.utils.files import hash_files
 from graphrerank_papers.ea_graphrag.syntax.units import (
     FINITE,
     RULES,

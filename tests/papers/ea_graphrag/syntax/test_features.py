@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.caching import short_hash
+from graphrerank.utils.caching import short_hash
 from graphrerank_papers.ea_graphrag.syntax import features as syntax_features
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, StanzaParser, SyntaxFeatures
 from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units, count_units

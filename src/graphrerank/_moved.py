@@ -1,0 +1,144 @@
+"""Old import paths of modules that moved in 0.4.0. They work until 0.5.0, with a ``DeprecationWarning``."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define its names now
+    "graphrerank.api": ("graphrerank.evaluation.evaluate", "graphrerank.feedback.learn"),
+    "graphrerank.caching": ("graphrerank.utils.caching",),
+    "graphrerank.checks": ("graphrerank.utils.checks",),
+    "graphrerank.cli.index": ("graphrerank_documents.command",),
+    "graphrerank.conf_folder": ("graphrerank.installation.conf_folder",),
+    "graphrerank.data.corpus_folder": ("graphrerank.corpus_store",),
+    "graphrerank.data.corpus_folder.growth": ("graphrerank.corpus_store.growth",),
+    "graphrerank.data.corpus_folder.opening": ("graphrerank.corpus_store.opening",),
+    "graphrerank.data.corpus_folder.preparation": ("graphrerank.corpus_store.preparation",),
+    "graphrerank.data.documents": ("graphrerank_documents",),
+    "graphrerank.data.documents.git_history": ("graphrerank_documents.git_history",),
+    "graphrerank.data.documents.index_folder": ("graphrerank_documents.index_folder",),
+    "graphrerank.data.drafted_questions": ("graphrerank.data.synthetic_queries.questions",),
+    "graphrerank.data.drafted_rewording": ("graphrerank.data.synthetic_queries.rewording",),
+    "graphrerank.data.drafted_wording": ("graphrerank.data.synthetic_queries.wording",),
+    "graphrerank.extensions": ("graphrerank.installation.plugins",),
+    "graphrerank.extras": ("graphrerank.installation.extras",),
+    "graphrerank.files": ("graphrerank.utils.files",),
+    "graphrerank.fitting": ("graphrerank.training",),
+    "graphrerank.fitting.calibrate": ("graphrerank.training.calibrate",),
+    "graphrerank.fitting.fit": ("graphrerank.training.fit",),
+    "graphrerank.fitting.session": ("graphrerank.training.session",),
+    "graphrerank.fitting.training_data": ("graphrerank.training.training_data",),
+    "graphrerank.graphs": ("graphrerank.core", "graphrerank.corpus"),
+    "graphrerank.graphs.algebra": ("graphrerank.core.graph_algebra",),
+    "graphrerank.graphs.calibration": ("graphrerank.calibration.logistic",),
+    "graphrerank.graphs.candidate_graphs": ("graphrerank.core.candidate_graphs", "graphrerank.corpus.candidate_edges"),
+    "graphrerank.graphs.corpus_graph": ("graphrerank.corpus.corpus_graph",),
+    "graphrerank.graphs.edge_lists": ("graphrerank.corpus.edge_lists",),
+    "graphrerank.graphs.edge_types": ("graphrerank.corpus.edge_types",),
+    "graphrerank.graphs.entity_incidence": ("graphrerank.corpus.entity_incidence",),
+    "graphrerank.graphs.list_confidence": ("graphrerank.calibration.list_confidence",),
+    "graphrerank.graphs.mapped_pages": ("graphrerank.corpus.mapped_pages",),
+    "graphrerank.graphs.metadata": ("graphrerank.corpus.metadata",),
+    "graphrerank.graphs.model_inputs": ("graphrerank.core.model_inputs",),
+    "graphrerank.graphs.packed_strings": ("graphrerank.corpus.packed_strings",),
+    "graphrerank.graphs.passages": ("graphrerank.corpus.passages",),
+    "graphrerank.graphs.queries": ("graphrerank.core.queries",),
+    "graphrerank.graphs.ranking": ("graphrerank.core.ranking",),
+    "graphrerank.graphs.relations": ("graphrerank.corpus.relations",),
+    "graphrerank.graphs.retriever": ("graphrerank.core.retriever",),
+    "graphrerank.graphs.rewire": ("graphrerank.evaluation.edge_rewiring",),
+    "graphrerank.graphs.sparse_rows": ("graphrerank.core.sparse_rows",),
+    "graphrerank.graphs.times": ("graphrerank.corpus.times",),
+    "graphrerank.graphs.vector_index": ("graphrerank.operators.vector_index",),
+    "graphrerank.inference": ("graphrerank.rerank",),
+    "graphrerank.inference.arrays": ("graphrerank.rerank.arrays",),
+    "graphrerank.inference.checkpoint_scorer": ("graphrerank.rerank.checkpoint_scorer",),
+    "graphrerank.inference.edge_forms": ("graphrerank.rerank.edge_forms",),
+    "graphrerank.inference.explanation": ("graphrerank.rerank.explanation",),
+    "graphrerank.inference.graph_reranker": ("graphrerank.rerank.graph_reranker",),
+    "graphrerank.inference.hub": ("graphrerank.rerank.hub",),
+    "graphrerank.inference.inputs": ("graphrerank.rerank.model_inputs",),
+    "graphrerank.inference.rerank_input": ("graphrerank.rerank.rerank_input",),
+    "graphrerank.inference.reranked_list": ("graphrerank.rerank.reranked_list",),
+    "graphrerank.parts": ("graphrerank.config.components",),
+    "graphrerank.passwords": ("graphrerank.utils.redaction",),
+    "graphrerank.processes": ("graphrerank.utils.processes",),
+    "graphrerank.progress": ("graphrerank.utils.progress",),
+    "graphrerank.quiet": ("graphrerank.utils.quiet",),
+    "graphrerank.serving.artifact": ("graphrerank.artifacts.artifact",),
+    "graphrerank.serving.bench": ("graphrerank.artifacts.benchmark",),
+    "graphrerank.serving.export": ("graphrerank.artifacts.export",),
+    "graphrerank.serving.formats": ("graphrerank.artifacts.formats",),
+    "graphrerank.serving.parity": ("graphrerank.artifacts.parity",),
+    "graphrerank.training.calibration": ("graphrerank.calibration.fitting",),
+    "graphrerank.untrusted": ("graphrerank.utils.safe_loading",),
+}
+
+
+class MovedModule(ModuleType):
+    """Module at an old path, whose attributes are those of the modules that replace it."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the first new module that has it.
+
+        Args:
+            name: Name of a function, class or constant of the old module.
+
+        Returns:
+            The same object that the new path gives.
+
+        Raises:
+            AttributeError: If no new module defines the name.
+        """
+        if not name.startswith("__"):
+            for new in MOVED[self.__name__]:
+                if hasattr(module := import_module(new), name):
+                    return getattr(module, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+class MovedModuleFinder(MetaPathFinder, Loader):
+    """Import hook for the old paths. Python asks it only where no file of that name exists."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a moved module.
+
+        Args:
+            fullname: Absolute name of the module to import.
+            path: Ignored.
+            target: Ignored.
+
+        Returns:
+            The spec, or None for modules that did not move.
+        """
+        is_package = any(old.startswith(f"{fullname}.") for old in MOVED)
+        return ModuleSpec(fullname, self, is_package=is_package) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Create the module of an old path and warn about it.
+
+        Args:
+            spec: Spec that :meth:`find_spec` returned.
+
+        Returns:
+            A :class:`MovedModule`.
+        """
+        new = " and ".join(MOVED[spec.name])
+        warnings.warn(f"{spec.name} moved to {new}; the old path goes in 0.5.0", DeprecationWarning, stacklevel=2)
+        return MovedModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: attributes are looked up when they are used."""
+
+
+def install() -> None:
+    """Add the import hook after Python's own finders, once."""
+    if not any(isinstance(finder, MovedModuleFinder) for finder in sys.meta_path):
+        sys.meta_path.append(MovedModuleFinder())

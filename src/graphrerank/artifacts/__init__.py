@@ -1,0 +1,1 @@
+"""Artifacts: what is served. Export of checkpoints, their formats, the parity gate, and loading."""

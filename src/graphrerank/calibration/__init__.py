@@ -1,0 +1,1 @@
+"""Probabilities of relevance of single candidates and of whole lists, and how they are fitted."""

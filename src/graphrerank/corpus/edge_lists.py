@@ -1,0 +1,136 @@
+"""Lists of edges between numbered nodes: checked, sorted, parallel ones merged; and those of adjacent chunks."""
+
+import json
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.utils.checks import UserError
+
+# what is done with edges of users that are none, or there before, and counted
+SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
+
+
+@dataclass(frozen=True)
+class GuardedEdges:
+    """``M`` undirected edges that only the holders of some principals may see."""
+
+    pairs: Tensor  # `[M, 2]` int64
+    weight: Tensor  # `[M]` float32
+    types: Tensor  # `[M]` int64
+    group: Tensor  # `[M]` int64, which of the `groups` may see it
+    groups: Sequence[str]  # lists of principals, as JSON
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """The tensors by name."""
+        return {"pairs": self.pairs, "weight": self.weight, "types": self.types, "group": self.group}
+
+    @cached_property
+    def principals(self) -> list[frozenset[str]]:
+        """The principals of each group."""
+        return [frozenset(json.loads(names)) for names in self.groups]
+
+    def allowed(self, principals: AbstractSet[str]) -> Tensor:
+        """Return ``[M]`` bool, the edges that the holders of some principals may see."""
+        return torch.tensor([not names.isdisjoint(principals) for names in self.principals] or [False])[self.group]
+
+    def select(self, number: Tensor, kept: Tensor | None = None) -> "GuardedEdges":
+        """Return those edges whose ends have a ``number`` (``[N]``, else -1), and of ``kept [M]``, by these numbers."""
+        pairs = number.cpu()[self.pairs]
+        left = (pairs >= 0).all(1) if kept is None else (pairs >= 0).all(1) & kept
+        return GuardedEdges(pairs[left], self.weight[left], self.types[left], self.group[left], self.groups)
+
+
+def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Sort edges ``[M, 2]``, and let parallel ones be one with the largest weight: ``[M', 2]`` and ``[M']``.
+
+    Example:
+        >>> merge_parallel(torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([1.0, 2.0, 3.0]), 2)
+        (tensor([[0, 1],
+                [1, 0]]), tensor([2., 3.]))
+    """
+    key, order = torch.sort(edges[:, 0] * num_nodes + edges[:, 1], stable=True)
+    is_new = torch.ones_like(key, dtype=torch.bool)
+    is_new[1:] = key[1:] != key[:-1]
+    if bool(is_new.all()):
+        return edges[order], weight[order]
+    first = order[is_new]
+    largest = weight.new_zeros(len(first)).scatter_reduce_(0, is_new.cumsum(0) - 1, weight[order], "amax")
+    return edges[first], largest
+
+
+def merge_parallel_of_types(
+    edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third."""
+    num_types = len(EDGE_TYPES)
+    typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
+    merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
+    second = torch.div(merged[:, 1], num_types, rounding_mode="floor")
+    return torch.stack([merged[:, 0], second], dim=1), largest, merged[:, 1] - second * num_types
+
+
+def lay_out_types(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
+    """Lay out the weights of edges by merged edge ``[E, 2]`` and type: ``[E, T]``, 0 where an edge is not of a type."""
+    slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
+    table = weight.new_zeros(len(merged) * len(EDGE_TYPES))
+    table.scatter_reduce_(0, slot * len(EDGE_TYPES) + types, weight, "amax")
+    return table.reshape(len(merged), len(EDGE_TYPES))
+
+
+def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) -> None:
+    """Refuse edges ``[M, 2]`` that do not fit a graph, naming the first; see ``CorpusGraph.from_edges``."""
+    for bad, needed in (
+        (((edges < 0) | (edges >= num_nodes)).any(1), f"join nodes 0 to {num_nodes - 1}"),
+        (edges[:, 0] == edges[:, 1], "join two different nodes"),
+        (~(weight > 0) | torch.isinf(weight), "have a positive, finite weight"),
+        ((types < 0) | (types >= len(EDGE_TYPES)), f"be of a type from 0 to {len(EDGE_TYPES) - 1}"),
+    ):
+        if bad.any():
+            first = int(bad.nonzero()[0])
+            raise UserError(
+                f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} "
+                f"at row {first}"
+            )
+
+
+def count_repeated(edges: Tensor, kinds: Tensor) -> int:
+    """Count the edges ``[M, 2]`` of a kind ``[M]`` that are there before, in the same direction.
+
+    Example:
+        >>> count_repeated(torch.tensor([[0, 1], [0, 1], [0, 1], [1, 0]]), torch.tensor([0, 0, 1, 0]))
+        1
+    """
+    if not len(edges):
+        return 0
+    key = (edges[:, 0] * (edges.max() + 1) + edges[:, 1]) * (kinds.max() + 1) + kinds
+    return len(key) - len(torch.unique(key))
+
+
+def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int]) -> Tensor:
+    """Join chunks of one document whose numbers follow each other.
+
+    Source: GraphER, section 2.1 (contextual proximity). Returns ``[M, 2]`` int64, each pair once as (earlier, later)
+    chunk, ascending.
+
+    Example:
+        >>> adjacency_edges(["a", "a", "b", "a"], [1, 0, 0, 3])
+        tensor([[1, 0]])
+    """
+    if len(doc_ids) != len(chunk_ids):
+        raise UserError(
+            f"`doc_ids` and `chunk_ids` must have one entry per chunk, got {len(doc_ids)} and {len(chunk_ids)}"
+        )
+    node_of: dict[tuple[str, int], int] = {}
+    for node, chunk_key in enumerate(zip(doc_ids, chunk_ids, strict=True)):
+        if node_of.setdefault(chunk_key, node) != node:
+            doc, chunk = chunk_key
+            raise UserError(f"`chunk_ids` must be unique within a document, got {chunk} twice in {doc!r}")
+    pairs = [(node, node_of[doc, chunk + 1]) for (doc, chunk), node in node_of.items() if (doc, chunk + 1) in node_of]
+    return torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)

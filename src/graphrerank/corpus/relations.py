@@ -1,0 +1,104 @@
+"""Relations of passages over time: which supersedes or contradicts which, and which are valid at a time.
+
+Metadata hold them: ``supersedes`` and ``contradicts`` are lists of ids; ``valid_from`` and ``valid_to`` are times from
+which on and before which a passage is valid, in ISO 8601 (:mod:`~graphrerank.corpus.times` has the forms).
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from graphrerank.corpus.metadata import RELATIONS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO, Filter
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus.times import as_iso, now, parse_time
+from graphrerank.utils.checks import UserError
+
+Relation = tuple[int, int, str]  # (passage, the other one, `supersedes` or `contradicts`)
+
+
+def valid_at(time: str | None, fields: Sequence[str]) -> Filter:
+    """Return the filter of passages that are valid at a time.
+
+    Args:
+        time: The time in ISO 8601, in UTC where no zone is written. None is the present.
+        fields: Which of ``valid_from`` and ``valid_to`` passages of the corpus have.
+
+    Raises:
+        UserError: If it is no time.
+
+    Example:
+        >>> valid_at("20250131T12+02", ["valid_to"])
+        {'and': [{'or': [{'valid_to': {'exists': False}}, {'valid_to': {'gt': '2025-01-31T10:00:00Z'}}]}]}
+    """
+    try:
+        instant = as_iso(now() if time is None else parse_time(time))
+    except UserError as error:
+        raise UserError(f"`as_of` must be a time in ISO 8601: {error}") from None
+    bounds = ((VALID_FROM, {"lte": instant}), (VALID_TO, {"gt": instant}))
+    return {"and": [{"or": [{name: {"exists": False}}, {name: bound}]} for name, bound in bounds if name in fields]}
+
+
+def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
+    """List the relations among some passages, each by its place among ``nodes``, -1 for none."""
+    metadata = passages.metadata
+    if metadata is None or not metadata.has_relations:
+        return []
+    place_of = {passages.ids[node]: place for place, node in enumerate(nodes) if node >= 0}
+    found = []
+    for place in place_of.values():
+        record = metadata.record(nodes[place])
+        for kind in RELATIONS:
+            others = record.get(kind) or ()
+            for other in [others] if isinstance(others, str) else others:
+                if isinstance(other, str) and place_of.get(other, place) != place:
+                    found.append((place, place_of[other], kind))
+    return found
+
+
+def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
+    """Return what supersedes some of the passages ``[B, K]`` and is not among them: ``[B, m]``, padded with -1."""
+    metadata, removed, rows = passages.metadata, passages.removed, []
+    if metadata is None or not (metadata.ranks_now and metadata.has_relations):
+        return nodes[:, :0]
+    for numbers in nodes.tolist():
+        held, pending = set(numbers), [node for node in numbers if node >= 0]
+        while pending:
+            found = set(metadata.superseding.get(passages.ids[pending.pop()], ())) - held
+            found = {node for node in found if removed is None or not removed[node]}
+            held |= found
+            pending += found
+        rows.append(torch.tensor(sorted(held.difference(numbers)), dtype=torch.int64))
+    return pad_sequence(rows, batch_first=True, padding_value=-1).to(nodes.device) if rows else nodes[:, :0]
+
+
+def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tensor:
+    """Let passages have at least the scores of those that they supersede, which are then next below.
+
+    ``nodes [B, K]`` are padded with -1; returns the scores ``[B, K]``.
+    """
+    if passages.metadata is None or not (passages.metadata.ranks_now and passages.metadata.has_relations):
+        return scores
+    scores = scores.clone()
+    for row, numbers in zip(scores, nodes.tolist(), strict=True):
+        pairs = [(new, old) for new, old, kind in relations_among(passages, numbers) if kind == SUPERSEDES]
+        for new, old in chain.from_iterable([pairs] * len(pairs)):  # chains of replacements, in any order
+            if row[new] <= row[old]:
+                row[new] = row[old]
+                row[old] = torch.nextafter(row[old], torch.tensor(-torch.inf))
+    return scores
+
+
+def with_relations(records: Mapping[str, Mapping[str, Any]], relations: Sequence[tuple[str, str, str]]) -> list[Any]:
+    """Note relations, each a name of an edge file and two ids, in the metadata of passages, by their ids."""
+    noted = {node_id: dict(record) for node_id, record in records.items()}
+    for name, *ends in relations:
+        kind, (source, target) = (SUPERSEDES, ends[::-1]) if name == SUPERSEDED else (name, ends)
+        if source not in noted:
+            raise UserError(f"an edge {kind} must start at a passage that is read, got {source!r}")
+        held = noted[source].get(kind) or []
+        noted[source][kind] = [*([held] if isinstance(held, str) else held), target]
+    return list(noted.values())

@@ -1,0 +1,115 @@
+"""Times in ISO 8601, parsed to instants, so that every way to write a time compares as the time that it means."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+from graphrerank.utils.checks import UserError
+
+FORMS = (
+    "a time in ISO 8601, such as 2025-01-31, 20250131, 2025-01, 2025-01-31T10:00Z or 2025-01-31T10:00:00.5+02:00 "
+    "(UTC where no zone is written)"
+)
+_DATE = re.compile(
+    r"(?P<year>\d{4})"
+    r"(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?|(?P<basic_month>\d\d)(?P<basic_day>\d\d)"
+    r"|-?W(?P<week>\d\d)(?:-?(?P<weekday>[1-7]))?|-?(?P<ordinal>\d{3}))?(?:[Tt ](?P<clock>.*))?",
+    re.ASCII,
+)
+_CLOCK = re.compile(
+    r"(?P<hour>\d\d)(?::?(?P<minute>\d\d)(?::?(?P<second>\d\d))?)?(?:[.,](?P<fraction>\d{1,30}))?"
+    r"[ ]?(?P<zone>[Zz]|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
+)
+_DAY = 86_400_000_000  # microseconds
+_END = date(9999, 12, 31).toordinal() * _DAY
+
+
+def parse_time(text: object) -> int:
+    """Return the instant that a text in ISO 8601 means.
+
+    A date may be a year, a month, a day, a week, a day of a week or a day of a year, in extended (``2025-01-31``) or
+    basic form (``20250131``); a time of day follows a ``T`` or a blank and may be hours, minutes or seconds, the last
+    with a decimal fraction. What is not written is the first of it: ``2025`` is midnight of 1 January 2025. Times
+    without a zone are in UTC. Fractions of microseconds are dropped.
+
+    Args:
+        text: The text. Blanks at its ends are ignored.
+
+    Returns:
+        Microseconds since 1 January of the year 1, in UTC; not negative.
+
+    Raises:
+        UserError: If it is no text, or none in ISO 8601, or no time of the years 1 to 9999.
+
+    Example:
+        >>> parse_time("2025-01-31T10:00Z") == parse_time("20250131T120000+0200") == parse_time("2025-W05-5 10:00")
+        True
+        >>> parse_time("2025-01-31") < parse_time("2025-01-31T00:00:00.5") < parse_time("2025-02")
+        True
+    """
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        if (parts := _DATE.fullmatch(text.strip())) is None:
+            raise ValueError
+        since_midnight = 0 if parts["clock"] is None else _microseconds(parts["clock"])
+        instant = (_day_of(parts) - 1) * _DAY + since_midnight
+        if not 0 <= instant < _END:  # by its zone
+            raise ValueError
+        return instant
+    except ValueError:
+        shown = repr(text)
+        raise UserError(f"needed {FORMS}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}") from None
+
+
+def now() -> int:
+    """Return the present instant, as :func:`parse_time` counts."""
+    return (datetime.now(UTC) - datetime(1, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def as_iso(instant: int) -> str:
+    """Write an instant in ISO 8601, in UTC."""
+    return f"{(datetime(1, 1, 1) + timedelta(microseconds=instant)).isoformat()}Z"
+
+
+def as_text(instant: int) -> str:
+    """Write an instant so that texts of instants ascend as the instants do."""
+    return f"{instant:016x}"
+
+
+def _day_of(day: re.Match[str]) -> int:
+    """Return the number of a day from its parts."""
+    year = int(day["year"])
+    if day["week"] is not None:
+        return date.fromisocalendar(year, int(day["week"]), int(day["weekday"] or 1)).toordinal()
+    if day["ordinal"] is not None:
+        first, number = date(year, 1, 1).toordinal(), int(day["ordinal"])
+        if not 1 <= number <= 366 or date.fromordinal(first + number - 1).year != year:
+            raise ValueError
+        return first + number - 1
+    return date(
+        year, int(day["month"] or day["basic_month"] or 1), int(day["day"] or day["basic_day"] or 1)
+    ).toordinal()
+
+
+def _microseconds(written: str) -> int:
+    """Return the microseconds of a time of day, of which its zone is taken away."""
+    clock = _CLOCK.fullmatch(written)
+    if clock is None:
+        raise ValueError
+    unit, parts = _DAY // 24, [int(clock["hour"]), int(clock["minute"] or 0), int(clock["second"] or 0)]
+    for name in ("minute", "second"):
+        unit //= 60 if clock[name] is not None else 1
+    fraction = clock["fraction"] or "0"
+    rest = int(fraction) * unit // 10 ** len(fraction)
+    since = (parts[0] * 3600 + parts[1] * 60 + parts[2]) * 1_000_000 + rest
+    if max(parts[1:]) > 59 or since > _DAY:  # 24:00 is the end of the day
+        raise ValueError
+    zone = clock["zone"] or "Z"
+    if zone in "Zz":
+        return since
+    hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
+    if hours > 23 or minutes > 59:
+        raise ValueError
+    offset = (hours * 60 + minutes) * 60_000_000
+    return since + offset if zone[0] == "-" else since - offset

@@ -1,0 +1,1 @@
+"""Questions that are drafted from passages, for corpora without judged ones."""

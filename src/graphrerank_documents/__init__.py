@@ -1,0 +1,1 @@
+"""Turn files into passages, links and labels: parsers, code symbols, git history."""

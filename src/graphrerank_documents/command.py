@@ -1,0 +1,100 @@
+"""``graphrerank index``: a data set folder from a folder of documents."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphrerank.installation.extras import require_extra
+from graphrerank.utils.checks import check_not_negative
+from graphrerank.utils.safe_loading import printable
+
+USAGE = "DOCUMENTS --out F"
+SUMMARY = "turn a folder of documents into a data set folder"
+MAX_WORDS = 200
+QUESTIONS = 1500  # as many as the data sets of `base` have
+ENDPOINT = "http://localhost:8000/v1"
+
+
+def parser() -> ArgumentParser:
+    """Build the parser of the arguments."""
+    parser = ArgumentParser("graphrerank index", description="A data set folder from a folder of documents.")
+    parser.add_argument("source", type=Path, help="documents and code of any formats, in any folders within")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the folder to write; one that is there is brought up to date"
+    )
+    parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")
+    parser.add_argument("--workers", type=int, help="processes that read (the processors)")
+    parser.add_argument(
+        "--questions",
+        type=int,
+        help=f"to draft from the passages, at most, for training without judgements ({QUESTIONS}; an update keeps "
+        "those that are there); 0: none",
+    )
+    parser.add_argument(
+        "--language-model", metavar="NAME", help="writes the questions; without, they are words of their passages"
+    )
+    parser.add_argument(
+        "--endpoint",
+        default=ENDPOINT,
+        help=f"of the language model, OpenAI's form ({ENDPOINT}); OPENAI_API_KEY is its key",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write a folder of documents as a data set folder, and print its counts and the commands to run next."""
+    given = parser().parse_args(arguments)
+    check_not_negative(**{"--questions": given.questions or 0})
+    require_extra("documents", "graphrerank index")
+    if given.language_model is not None:
+        require_extra("llm", "graphrerank index --language-model")
+    from graphrerank.corpus_store.opening import MANIFEST
+    from graphrerank_documents.index_folder import IndexedFolder, index_folder
+
+    if (given.out / MANIFEST).is_file():
+        return _grow(given)
+
+    def finish(folder: Path, made: IndexedFolder) -> None:
+        print(printable(str(made)), flush=True)
+        questions = QUESTIONS if given.questions is None else given.questions
+        if questions and (made.update is None or given.questions is not None):
+            print(_draft(folder, given.out, questions, given.language_model, given.endpoint))
+
+    index_folder(given.source, given.out, max_words=given.max_words, workers=given.workers, finish=finish)
+    print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
+    return 0
+
+
+def _grow(given: Namespace) -> int:
+    """Bring a corpus folder up to date; its vectors are MiniLM's."""
+    from graphrerank.config.components import Parts
+    from graphrerank.corpus_store.opening import read_manifest
+    from graphrerank_documents.grow_index import grow_index
+
+    encoder = None if read_manifest(given.out).encoder is None else Parts().text_encoder("minilm")
+    made, growth = grow_index(
+        given.source, given.out, max_words=given.max_words, workers=given.workers, encoder=encoder
+    )
+    print(printable(str(made)), flush=True)
+    print(f"{growth.num_added:,} passages added, {growth.num_removed:,} removed: {growth.num_nodes:,} in {given.out}")
+    return 0
+
+
+def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str) -> str:
+    """Draft questions in a folder that will be ``out``; return their number and the setting that trains on them."""
+    from graphrerank.data.synthetic_queries.questions import DRAFTED
+    from graphrerank.utils.caching import cache_folder
+    from graphrerank_documents.draft_folder import draft_folder
+
+    if name is None:
+        made = draft_folder(folder, count)
+    else:
+        from graphrerank.language_models.answer_cache import AnswerCache
+        from graphrerank.language_models.client import LanguageModel
+
+        model = AnswerCache(LanguageModel(endpoint, name), cache_folder(os.environ) / "answers")
+        made = draft_folder(folder, count, model=model, drafted_by=name)
+    if not made:
+        return "no drafted questions: the passages have too few words"
+    return f"{made:,} drafted questions, not of users: {out / DRAFTED} (data.drafted={made} trains on them)"

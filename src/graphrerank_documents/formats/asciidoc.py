@@ -1,0 +1,242 @@
+"""AsciiDoc by its lines, as Asciidoctor reads them; no parser of it is kept for Python."""
+
+import posixpath
+import re
+
+from graphrerank_documents.document import Document, Link
+from graphrerank_documents.formats.lined_reader import LineReader, replaced
+
+_MAX_ATTRIBUTE = 1000  # characters of an attribute that is put in
+_HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]++(?=\S)")
+_RULE = re.compile(r"(?:={2,}|-{2,}|~{2,}|\^{2,}|\+{2,})$")
+_ATTRIBUTE = re.compile(r":!?([\w-]+)!?:(?:[ \t]+(.*))?$")
+_ANCHOR = re.compile(r"\[\[([^\[\],]{1,200})(?:,[^\[\]]{0,500})?\]\]")
+_STYLE = re.compile(r"\[(?!\[)(.{0,1000})\]$")
+_ID = re.compile(r"#([\w:.-]+)|\bid=\"?([\w:.-]+)")
+_FENCE = re.compile(r"(-{4,}|\.{4,}|`{3,}|/{4,}|\+{4,})")  # of lines that are kept as they are, or left out
+_OPEN = re.compile(r"(?:(?:--|={4,}|\*{4,}|_{4,}|<<<|'''+|\+)$|(?:ifn?def|ifeval|endif)::)")  # lines that show nothing
+_TABLE = re.compile(r"[|!]={3,}$")
+_MACRO = re.compile(r"(\w+)::([^\s\[]{0,2000})\[(.*)\]$")
+_ITEM = re.compile(r"\s*(\*{1,5}|-|\.{1,5}|\d{1,9}\.|<[.\d]+>)[ \t]+(?=\S)")
+_TERM = re.compile(r"(\S.{0,500}?)(?::{2,4}|;;)(?:[ \t]+(.*))?$")
+_CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))[\d.+*]*[<^>.]*[aehlmsdv]?)?\|")
+_COLUMNS, _COLUMN = re.compile(r"cols=(?:\"([^\"]*)\"|([^\",]*))"), re.compile(r"(\d{1,3})\*[^,;]*|[^,;]+")
+_AUTHOR = re.compile(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ")  # or the revision, below the title
+_REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
+_INLINE = re.compile(
+    r"\\(?:<<[^<>]{0,500}>>|\w+:[^\s\[]{0,500}\[)"  # escaped
+    r"|`?\+(?=\S)[^+\n]{1,500}\+`?|pass:\w{0,20}\[[^\[\]]{0,500}\]"  # as it is written
+    r"|<<(?P<id>[^<>,]{1,500})(?:,(?P<shown>[^<>]{0,500}))?>>"
+    r"|(?<![\w:/])(?P<macro>xref|link|image|footnote|kbd|btn|menu|icon|anchor|mailto|indexterm2?):(?!:)"
+    r"(?P<target>[^\s\[\]]{0,2000})\[(?P<text>(?:[^\[\]\\]|\\.){0,1000})\]"
+    r"|(?P<url>\bhttps?://[^\s\[\]<>\"]{1,2000})(?:\[(?P<named>[^\[\]]{0,500})\])?"
+    r"|\[\[(?P<anchor>[\w:.-]{1,200})(?:,[^\[\]]{0,500})?\]\]"
+)
+_MARKS = re.compile(
+    r"(?<![\w*_`#])(?:\[[^\[\]]{0,80}\])?([*_`#]{1,2})(?=\S)((?:[^\n*_`#]|(?<=\w)[_*](?=\w)){1,300})(?<=\S)\1(?!\w)"
+)
+# component, module, family and page
+_ANTORA = re.compile(r"(?:(?:[\w.-]+@)?(?:([\w.-]*):)?([\w.-]*):)?(?:(\w+)\$)?([^:$]*)")
+_MODULES = re.compile(r"(.*/|)modules/([^/]+)/")
+
+
+def read_asciidoc(content: bytes, name: str) -> list[Document]:
+    """Read a file of AsciiDoc; nothing that it includes is opened."""
+    return _AsciiDoc(content, name).read()
+
+
+class _AsciiDoc(LineReader):
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        self.room = len(self.text) + _MAX_ATTRIBUTE  # characters that attributes may add
+        self.attributes: dict[str, str] = {}
+        self.anchors: list[str] = []  # of what follows
+        self.style = ""
+        self.ids: dict[str, int] = {}
+
+    def line(self, line: str) -> None:
+        """Read a line, and perhaps what follows."""
+        above = self.held[0] if len(self.held) == 1 and not self.mark else ""
+        if above and _RULE.match(line) and abs(len(above) - len(line)) <= 1:
+            self.held = []
+            self.heading(above, self.at - 1)
+        elif fence := _FENCE.match(line):
+            self.flush()
+            end, start = fence[1] if line[0] == "`" else line, self.at + 1
+            lines = self.take(end.__eq__)
+            self.at += 1
+            self.whole(lines if line[0] not in "/+" else (), start)
+        elif line.startswith("//"):
+            return
+        elif _OPEN.match(line):
+            self.flush()
+        elif _TABLE.match(line):
+            self.flush()
+            self.rows(line)
+        elif macro := _MACRO.match(line):
+            self.flush()
+            self.macro(macro[1], self.substituted(macro[2]), macro[3])
+        elif item := _ITEM.match(line):
+            self.item(item[1].strip("<>."), line[item.end() :])
+        elif (term := _TERM.match(line)) and "::" in f"{line} ":
+            self.flush()
+            self.hold(term[1])
+            self.held += [term[2]] if term[2] else []
+        elif self.held or not self.sets(line):
+            self.hold(line)
+
+    def sets(self, line: str) -> bool:
+        """Return whether a line is a heading, or says something about what follows; read it if so."""
+        if found := _HEADING.match(line):
+            self.heading(_without_mark(line[found.end() :], found[1]), self.at)
+        elif found := _ATTRIBUTE.match(line):
+            value = found[2] or ""
+            while value.endswith("\\") and self.at < len(self.lines):
+                value = value[:-1][:_MAX_ATTRIBUTE] + self.lines[self.at].strip()
+                self.at += 1
+            self.attributes[found[1]] = self.substituted(value)[:_MAX_ATTRIBUTE]
+        elif found := _ANCHOR.fullmatch(line):
+            self.anchors.append(found[1])
+        elif found := _STYLE.match(line):
+            self.style = found[1]
+            self.anchors += [first or second for first, second in _ID.findall(found[1].split('"')[0])]
+        elif re.match(r"\.[^\s.]", line):
+            self.point()
+            self.add(line[1:], self.at)
+        else:
+            return False
+        return True
+
+    def heading(self, heading: str, line: int) -> None:
+        """Open a section."""
+        found = _ANCHOR.search(heading)
+        text, links = self.inline(_ANCHOR.sub("", heading).strip(), line)
+        self.anchors += [found[1]] if found else []
+        self.open(text, line, links)
+        self.point()
+        prefix, mark = self.attributes.get("idprefix", "_"), self.attributes.get("idseparator", "_")[:1]
+        for before, between in dict.fromkeys([(prefix, mark), ("", "-")]):  # as Asciidoctor and Antora make them
+            name = before + re.sub(r"[ .-]+", between, re.sub(r"[^\w .-]", "", text.lower())).strip(between or None)
+            count = self.ids[name] = self.ids.get(name, 0) + 1
+            self.spans[-1].anchors.append(name if count == 1 else f"{name}{between}{count}")
+        if len(self.spans) == 2:
+            self.take(lambda line: not _AUTHOR.match(line))
+
+    def point(self) -> None:
+        """Let the anchors before a block point at its section."""
+        self.spans[-1].anchors += self.anchors
+        self.spans[-1].labels += self.anchors
+        self.anchors, self.style = [], ""
+
+    def flush(self) -> None:
+        """End the paragraph; an indented one is kept as it is."""
+        if self.held and not self.mark and all(line[:1] in " \t" for line in self.held):
+            held, self.held = self.held, []
+            self.whole(held, self.start)
+        if self.held:
+            super().flush()
+            self.point()
+
+    def macro(self, name: str, target: str, text: str) -> None:
+        """Read a macro that is a block."""
+        self.point()
+        if name == "include":
+            self.add(target, self.at, [Link(_of_antora(target, self.name, ""), self.at)])
+        elif name in ("image", "video", "audio"):
+            self.add(_plain(text).split(",")[0], self.at)
+
+    def rows(self, mark: str) -> None:
+        """Read the rows of a table."""
+        style, start = self.style, self.at + 1
+        self.point()
+        lines = [*self.take(mark.__eq__), mark]
+        self.at += 1
+        cells: list[tuple[list[str], int]] = []  # parts and line
+        first = is_alone = 0  # cells of the first line, and whether an empty one follows
+        for i, line in enumerate(lines[:-1]):
+            rest, *parts = _CELL.split(line.rstrip())
+            for before, _ in cells[-1:]:
+                before.append(rest)
+            cells += [([part], start + i) for part in parts]
+            first, is_alone = (first, is_alone) if first else (len(cells), not lines[i + 1].strip())
+        columns = _COLUMNS.search(style)
+        width = sum(int(count or 1) for count in _COLUMN.findall(columns[1] or columns[2])) if columns else first
+        rows = []
+        for i in range(0, len(cells), width or 1):
+            shown = [self.inline(" ".join(" ".join(parts).split()), line) for parts, line in cells[i : i + width]]
+            text = " | ".join(text.strip() for text, _ in shown).strip(" |")
+            rows.append((text, cells[i][1], [link for _, links in shown for link in links]))
+        self.table(rows, "header" in _COLUMNS.sub("", style) or (is_alone and first >= width))
+
+    def substituted(self, text: str) -> str:
+        """Put in the attributes that the file sets, as many as make its text twice as long."""
+
+        def value(found: re.Match[str]) -> str:
+            value = self.attributes.get(found[1], found[0])
+            self.room -= len(value)
+            return value if self.room > 0 else found[0]
+
+        return _REFERENCE.sub(value, text)
+
+    def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
+        """Return a text without its marks, and its links."""
+        shown, links = replaced(_INLINE, self.shown, self.substituted(text), line)
+        return _MARKS.sub(r"\2", _MARKS.sub(r"\2", shown)), links
+
+    def shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
+        """Return the text of a mark, its link noted."""
+        text, target = _plain(found["shown"] or found["text"] or found["named"] or ""), found["target"]
+        if found["id"] or found["macro"] == "xref":
+            target = (found["id"] or target).strip()
+            links.append(Link(self.address(target), line))
+            return text or target.strip("#")
+        if url := found["url"]:
+            url = url if found["named"] is not None else url.rstrip(".,;:!?)'*_`")
+            links.append(Link(url, line))
+            return (text or url) + found["url"][len(url) :]
+        if found["anchor"]:
+            self.anchors.append(found["anchor"])
+        match found["macro"]:
+            case None:
+                return "" if found["anchor"] else found[0].strip("\\`+")
+            case "link":
+                links.append(Link(target.replace("++", ""), line))
+            case "menu":
+                return " > ".join([target, *found["text"].split(" > ")])
+            case "icon" | "anchor":
+                return ""
+            case "image":
+                return text.split(",")[0]
+            case "footnote":
+                return f" ({found['text']})"
+        return text or target
+
+    def address(self, target: str) -> str:
+        """Return where a cross reference points: at a path, or at an anchor of this document or another."""
+        path, mark, anchor = target.partition("#")
+        if not path or not (mark or re.search(r"\.(adoc|asciidoc|asc|html)$", path)):
+            return f"#{anchor or path}"
+        path = _of_antora(path if re.search(r"\.\w+$", path) else f"{path}.adoc", self.name, "pages")
+        return f"{path}#{anchor}" if anchor and path else path
+
+
+def _without_mark(heading: str, mark: str) -> str:
+    """Return a heading without the mark that may end it, as in ``== Title ==``."""
+    text = heading.removesuffix(mark)
+    return text.rstrip(" \t") if text != heading and text.endswith((" ", "\t")) else heading
+
+
+def _plain(text: str) -> str:
+    """Return the text of a link without its attributes."""
+    text = re.sub(r"(?:^|,)\s*[\w-]+=.*$|\^$", "", text.strip(), flags=re.DOTALL)
+    return " ".join(text.replace("\\]", "]").strip('"').split())
+
+
+def _of_antora(path: str, name: str, family: str) -> str:
+    """Return a path of Antora, which begins at a module, as a relative one; empty for another component's."""
+    found, modules = _ANTORA.fullmatch(path), _MODULES.match(name)
+    if not found or not modules or path.startswith((".", "/")) or (family != "pages" and "$" not in path):
+        return path
+    component, module, kind, page = found.groups()
+    folder = f"{modules[1]}modules/{module or modules[2]}/{f'{kind}s' if kind else family}"
+    return "" if component is not None else posixpath.relpath(f"{folder}/{page}", posixpath.dirname(name) or ".")

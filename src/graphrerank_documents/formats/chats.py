@@ -1,0 +1,119 @@
+"""Exports of chats, which are JSON: a folder of a Slack channel's days, and Discord's channels by DiscordChatExporter.
+
+Messages that follow each other soon are a section; a thread of Slack is another.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from graphrerank_documents.document import LABEL, MAX_NAME, Block, Document, Link, Section
+
+_PAUSE = 30 * 60  # seconds without a message that end a section
+_MOST = 1000  # characters of a section, about a passage, as replies point at sections
+_MARKUP = re.compile(r"<(?:([@#!])([^<>|\s]*)|([a-z]+:[^<>|\s]*))(?:\|([^<>]*))?>")  # Slack's mentions and links
+_NAMES = ("user_profile.real_name", "user_profile.display_name", "username")  # of the author of a message of Slack
+
+
+class _Message(NamedTuple):
+    id: str
+    time: datetime | None  # in UTC
+    author: str
+    text: str
+    thread: str  # of Slack, empty outside of threads
+    reply_to: str  # the id of a message
+
+
+def read_chat(content: Any, name: str) -> list[Document] | None:
+    """Return an export of a chat as a document, or None for other JSON."""
+    channel = PurePosixPath(name).parent.name
+    listed = content.get("messages") if isinstance(content, Mapping) else content
+    if not isinstance(listed, list):
+        return None
+    if listed and all(_at(each, "type") == "message" and _at(each, "ts") for each in listed[:20]):
+        names = {_at(each, "user"): name for each in listed if (name := _at(each, *_NAMES))}
+        messages, prefix = [_slack(each, names) for each in listed], f"slack:{channel}:"
+    elif isinstance(content, Mapping) and "channel" in content and all(_at(each, "author.name") for each in listed):
+        channel = _at(content, "channel.name")
+        messages, prefix = list(map(_discord, listed)), "discord:"
+    else:
+        return None
+    title = f"#{channel}" if channel else PurePosixPath(name).stem
+    groups = _groups([message for message in messages if message.text])
+    return [Document(name, title, tuple(_section(group, prefix) for group in groups))]
+
+
+def _at(value: Any, *paths: str) -> str:
+    """Return what stands at the first of the paths, as a text; empty if nothing does."""
+    for path in paths:
+        found = value
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found:
+            return str(found)
+    return ""
+
+
+def _slack(message: Any, names: Mapping[str, str]) -> _Message:
+    """Read a message; ``names`` are those of the users that the file says."""
+
+    def shown(found: re.Match[str]) -> str:
+        return str(found[4] or found[3] or f"{found[1]}{names.get(found[2], found[2])}")
+
+    own, thread, user = _at(message, "ts"), _at(message, "thread_ts"), _at(message, "user")
+    text = _with_files(unescape(_MARKUP.sub(shown, _at(message, "text"))), message, "files")
+    if _at(message, "subtype").endswith(("_join", "_leave")):
+        text = ""
+    time = None
+    with suppress(ValueError, OverflowError, OSError):
+        time = datetime.fromtimestamp(float(own), UTC)
+    author = _at(message, *_NAMES) or names.get(user, user)
+    return _Message(own, time, author, text, thread, thread if thread != own else "")
+
+
+def _discord(message: Any) -> _Message:
+    time = None
+    with suppress(ValueError, OverflowError):
+        time = datetime.fromisoformat(_at(message, "timestamp")).astimezone(UTC)
+    text = _with_files(_at(message, "content"), message, "attachments")
+    author = _at(message, "author.nickname", "author.name")
+    return _Message(_at(message, "id"), time, author, text, "", _at(message, "reference.messageId"))
+
+
+def _with_files(text: str, message: Any, key: str) -> str:
+    """Append the names of the files of a message."""
+    files = message.get(key) if isinstance(message, Mapping) else None
+    names = [_at(file, "name", "fileName") for file in files] if isinstance(files, list) else []
+    return "\n".join(filter(None, (text.strip(), ", ".join(filter(None, names)))))
+
+
+def _groups(messages: Sequence[_Message]) -> list[list[_Message]]:
+    """Gather threads, and messages outside of them that follow each other soon, in order of their first messages."""
+    groups: list[list[_Message]] = []
+    latest: dict[str, list[_Message]] = {}  # by thread
+    sizes: dict[str, int] = {}
+    for message in messages:
+        own, size = message.thread, len(message.author) + len(message.text) + 3
+        last = latest[own][-1].time if own in latest and not own else None
+        is_late = bool(last and message.time and (message.time - last).total_seconds() > _PAUSE)
+        if own not in latest or is_late or sizes[own] + size > _MOST:
+            latest[own], sizes[own] = [], 0
+            groups.append(latest[own])
+        latest[own].append(message)
+        sizes[own] += size
+    return groups
+
+
+def _section(messages: Sequence[_Message], prefix: str) -> Section:
+    blocks = []
+    for each in messages:
+        links = (Link(f"{prefix}{each.reply_to}"[:MAX_NAME], kind=LABEL, edge="reply"),) if each.reply_to else ()
+        author = " ".join(each.author.split())[:MAX_NAME]
+        blocks.append(Block(f"{author}: {each.text}".removeprefix(": "), links=links, is_whole=True, is_tight=True))
+    labels = tuple(f"{prefix}{each.id}"[:MAX_NAME] for each in messages if each.id)
+    heading = f"{messages[0].time:%Y-%m-%d %H:%M}" if messages[0].time else ""
+    return Section(heading, tuple(blocks), anchors=(messages[0].id[:MAX_NAME],), labels=labels)

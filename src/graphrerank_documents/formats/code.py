@@ -1,0 +1,387 @@
+"""Code by tree-sitter: functions, methods and classes as sections; calls, imports, bases and tests as links."""
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count, groupby
+from pathlib import PurePosixPath
+from typing import Any
+
+from graphrerank.installation.extras import optional
+from graphrerank_documents.document import MAX_NAME, MAX_TARGET, SYMBOL, Block, Document, Link, Section
+from graphrerank_documents.formats.code_languages import Language, language_of, rust_target
+from graphrerank_documents.formats.text import decode_text, without_blobs
+from graphrerank_documents.symbols import family_of, module_of
+
+_CHUNK = 65_536  # bytes that a parser reads at once
+_READ_AGAIN = 50  # times that a parser may read a file; code is read twice at most, comments without an end thousands
+MAX_PARSED = 500_000  # characters of a file; a longer one is divided by its lines alone
+MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000  # of a function in one piece
+MAX_OUTLINE = 500  # characters of a first section that has nothing to show but names
+_MAX_MEAN_LINE = 500  # characters; above it a file is minified
+_MAX_DEPTH, _MAX_NESTED = 300, 20  # of the syntax tree; of sections
+_MAX_MARKS, _MAX_OPEN = 5000, 200  # punctuation of an error; brackets that do not close
+_GENERATED = re.compile(r"^\W*(?:Code generated .* DO NOT EDIT|.*@generated\b)", re.MULTILINE)
+_OPEN = re.compile(r"(?:<[^<>;{}()]*+)++")
+_WORD, _SPLIT = re.compile(r"[\w$]+"), re.compile(r"::|\.")
+_TEST_FILE = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|spec)/(?!.*conftest\.)|(?:^|/)test_[^/]*$|(?:_test|_spec|[.]test|[.]spec|Tests?)\.\w+$"
+)
+_TEST_NAME = re.compile(r"^(?:test_|[Tt]est(?=[A-Z]))(?=\w)|(?<=\w)Tests?$")
+_NO_NAME = re.compile(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", re.DOTALL)
+_TEST_MACRO = re.compile(r"TEST\w*\s*\(\s*(\w+),\s*(\w+)")
+_STATEMENT = re.compile(r"(\s*)(?![)\]}{]|#e|(?:else|elif|except|finally|catch)\b)\S")  # a line that may start one
+
+
+def read_code(content: bytes, name: str) -> list[Document]:
+    """Read a program: its first section is what stands outside of functions and classes, with the imports' links.
+
+    Minified and generated files have no sections. The lines of a class belong to its section but for those of its
+    methods.
+    """
+    text = decode_text(content)
+    title, reason = _title(name, text), "generated files" if _GENERATED.search(text[:2000]) else ""
+    if len(text) > max(2000, _MAX_MEAN_LINE * (text.count("\n") + 1)):
+        reason = "minified files"
+    if reason:
+        return [Document(name, title, (), dropped={reason: 1})]
+    text, dropped = without_blobs(text)
+    language = language_of(name, text)
+    if (tree := _parse(text, language)) is not None:
+        return [_File(text, name, dropped, language, tree).document(title)]
+    lines = text.split("\n")
+    blocks = tuple(_blocks(lines, 0, len(lines)))
+    return [Document(name, title, (Section("", blocks, 1, len(lines)),) if blocks else (), dropped=dropped)]
+
+
+def _parse(text: str, language: Language) -> Any:
+    """Return the syntax tree; None for what would take much time or memory: long files, and text that is no code."""
+    is_open = text.count("<") > _MAX_OPEN and any(run[0].count("<") > _MAX_OPEN for run in _OPEN.finditer(text))
+    if len(text) > MAX_PARSED or is_open:
+        return None
+    source = text.encode()
+    calls = count()  # every hundred steps; of code 17 in 1,000 bytes at most
+    room = _READ_AGAIN * len(source) + _CHUNK * 16  # bytes that the parser may read, again those that it looks ahead to
+
+    def read(offset: int, point: object) -> bytes:
+        nonlocal room
+        chunk = source[offset : offset + _CHUNK] if room > 0 else b""
+        room -= len(chunk)
+        return chunk
+
+    try:
+        tree = language.parser.parse(
+            read, progress_callback=lambda offset, has_error: room <= 0 or next(calls) > 100 + 0.025 * offset
+        )
+    except ValueError:
+        room = 0
+    if room <= 0:
+        language.parser.reset()
+        return None
+    nodes = [tree.root_node]
+    while nodes:  # of errors, where a query's time may grow with the square of the marks
+        if (node := nodes.pop()).child_count > _MAX_MARKS + 2 * node.named_child_count:
+            return None
+        nodes += [child for child in node.children if child.has_error] if node.has_error else []
+    return tree
+
+
+def _title(name: str, text: str) -> str:
+    """Return what the users of a module call it."""
+    path = PurePosixPath(name)
+    match family_of(name):
+        case "python":
+            return re.sub(r"^(?:src|lib)\.(?=.)", "", module_of(name)) or path.stem
+        case "rust":
+            return module_of(name).replace(".", "::") or path.stem
+        case "java" if package := re.search(r"^\s*package\s+([\w.]+)\s*;", text, re.MULTILINE):
+            return f"{package[1]}.{path.stem}"[:MAX_NAME]
+    return name
+
+
+def _blocks(lines: list[str], top: int, bottom: int) -> Iterator[Block]:
+    """Divide the rows from ``top`` to before ``bottom`` where lines are indented least; none is without a word."""
+    while top < bottom:
+        chars, end = 0, top
+        while end < min(bottom, top + MAX_BLOCK_LINES) and chars <= MAX_BLOCK_CHARS:
+            chars += len(lines[end]) + 1
+            end += 1
+        if end < bottom or (chars > MAX_BLOCK_CHARS and end - top > 1):
+            starts = {row: _STATEMENT.match(lines[row]) for row in range(top + max((end - top) // 3, 1), end)}
+            depths = {row: len(found[1].expandtabs()) for row, found in starts.items() if found is not None}
+            end = min(depths, key=lambda row: (depths[row], -row), default=max(end - 1, top + 1))
+        first = next((row for row in range(top, end) if lines[row].strip()), top)
+        text = "\n".join(lines[first:end]).rstrip()
+        if re.search(r"\w", text):
+            yield Block(text, first + 1, is_whole=True, is_tight=True)
+        top = end
+
+
+@dataclass(slots=True)
+class _Part:
+    """A section that is being made; rows count from 0."""
+
+    name: str  # qualified
+    scope: str  # the name of what its names are searched in first
+    first: int  # row, with comments and decorators
+    body: int  # row after the signature and docstring
+    space: str  # the module within the file
+    own: str = ""  # what the function calls its object, if not as its language says
+    is_function: bool = False
+    symbols: list[str] = field(default_factory=list)
+    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+
+
+class _File:
+    def __init__(self, text: str, name: str, dropped: dict[str, int], language: Language, tree: Any) -> None:
+        self.name, self.dropped = name, dropped
+        self.source, self.lines = text.encode(), text.split("\n")
+        self.language = language
+        self.module = module_of(name)
+        self.is_test = _TEST_FILE.search(name) is not None
+        cursor = optional("tree_sitter", "code").QueryCursor(self.language.query)
+        cursor.set_max_start_depth(_MAX_DEPTH)
+        self.parts = [_Part("", "", 0, 0, "")]
+        self.owner = [0] * (len(self.lines) + 1)  # the number of each row's part
+        self.scope = [""] * (len(self.lines) + 1)  # the module within the file, of each row
+        self.lead: set[int] = set()  # rows of comments and decorators
+        self.imported: set[int] = set()  # rows of imports
+        self.imports: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}  # of parts, by name
+        self.constants: set[str] = set()
+        self.wholes: dict[str, dict[str, None]] = {}  # of `*` and `Class.*`: modules and bases that names may come from
+        self.types: dict[tuple[str, str], str] = {}  # of a part's or class's name and a variable or field
+        self.found: defaultdict[str, list[dict[str, list[Any]]]] = defaultdict(list)  # matches by what they capture
+        for _, captures in cursor.matches(tree.root_node):
+            for name in captures:
+                self.found[name].append(captures)
+        for node in self._nodes("lead"):
+            if not self.lines[node.start_point[0]].encode()[: node.start_point[1]].strip():
+                self.lead.update(range(node.start_point[0], node.end_point[0] + (node.end_point[1] > 0)))
+        for node in self._nodes("skip"):
+            self.imported.update(range(node.start_point[0], node.end_point[0] + 1))
+        self._define()
+        self.names = {re.split(r"\W", symbol)[0] for part in self.parts for symbol in part.symbols}
+        for key in ("load", "import"):  # `mod`, then its uses
+            for node in self._nodes(key):
+                self._import(node, is_shown=key == "load")
+        self._note()
+        self._link()
+
+    def _nodes(self, *names: str) -> Iterator[Any]:
+        return (node for name in names for captures in self.found[name] for node in captures[name])
+
+    def _part(self, node: Any) -> _Part:
+        """Return the part of the row where a node starts."""
+        return self.parts[self.owner[node.start_point[0]]]
+
+    def _define(self) -> None:
+        found = [(captures[kind][0], kind, captures) for kind in ("function", "class", "scope")
+                 for captures in self.found[kind]]  # fmt: skip
+        stack: list[tuple[int, str, str, int]] = []  # ends, kinds, names and numbers of what is around
+        last = -1
+        for node, kind, captures in sorted(found, key=lambda each: (each[0].start_byte, -each[0].end_byte)):
+            while stack and stack[-1][0] <= node.start_byte:
+                stack.pop()
+            _, outer, around, number = stack[-1] if stack else (0, "", "", 0)
+            if outer == "function" or len(stack) > _MAX_NESTED or (node.start_byte == last and kind != "scope"):
+                continue
+            last = node.start_byte
+            name = self._name(captures, around)
+            if kind == "class" and name == f"{around}{self.language.separator}{around}":
+                continue  # typedef struct X {} X
+            if kind == "scope":
+                rows = slice(node.start_point[0], node.end_point[0] + 1)
+                self.scope[rows] = [name] * len(self.scope[rows])
+            else:
+                number = self._give_rows(name, kind, node, captures, number)
+            stack.append((node.end_byte, kind, name, number))
+
+    def _name(self, captures: dict[str, list[Any]], around: str) -> str:
+        names = [self._text(node) for kind in ("owner", "name") for node in captures.get(kind, ())[:1]] or ["default"]
+        if names[0].startswith("TEST") and (test := _TEST_MACRO.match(self.lines[captures["name"][0].start_point[0]])):
+            names = [test[1], test[2]]
+        name = _NO_NAME.sub("", self.language.separator.join(names))
+        return (f"{around}{self.language.separator}" if around else "") + name[:200]
+
+    def _text(self, node: Any) -> str:
+        """Return the text of a node, of a long one its end."""
+        return self.source[max(node.start_byte, node.end_byte - 300) : node.end_byte].decode(errors="ignore")
+
+    def _give_rows(self, name: str, kind: str, node: Any, captures: dict[str, list[Any]], number: int) -> int:
+        """Give rows to a function or class; return the number of their part."""
+        first, end = node.start_point[0], node.end_point[0] + 1
+        while first and first - 1 in self.lead and self.owner[first - 1] == number:
+            first -= 1
+        if self.owner[first] != number or (number and first <= self.parts[number].first):  # in a line of another
+            self.parts[self.owner[first]].symbols.append(name)
+            return self.owner[first]
+        known = self.numbers.get(name)
+        if known is not None and (kind == "class" or known == len(self.parts) - 1):
+            number = known  # another part of a class, or an overload
+        else:
+            number = self.numbers[name] = len(self.parts)
+            scope = name if kind == "class" else name.rpartition(self.language.separator)[0]
+            own = self._text(captures["self"][0]) if "self" in captures else ""
+            places = first, self._body(node, end), self.scope[first]
+            self.parts.append(_Part(name, scope, *places, own, is_function=kind == "function", symbols=[name]))
+        self.owner[first:end] = [number] * (end - first)
+        return number
+
+    def _body(self, node: Any, end: int) -> int:
+        """Return the row after the signature and, in Python, the docstring."""
+        body, fields = node, ("body", "value", "right")
+        while body.type != "block" and (inner := next(filter(None, map(body.child_by_field_name, fields)), None)):
+            body = inner
+        if body is node:
+            return end
+        row: int = body.start_point[0]
+        if body.type != "block" or self.source[body.start_byte : body.start_byte + 1] == b"{":
+            return min(row + 1, end)
+        statement = next(iter(body.named_children), body)
+        is_docstring = statement.type in ("expression_statement", "string") and self._text(statement)[-1:] in ("'", '"')
+        return statement.end_point[0] + 1 if is_docstring else max(row, node.start_point[0] + 1)
+
+    def _note(self) -> None:
+        """Keep the names of constants, and the types of variables and fields."""
+        for node in self._nodes("constant", "declared"):
+            if (name := self._text(node)) not in self.names and name not in self.imports:
+                self.constants.add(name)
+                self._part(node).symbols.append(name)
+        for captures in self.found["var"] + self.found["field"]:
+            kind = self._text(captures["type"][0]) if "type" in captures else ""
+            kind = kind if "made" not in captures or re.search(r"(?:^|\.)[A-Z]\w*$", kind) else ""
+            for node in captures.get("var") or captures["field"]:
+                part, name = self._part(node), self._text(node)
+                own, _, member = name.partition(".")
+                if part.is_function and "var" in captures and not member:
+                    self.types[part.name, name] = self.types.get((part.name, name)) or kind
+                elif kind and (not member or own in self.language.own):
+                    self.types.setdefault((part.scope, member or name), kind)
+
+    def _import(self, node: Any, *, is_shown: bool) -> None:
+        row = node.start_point[0]
+        text = self.source[node.start_byte : min(node.end_byte, node.start_byte + 20_000)].decode(errors="ignore")
+        if not is_shown:
+            self.imported.update(range(row, node.end_point[0] + 1))
+        for local, target, is_link in self.language.imports(text, self.name, self._space(self.scope[row])):
+            root = target.partition(".")[0]
+            if self.language.separator == "::" and root in self.imports:  # of `mod`
+                target = self.imports[root] + target.removeprefix(root)
+            if local == "*":
+                self.wholes.setdefault("*", {})[target] = None
+            elif local and local != "_":
+                self.imports.setdefault(local, target)
+            if is_link:
+                self._add(self._part(node), target, row, "import")
+
+    def _space(self, scope: str) -> str:
+        """Return the module of a scope of the file."""
+        return ".".join(filter(None, (self.module, scope.replace("::", "."))))
+
+    def _link(self) -> None:
+        for node in self._nodes("base"):
+            part = self._part(node)
+            if (target := self._target(self._text(node), part)) and not target.startswith("."):
+                self._add(part, target, node.start_point[0], "inherits")
+                self.wholes.setdefault(f"{part.name}.*", {})[target] = None
+        for captures in self.found["call"]:
+            node = captures["call"][0]
+            text, part = ".".join(map(self._text, [*captures.get("object", ()), node])), self._part(node)
+            if target := self._target(text, part):
+                self._add(part, target, node.start_point[0], self._edge(text, part))
+
+    def _edge(self, text: str, part: _Part) -> str:
+        """Return "tests" for what a test uses of other files or, in Rust, of the module around it."""
+        root, tests = re.split(r"\W", text)[0], re.search(r"(?:^|::)(tests?)(?:::|$)", part.space)
+        is_here = root in self.names or root in self.constants or root in self.language.own
+        if tests is not None:
+            is_here = f"{tests[1]}::{root}" in self.numbers
+        return "tests" if (tests is not None or self.is_test) and not is_here else "call"
+
+    def _add(self, part: _Part, target: str, row: int, edge: str) -> None:
+        if len(target) <= MAX_TARGET:
+            part.links.setdefault((target, edge), Link(target, row + 1, SYMBOL, edge))
+
+    def _target(self, text: str, part: _Part) -> str:
+        """Return the target of a name as it is written in a part; empty where it cannot be known."""
+        text = re.sub(r"\s+|(?:::)?<[^<>]*>|[?!]", "", text).replace("->", ".")
+        names = _SPLIT.split(text)
+        if _WORD.fullmatch(names[-1]) is None:
+            return ""
+        is_path, last = "::" in text, f".{names[-1]}" if len(names) > 1 else ""
+        if names[0] in ("super", "super()") and not is_path and len(names) == 2:
+            return next((f"{base}{last}" for base in self.wholes.get(f"{part.scope}.*", ())), "")
+        if any(_WORD.fullmatch(name) is None for name in names):
+            return last
+        if (names[0] in self.language.own or names[0] == part.own) and not (is_path and names[0] == "self"):
+            if len(names) < 3 and part.scope:
+                return f"/{'.'.join([self.module, part.scope, *names[1:]])}"
+            kind = self.types.get((part.scope, names[1]), "") if len(names) > 2 else ""
+            return self._of_type(kind, names[2:], part) or last
+        if part.is_function and (part.name, names[0]) in self.types:
+            return self._of_type(self.types[part.name, names[0]], names[1:], part) or last
+        for scope in (part.scope, "") if len(names) > 1 and not is_path else ():
+            if kind := self.types.get((scope, names[0]), ""):
+                return self._of_type(kind, names[1:], part) or last
+        return self._named(names, part, is_path=is_path) or last
+
+    def _of_type(self, kind: str, names: list[str], part: _Part) -> str:
+        """Return the target of a member of a variable's type."""
+        kind = re.sub(r"^[&*\s:]+|'\w+\s|\b(?:mut|const|struct|dyn|impl|final)\s|[\"'\s*&]", "", kind)
+        kind = re.sub(r"^(?:\w+\.)?Optional\[(.*)\]$|\|None$|\|null$|\|undefined$|<.*>$|\[[^\]]*\]$", r"\1", kind)
+        if not names or re.fullmatch(r"[\w$]+(?:(?:::|\.)[\w$]+)*", kind) is None:
+            return ""
+        target = self._named(_SPLIT.split(kind), part, is_path=True)
+        return f"{target}.{'.'.join(names)}" if target and not target.startswith(".") else ""
+
+    def _named(self, names: list[str], part: _Part, *, is_path: bool) -> str:
+        root, dotted = names[0], ".".join(names)
+        if is_path and root in ("crate", "super", "self") and self.language.separator == "::":
+            return rust_target(names, self._space(part.space))
+        if root in self.imports:
+            return ".".join([self.imports[root], *names[1:]])
+        if self.language.is_package:
+            if len(names) == 1 or is_path or root[0].isupper():
+                return f"/{self.module}~{part.scope}~{dotted}"
+        elif root in self.names or (len(names) == 1 and ("*" in self.wholes or root in self.constants)):
+            return f"/{self.module}.{dotted}"
+        return ""
+
+    def document(self, title: str) -> Document:
+        rows: list[list[int]] = [[] for _ in self.parts]
+        for row, number in enumerate(self.owner[: len(self.lines)]):
+            rows[number].append(row)
+        counts: dict[str, int] = {}
+        sections: list[Section] = []
+        for part, own in zip(self.parts, rows, strict=True):
+            same = counts[part.name] = counts.get(part.name, -1) + 1
+            anchor = (f"{part.name}-{same}" if same else part.name)[:MAX_NAME]
+            name = re.split(r"\W", part.name)[-1]
+            if self.is_test and (tested := _TEST_NAME.sub("", name)) != name:
+                self._add(part, f"..{tested}", part.first, "tests")
+            first = own[0] if own else part.first
+            end = next((i for i, row in enumerate(own, first) if row != i), own[-1] + 1 if own else first + 1)
+            places = tuple(self._blocks(part, own)), first + 1, end
+            sections.append(
+                Section(part.name[:MAX_NAME], *places, (anchor,) if part.name else (), symbols=tuple(part.symbols))
+            )
+        imports = self.imports | {name: " ".join(targets) for name, targets in self.wholes.items()}
+        return Document(self.name, title, tuple(sections), imports=imports, dropped=self.dropped)
+
+    def _blocks(self, part: _Part, rows: list[int]) -> list[Block]:
+        kept = [row for row in rows if part.name or row not in self.imported]
+        runs = groupby(enumerate(kept), lambda each: (each[1] - each[0], each[1] >= part.body))
+        ends = [(run[0][1], run[-1][1] + 1) for run in (list(run) for _, run in runs)]
+        blocks = [block for first, end in ends for block in _blocks(self.lines, first, end)]
+        if not blocks and not part.name:  # of a file that has nothing but definitions and imports
+            names = ", ".join(part.name for part in self.parts[1:])
+            text = (names or "\n".join(self.lines[row] for row in rows).strip())[:MAX_OUTLINE].rstrip()
+            blocks = [Block(text, rows[0] + 1 if rows else 1, is_whole=True)] if text else []
+        links: list[list[Link]] = [[] for _ in blocks]
+        starts = [block.line for block in blocks]
+        for link in part.links.values() if blocks else ():
+            links[max(bisect_right(starts, link.line) - 1, 0)].append(link)
+        return [replace(block, links=tuple(own)) for block, own in zip(blocks, links, strict=True)]

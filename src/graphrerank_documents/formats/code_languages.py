@@ -1,0 +1,363 @@
+"""The languages of code: grammars, the queries that find what is defined and used, and how each writes its imports."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from posixpath import dirname, join, normpath
+from typing import Any
+
+from graphrerank.installation.extras import optional
+
+# Captures: `function`, `class` and `scope` (a name without a section) with `name` and perhaps the `owner` of a method
+# and `self`, as it calls its object; `call` (of `object`), `base`, `import` and, where it is shown as well, `load`;
+# `var` or `field` with its `type` (or what `made` it); `constant` of the module, `declared` function; `lead`, which
+# belongs to the definition below it; `skip`, which is not shown.
+_PYTHON = """
+(function_definition name: (_) @name) @function
+(class_definition name: (_) @name) @class
+(class_definition superclasses: (argument_list
+  [(identifier) @base (attribute) @base (subscript value: [(identifier) (attribute)] @base)]))
+[(decorator) (comment)] @lead
+(call function: [(identifier) (attribute)] @call)
+(decorator [(identifier) (attribute)] @call)
+[(import_statement) (import_from_statement)] @import
+(future_import_statement) @skip
+(module (expression_statement (assignment left: [(identifier) @constant (pattern_list (identifier) @constant)])))
+(module (if_statement (block (expression_statement (assignment left: (identifier) @constant)))))
+(typed_parameter . (identifier) @var type: (_) @type)
+(typed_default_parameter name: (identifier) @var type: (_) @type)
+(parameters [(identifier) @var (default_parameter name: (identifier) @var)])
+(lambda_parameters (identifier) @var)
+(assignment left: [(identifier) (attribute)] @var type: (_) @type)
+(assignment left: [(identifier) @var (attribute) @var] !type
+  right: (call function: [(identifier) (attribute)] @type) @made)
+(assignment left: (identifier) @var !type)
+[(for_statement left: (identifier) @var) (for_in_clause left: (identifier) @var)]
+(as_pattern (call function: [(identifier) (attribute)] @type) @made
+  alias: (as_pattern_target (identifier) @var))
+(as_pattern alias: (as_pattern_target (identifier) @var))
+"""
+_JAVASCRIPT = """
+[(function_declaration name: (_) @name) (generator_function_declaration name: (_) @name)] @function
+(export_statement "default" value: [(function_expression) (arrow_function)]) @function
+(class_declaration name: (_) @name) @class
+(export_statement "default" value: (class)) @class
+(method_definition name: (_) @name) @function
+(variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
+(variable_declarator name: (identifier) @name value: (object)) @scope
+(assignment_expression left: (member_expression) @name right: [(arrow_function) (function_expression)]) @function
+(assignment_expression left: (member_expression) @name right: (class)) @class
+(pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @function
+[(comment) (decorator)] @lead
+(call_expression function: [(identifier) (member_expression)] @call)
+(new_expression constructor: [(identifier) (member_expression)] @call)
+(import_statement) @import
+(export_statement) @load
+(call_expression function: [(identifier) (import)] @_load arguments: (arguments . (string))
+  (#any-of? @_load "require" "import")) @load
+((variable_declarator) @load (#match? @load "^[^=]*= *(await )?(require|import)[(]"))
+((assignment_expression) @load (#match? @load "^(module[.])?exports[.A-Za-z0-9_$]* *= *([A-Za-z0-9_$]+$|require[(])"))
+(program (_ (variable_declarator name: (identifier) @constant)))
+(program (export_statement (lexical_declaration (variable_declarator name: (identifier) @constant))))
+(variable_declarator name: (identifier) @var value: (new_expression constructor: (identifier) @type))
+(variable_declarator name: (identifier) @var)
+(assignment_expression left: (member_expression object: (this)) @var right: (new_expression constructor: (identifier)
+  @type))
+"""
+_JSX = """
+(jsx_opening_element name: [(identifier) (member_expression)] @call)
+(jsx_self_closing_element name: [(identifier) (member_expression)] @call)
+"""
+_JAVASCRIPT_ONLY = """
+(variable_declarator name: (identifier) @name value: (class)) @class
+(class_heritage [(identifier) (member_expression)] @base)
+(formal_parameters (identifier) @var)
+(field_definition property: (_) @name value: [(arrow_function) (function_expression)]) @function
+"""
+_TYPESCRIPT = """
+[(abstract_class_declaration name: (_) @name) (interface_declaration name: (_) @name)
+ (enum_declaration name: (_) @name) (type_alias_declaration name: (_) @name)] @class
+(internal_module name: (_) @name) @scope
+(function_signature name: (_) @name) @function
+(public_field_definition name: (_) @name value: [(arrow_function) (function_expression)]) @function
+(extends_clause value: (_) @base)
+(implements_clause [(type_identifier) @base (generic_type name: (type_identifier) @base)])
+(extends_type_clause type: [(type_identifier) @base (generic_type name: (type_identifier) @base)])
+(required_parameter pattern: (identifier) @var type: (type_annotation (_) @type))
+(required_parameter pattern: (identifier) @var)
+(public_field_definition name: (property_identifier) @var type: (type_annotation (_) @type))
+(required_parameter (accessibility_modifier) pattern: (identifier) @field type: (type_annotation (_) @type))
+"""
+_GO = """
+(function_declaration name: (_) @name) @function
+(method_declaration receiver: (parameter_list (parameter_declaration name: (identifier)? @self type: [
+  (type_identifier) @owner (pointer_type [(type_identifier) @owner (generic_type type: (type_identifier) @owner)])
+  (generic_type type: (type_identifier) @owner)])) name: (_) @name) @function
+(type_declaration (type_spec name: (_) @name)) @class
+(comment) @lead
+(call_expression function: [(identifier) (selector_expression)] @call)
+(composite_literal type: [(type_identifier) (qualified_type)] @call)
+(field_declaration !name type: [(type_identifier) (qualified_type)] @base)
+(import_spec) @import
+(import_declaration) @skip
+(source_file [(const_declaration (const_spec name: (_) @constant)) (var_declaration (var_spec name: (_) @constant))])
+(source_file (var_declaration (var_spec_list (var_spec name: (_) @constant))))
+(parameter_declaration name: (identifier) @var type: (_) @type)
+(field_declaration name: (field_identifier) @field type: (_) @type)
+(var_spec name: (identifier) @var type: (_) @type)
+(short_var_declaration left: (expression_list . (identifier) @var .) right: (expression_list . [
+  (composite_literal type: (_) @type) (unary_expression operand: (composite_literal type: (_) @type))] .))
+(short_var_declaration left: (expression_list (identifier) @var))
+"""
+_JAVA = """
+[(method_declaration name: (_) @name) (constructor_declaration name: (_) @name)] @function
+[(class_declaration name: (_) @name) (interface_declaration name: (_) @name) (enum_declaration name: (_) @name)
+ (record_declaration name: (_) @name) (annotation_type_declaration name: (_) @name)] @class
+[(line_comment) (block_comment)] @lead
+(method_invocation object: (_)? @object name: (_) @call)
+(object_creation_expression type: [(type_identifier) @call (scoped_type_identifier) @call
+  (generic_type [(type_identifier) (scoped_type_identifier)] @call)])
+(superclass [(type_identifier) @base (generic_type (type_identifier) @base)])
+(type_list [(type_identifier) @base (generic_type (type_identifier) @base)])
+(import_declaration) @import
+(field_declaration type: (_) @type declarator: (variable_declarator name: (_) @field))
+(formal_parameter type: (_) @type name: (_) @var)
+(local_variable_declaration type: (_) @type declarator: (variable_declarator name: (_) @var))
+(enhanced_for_statement type: (_) @type name: (_) @var)
+"""
+_RUST = """
+[(function_item name: (_) @name) (function_signature_item name: (_) @name) (macro_definition name: (_) @name)] @function
+[(struct_item name: (_) @name) (enum_item name: (_) @name) (trait_item name: (_) @name) (union_item name: (_) @name)]
+  @class
+(impl_item type: [(type_identifier) @name (generic_type type: (type_identifier) @name)]) @class
+(impl_item trait: [(type_identifier) @base (scoped_type_identifier) @base (generic_type type: (_) @base)])
+(trait_item bounds: (trait_bounds [(type_identifier) (scoped_type_identifier)] @base))
+(mod_item name: (_) @name body: (_)) @scope
+[(line_comment) (block_comment) (attribute_item)] @lead
+(call_expression function: [(identifier) (scoped_identifier) (field_expression) (generic_function)] @call)
+(struct_expression name: [(type_identifier) (scoped_type_identifier)] @call)
+(macro_invocation macro: [(identifier) (scoped_identifier)] @call)
+(use_declaration) @import
+(mod_item !body) @load
+(source_file [(const_item name: (_) @constant) (static_item name: (_) @constant) (type_item name: (_) @constant)])
+(parameter pattern: (identifier) @var type: (_) @type)
+(field_declaration name: (_) @field type: (_) @type)
+(let_declaration pattern: (identifier) @var type: (_) @type)
+(let_declaration pattern: (identifier) @var value: (call_expression function: (scoped_identifier path: (_) @type name:
+  (identifier) @_new (#match? @_new "^(new|default|with_.*|from_.*)$"))))
+(let_declaration pattern: [(identifier) @var (mut_pattern (identifier) @var)])
+"""
+_C = """
+(function_definition declarator: [(function_declarator declarator: (_) @name)
+  (pointer_declarator declarator: (function_declarator declarator: (_) @name))
+  (pointer_declarator declarator: (pointer_declarator declarator: (function_declarator declarator: (_) @name)))])
+  @function
+[(struct_specifier name: (_) @name body: (_)) (union_specifier name: (_) @name body: (_))
+ (enum_specifier name: (_) @name body: (_))] @class
+(type_definition type: [(struct_specifier body: (_)) (union_specifier body: (_)) (enum_specifier body: (_))]
+  declarator: (type_identifier) @name) @class
+(comment) @lead
+(call_expression function: [(identifier) (field_expression)] @call)
+(preproc_include path: (_)) @import
+[(preproc_def name: (_) @constant) (preproc_function_def name: (_) @constant)]
+(translation_unit (declaration declarator: (init_declarator declarator: (identifier) @constant)))
+(declaration declarator: [(function_declarator declarator: (identifier) @declared)
+  (pointer_declarator declarator: (function_declarator declarator: (identifier) @declared))])
+(parameter_declaration type: (_) @type
+  declarator: [(identifier) @var (pointer_declarator declarator: (identifier) @var)])
+(declaration type: (_) @type declarator: [(identifier) @var (pointer_declarator declarator: (identifier) @var)
+  (init_declarator declarator: [(identifier) @var (pointer_declarator declarator: (identifier) @var)])])
+(field_declaration type: (_) @type declarator: [(field_identifier) @field
+  (pointer_declarator declarator: (field_identifier) @field)])
+"""
+_CPP = """
+(function_definition declarator: (reference_declarator (function_declarator declarator: (_) @name))) @function
+(class_specifier name: (_) @name body: (_)) @class
+(namespace_definition name: (_) @name) @scope
+(template_declaration "template" @lead)
+(base_class_clause [(type_identifier) @base (qualified_identifier) @base (template_type name: (_) @base)])
+(call_expression function: [(qualified_identifier) (template_function name: (_))] @call)
+(new_expression type: [(type_identifier) (qualified_identifier)] @call)
+(parameter_declaration type: (_) @type declarator: (reference_declarator (identifier) @var))
+"""
+
+Imported = tuple[str, str, bool]  # a local name (empty for none), the target, and whether it is an edge of its own
+
+
+@dataclass(frozen=True)
+class Language:
+    """A grammar with its query, and what its imports stand for."""
+
+    parser: Any
+    query: Any
+    imports: Callable[[str, str, str], Iterator[Imported]]  # of an import's text, the path of its file, and the module
+    separator: str = "."
+    own: tuple[str, ...] = ("this",)  # names of a method's object
+    is_package: bool = False  # whether names of other files of the folder, or of all files, need no import
+
+
+def language_of(name: str, text: str) -> Language:
+    """Return the language of a file by its path; `.h` is C++ where its text says so."""
+    suffix = name.rpartition(".")[2].lower()
+    if suffix == "h" and re.search(
+        r"^\s*(?:class\s+\w+\s*[:{\n]|namespace\b|template\s*<|public:)", text, re.MULTILINE
+    ):
+        suffix = "hpp"
+    return _language(suffix)
+
+
+@cache
+def _language(suffix: str) -> Language:
+    script, typed = {"imports": _javascript_imports}, _JAVASCRIPT + _TYPESCRIPT
+    make: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+        "py pyi": ("python", "", _PYTHON, {"imports": _python_imports, "own": ("self", "cls")}),
+        "js jsx mjs cjs": ("javascript", "", _JAVASCRIPT + _JSX + _JAVASCRIPT_ONLY, script),
+        "ts mts cts": ("typescript", "_typescript", typed, script),
+        "tsx": ("typescript", "_tsx", typed + _JSX, script),
+        "go": ("go", "", _GO, {"imports": _go_imports, "own": (), "is_package": True}),
+        "java": ("java", "", _JAVA, {"imports": _java_imports, "is_package": True}),
+        "rs": ("rust", "", _RUST, {"imports": _rust_imports, "separator": "::", "own": ("self", "Self")}),
+        "c h": ("c", "", _C, {"imports": _c_imports, "is_package": True}),
+    }
+    cpp = ("cpp", "", _C + _CPP, {"imports": _c_imports, "separator": "::", "is_package": True})
+    grammar, dialect, query, options = next((made for names, made in make.items() if suffix in names.split()), cpp)
+    module, tree_sitter = optional(f"tree_sitter_{grammar}", "code"), optional("tree_sitter", "code")
+    language = tree_sitter.Language(getattr(module, f"language{dialect}")())
+    return Language(tree_sitter.Parser(language), tree_sitter.Query(language, query), **options)
+
+
+def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:
+    text = re.sub(r"#[^\n]*|[\\()\n]", " ", text)
+    if (found := re.match(r"(?:from\s+([.\s]*)([\w.]*)\s+)?import\s+(.*)", text)) is None:
+        return
+    names = [tuple(part.strip() for part in each.partition(" as ")) for each in found[3].split(",") if each.strip()]
+    if found[1] is None:
+        for path, _, alias in names:
+            root = path.partition(".")[0]
+            yield from [(alias, path, True)] if alias else [(root, root, False), ("", path, True)]
+        return
+    dots, base, folders = found[1].count("."), found[2], name.split("/")[:-1]
+    if dots:
+        base = "/" + ".".join([*folders[: len(folders) + 1 - dots], base])
+    for each, _, alias in names if dots <= len(folders) + 1 else ():
+        yield ("*", base, True) if each == "*" else (alias or each, f"{base}.{each}", True)
+
+
+_SCRIPT_SUFFIX = re.compile(r"\.(?:d\.)?[mc]?[jt]sx?$")
+_LOADED = re.compile(
+    r"(?:(module\.exports|[\w$]+|\{[^{}]*\})\s*=\s*(?:await\s+)?)?"
+    r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]\s*\)(?:\.([\w$]+))?"
+)
+_FROM = re.compile(r"(?:import|export)\b(?:\s+type\b(?!\s*from))?(.*?)\bfrom\s*['\"]([^'\"\n]+)", re.DOTALL)
+_DEFAULT = re.compile(
+    r"(?:export\s+default\s+(?:abstract\s+)?(?:async\s+)?(?:class\b|function\b\s*\*?)?|module\.exports\s*=)\s*"
+    r"(?!(?:extends|class|function|async|abstract)\b)([\w$]+)"
+)
+
+
+def _javascript_imports(text: str, name: str, module: str) -> Iterator[Imported]:
+    text = re.sub(r"/\*.*?\*/|//[^\n'\"]*$", " ", text, flags=re.DOTALL | re.MULTILINE)
+    if (found := _LOADED.search(text)) is not None:
+        binding, target, member = found[1] or "", _script(found[2], name), found[3] or "default"
+        yield "", target, True
+        if binding == "module.exports":
+            yield "*", target, False
+            yield "default", f"{target}.default", False
+        elif binding.startswith("{"):
+            for local, alias in re.findall(r"([\w$]+)(?:\s*:\s*([\w$]+))?", binding):
+                yield alias or local, f"{target}.{local}", True
+        elif binding:
+            yield binding, f"{target}.{member}", True
+    elif (found := _FROM.match(text)) is not None:
+        target, (outside, _, inside) = _script(found[2], name), found[1].partition("{")
+        yield "", target, True
+        for local, alias in re.findall(r"(?<![\w$])([\w$]+)(?:\s+as\s+([\w$]+))?\s*(?=[,}])", inside):
+            yield alias or local, f"{target}.{local}", True
+        if (star := re.search(r"\*(?:\s*as\s+([\w$]+))?", outside)) is not None:
+            yield star[1] or "*", target, False
+        if (default := re.match(r"\s*([\w$]+)", outside)) is not None:
+            yield default[1], f"{target}.default", True
+    elif (found := re.match(r"import\s*['\"]([^'\"\n]+)", text)) is not None:
+        yield "", _script(found[1], name), True
+    elif (found := _DEFAULT.match(text)) is not None:
+        yield "default", f"/{module}.{found[1]}", False
+    elif (found := re.match(r"export\s*\{([^}]*)\}", text)) is not None:
+        for local, alias in re.findall(r"([\w$]+)\s+as\s+([\w$]+)", found[1]):
+            yield alias, f"/{module}.{local}", False
+
+
+def _script(path: str, name: str) -> str:
+    """Return the target of a path of a script; that of a package is not found."""
+    if path.startswith("."):
+        path = normpath(join(dirname(name), path))
+    elif path.startswith(("@/", "~/")):
+        head, source, _ = f"/{name}".rpartition("/src/")
+        path = normpath(f"{head}{source}{path[2:]}").lstrip("/")
+    else:
+        return path
+    return "/" + _SCRIPT_SUFFIX.sub("", path).removesuffix("index") if not path.startswith("..") else path
+
+
+def _go_imports(text: str, name: str, module: str) -> Iterator[Imported]:
+    if (found := re.match(r'([\w.]*)\s*["`]([^"`\n]+)', text)) is not None:
+        parts = found[2].split("/")
+        last = parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
+        local = {"": re.sub(r"^go-|\.v\d+$", "", last), "_": "", ".": "*"}.get(found[1], found[1])
+        yield local, found[2], True
+
+
+def _java_imports(text: str, name: str, module: str) -> Iterator[Imported]:
+    if (found := re.match(r"import\s+(?:static\s+)?([\w.]+?)(\.\*)?\s*;", text)) is not None:
+        yield ("*" if found[2] else found[1].rpartition(".")[2]), found[1], not found[2]
+
+
+def _rust_imports(text: str, name: str, module: str) -> Iterator[Imported]:
+    if (found := re.search(r"\bmod\s+(\w+)\s*;", text)) is not None:
+        yield found[1], f"/{module}.{found[1]}", True
+        return
+    for path, alias in _uses(re.sub(r"//[^\n]*|\br#", " ", text)):
+        target = rust_target(path, module)
+        last = path[-1]
+        if last == "*":
+            yield "*", target.removesuffix(".*"), True
+        else:
+            local = alias or (last if last != "self" else path[-2] if len(path) > 1 else "")
+            yield local, target.removesuffix(".self"), True
+
+
+def rust_target(path: list[str], module: str) -> str:
+    """Return the target of a path in a module of a file; that of `crate` is found later."""
+    own = module.split(".")
+    ups = next((i for i, part in enumerate(path) if part != "super"), len(path))
+    if ups or path[0] == "self":
+        return "/" + ".".join([*own[: max(len(own) - ups, 0)], *path[max(ups, 1) :]])
+    return ".".join(path)
+
+
+def _uses(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the paths of a `use` with their aliases, the braces expanded."""
+    prefix: list[str] = []
+    starts, alias = [0], ""  # of the braces around, in the prefix
+    for word in re.findall(r"\bas\s+\w+|\w+|\*|[{},;]", text.partition("use")[2]):
+        if word == "{":
+            if len(prefix) > 50:
+                return
+            starts.append(len(prefix))
+        elif word in ",};":
+            if len(prefix) > starts[-1]:
+                yield list(prefix), alias
+            if word == "}" and len(starts) > 1:
+                starts.pop()
+            alias = ""
+            del prefix[starts[-1] :]
+        elif len(words := word.split()) > 1:
+            alias = words[1]
+        else:
+            prefix.append(word)
+
+
+def _c_imports(text: str, name: str, module: str) -> Iterator[Imported]:
+    if (found := re.search(r'(["<])([^">\n]+)[">]', text)) is not None and (found[1] == '"' or "/" in found[2]):
+        path = found[2]
+        yield "", "/" + normpath(join(dirname(name), path)) if path.startswith("..") else path, True

@@ -1,0 +1,310 @@
+"""Pages of HTML."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from graphrerank.installation.extras import optional
+from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section, UnreadableError
+from graphrerank_documents.formats.sections import Sections
+from graphrerank_documents.formats.text import DATA_URI, decode_text, without_blobs
+
+_HEAD = 4096  # bytes in which a page says its encoding
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([\w.:-]{1,40})", re.IGNORECASE)
+_XML_CHARSET = re.compile(rb"\s{0,9}<\?xml[^>]{0,100}?encoding\s{0,9}=\s{0,9}[\"']([\w.:-]{1,40})")
+_XHTML = re.compile(r"\s*<\?xml|[^<]{0,99}<html[^>]{0,300}http://www\.w3\.org/1999/xhtml")
+_VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
+_CLOSED = re.compile(rf"<(?!(?:{_VOID})\b)([a-zA-Z][\w:-]*)((?:\s[^<>]*)?)/>")
+_NESTED = re.compile(  # elements that are closed by a tag
+    r"<(/?)(?:a|article|aside|b|big|blockquote|button|center|code|details|div|dl|em|figure|font|footer|form|g|header|i|label|main|nav"
+    r"|object|ol|section|small|span|strong|svg|table|u|ul)[\s>]",
+    re.IGNORECASE,
+)
+_MAX_OPEN = 1000  # unclosed elements, for which the parser's time is quadratic
+_SHALLOW = 50_000  # characters of small pages
+_MAIN = "main, [role=main]"
+_PLACES = f"{_MAIN};article;.mw-parser-output;.rst-content;.theme-doc-markdown;.markdown-body;.md-content"
+_MAINS = f"{_PLACES};.document .body;.body;.post-content;.entry-content;#content;.content;#main;.document".split(";")
+_SMALL, _SHARE = 20, 0.4  # characters of a main part, or its share of the page, with which it is taken for one
+_TAGS = """address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure
+footer form frameset header hgroup hr legend li main menu ol option p pre search section summary table tbody td tfoot
+th thead tr ul h1 h2 h3 h4 h5 h6"""
+_BLOCKS = frozenset(_TAGS.split())
+_HIDDEN_TAGS = """audio button canvas datalist dialog embed footer head input nav noscript object script select style
+svg template textarea title video rp rt"""
+_HIDDEN = frozenset(_HIDDEN_TAGS.split())
+_LEFT_OUT = """[hidden]:not([role=tabpanel]), [aria-hidden=true], [role=navigation], [role=search], [role=banner],
+[role=contentinfo], [role=dialog], [role=doc-toc], .mw-editsection, .linenos, .lineno, .linenodiv, .gutter,
+.sphinxsidebar, .breadcrumb, .breadcrumbs, .visually-hidden, .sr-only, .noprint, .hideme, .since, .pagination-nav,
+.skip-link, .theme-doc-toc-mobile, aside:has(nav), [style*="display:none" i]:not([class*=math]),
+[style*="display: none" i]:not([class*=math])"""
+_OUTSIDE = """header:not(:has(h1)), header:has(nav), aside:not([class*=admonition i], [class*=aside i],
+[class*=callout i], [class*=note i], [class*=tip i], [class*=topic i], [class*=warning i])"""  # a main part
+_SIDE_NAMES = "navbar nav menu sidebar footer related nav-panel navigation topnav site-header site-footer"
+_SIDES = ", ".join(f".{side}, #{side}" for side in _SIDE_NAMES.split())
+_PLACING = "table table, table:is([role=presentation], [role=none], :has(table, h1, h2, h3, h4, h5, h6, pre))"
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_KINDS = {"li": "item", "dt": "term", "dd": "meaning"}
+_SOURCES = frozenset(("viewcode-link", "viewcode-back", "src", "srclink"))  # links to programs, without their texts
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
+_WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")
+_NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # around a heading
+_BEFORE_SITE = " -\u2013\u2014|\u00b7:\u00bb"  # between a title and the name of the site
+_REFRESH = re.compile(r"\s*[\d.]*\s*[;,]\s*url\s*=\s*[\"']?\s*([^\"'\s]+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # what is not the path
+_MAX_MARKS = 3  # characters of a text without a word that is left out
+_MENU = 30  # characters for each link, of a text of a menu
+_NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
+
+
+def read_html(content: bytes, name: str) -> list[Document]:
+    """Read the main part of a page, without its navigation, header and footer."""
+    parser = optional("selectolax.lexbor", "an HTML page").LexborHTMLParser
+    said = _XML_CHARSET.match(content[:_HEAD]) or _CHARSET.search(content[:_HEAD])
+    text, uris = DATA_URI.subn("", decode_text(content, said[1].decode() if said else ""))
+    if _XHTML.match(text) or name.lower().endswith(".xhtml"):
+        text = _CLOSED.sub(r"<\1\2></\1>", text)
+    if len(text) > _SHALLOW and sum(-1 if tag[1] else 1 for tag in _NESTED.finditer(text)) > _MAX_OPEN:
+        raise UnreadableError(f"more than {_MAX_OPEN:,} elements without an end")
+    page, stem = parser(text), PurePosixPath(name).stem[:MAX_NAME]
+    base = _said(page, "base[href]", "href")
+    if refresh := _REFRESH.match(_said(page, 'meta[http-equiv="refresh" i]', "content")):
+        return [Document(name, stem, (Section("", (Block(stem, links=(Link(refresh[1]),)),)),), base=base)]
+    walk, is_main = _main_part(page)
+    ids = [element.attributes["id"] or "" for element in page.css("[id]")]
+    sections = walk.out.end(ids, None if is_main else _is_menu)
+    written = page.css_first("head > title")
+    title = "" if written is None else " ".join(written.text().translate(_INVISIBLE).split())[:MAX_NAME]
+    title = title.removeprefix("<no title>")  # of Sphinx
+    title = title.removesuffix(_said(page, 'meta[property="og:site_name"]', "content")).rstrip(_BEFORE_SITE)
+    headings = (_NUMBER.sub("", section.heading) for section in sections[:3])  # before the name of the site
+    named = next((each for each in headings if each and title.startswith(each) and _REST.match(title, len(each))), "")
+    title = named or walk.out.titled or title or _said(page, 'meta[property="og:title"]', "content") or stem
+    dropped = walk.dropped + Counter({"data URIs": uris})  # those above none
+    return [Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)]
+
+
+def _is_menu(block: Block) -> bool:
+    return not block.is_whole and len(block.text) <= _MENU * len(block.links)
+
+
+def _said(page: Any, selector: str, attribute: str) -> str:
+    element = page.css_first(selector)
+    return "" if element is None else (element.attributes.get(attribute) or "")[: min(MAX_NAME, MAX_TARGET)]
+
+
+def _aliases(page: Any, name: str) -> tuple[str, ...]:
+    """Return the path of the address that a page calls its own, if it ends as its file does."""
+    path, file = _ADDRESS.sub("", _said(page, 'link[rel="canonical"]', "href")), PurePosixPath(name)
+    names = (file.name, file.stem, file.parent.name if file.stem == "index" else file.stem)
+    return (path,) if path[:1] == "/" and PurePosixPath(path).name in filter(None, names) else ()
+
+
+def _main_part(page: Any) -> tuple["ElementWalk", bool]:
+    """Return what the main part shows, or the whole body where that is nearly nothing of it, and which of both."""
+    hidden, placing = ({node.mem_id for node in page.css(selector)} for selector in (_LEFT_OUT, _PLACING))
+    main = None
+    for selector in _MAINS:
+        found = page.css(selector)
+        if len(found) == 1 or (found and selector == _MAIN):
+            main = ElementWalk(found[0], hidden, placing)
+            if selector == _MAIN and main.out.size >= _SMALL:
+                return main, True
+            break
+    hidden.update(node.mem_id for node in page.css(f"{_OUTSIDE}, {_SIDES}"))
+    whole = ElementWalk(page.body or page.root, hidden, placing)
+    return (main, True) if main and main.out.size >= _SHARE * whole.out.size else (whole, False)
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table of rows that is open; others only place parts of the page."""
+
+    header: str = ""
+    rows: int = 0
+    cells: list[str] = field(default_factory=list)
+    is_head: bool = True  # whether the row has no other cells than those of a header
+    in_cell: bool = False
+
+
+class ElementWalk:
+    """Goes through the elements of a page and collects what they show.
+
+    Args:
+        root: The element around them.
+        hidden: The ``mem_id`` of elements that are left out.
+        placing: Those of tables that only place parts of the page.
+    """
+
+    def __init__(self, root: Any, hidden: Collection[int] = (), placing: Collection[int] = ()) -> None:
+        self.out = Sections()
+        self.dropped: Counter[str] = Counter()
+        self._hidden, self._placing = hidden, placing
+        self._parts: list[str] = []  # of the text that is open; "\0" for an end of a line
+        self._ids: list[str] = []  # that wait for a heading or a text
+        self._before: list[str] = []  # those before the heading that is open
+        self._kind = self._marker = ""  # of the next block
+        self._heading: Any = None  # the heading or signature that is open
+        self._pre = 0  # elements of code that are open
+        self._table: _Table | None = None
+        self._walk(root)
+        self._flush()
+        self.out.point(self._ids)
+
+    def _walk(self, root: Any) -> None:
+        node = root.first_child
+        open_nodes: list[Any] = []
+        while node is not None or open_nodes:
+            if node is None:
+                node = open_nodes.pop()
+                self._close(node, node.tag)
+            elif (tag := node.tag) == "-text":
+                self._parts.append(node.text_content)
+            elif tag[0] != "-" and self._open(node, tag):
+                if (child := node.first_child) is not None:
+                    open_nodes.append(node)
+                    node = child
+                    continue
+                self._close(node, tag)
+            node = node.next
+
+    def _open(self, node: Any, tag: str) -> bool:
+        """Begin an element; return whether it shows what is in it."""
+        is_block = tag in _BLOCKS
+        if is_block:
+            self._break()
+        attributes = node.attributes
+        keys = ("id", "name") if tag == "a" else ("id",)
+        self._ids += [name for key in keys if attributes and (name := attributes.get(key))]
+        if tag in _HIDDEN or node.mem_id in self._hidden:
+            return False
+        if tag == "a":
+            return self._open_link(node, attributes)
+        if tag in ("frame", "iframe", "area"):
+            self._link(attributes.get("href" if tag == "area" else "src"))
+            return False
+        if tag == "br" and self._heading is None and not self._pre and "\0" in self._parts[-2:]:
+            self._break()
+        elif tag == "br":
+            self._parts.append("\0")
+        elif tag == "math":
+            source = node.css_first('annotation[encoding="application/x-tex"]')
+            formula = attributes.get("alttext") or ("" if source is None else source.text())
+            self._parts.append(formula)
+            return not formula
+        elif is_block and self._heading is None:
+            self._open_block(node, tag, attributes)
+        elif "-" in tag:  # an element of the page's program
+            self._parts.append(" ")
+        return True
+
+    def _open_link(self, node: Any, attributes: Mapping[str, str | None]) -> bool:
+        target = (attributes.get("href") or "").strip()
+        if target.startswith("#") and not _WORD.search(node.text()):  # the mark of a heading
+            return False
+        self._link(target)
+        return not target or _SOURCES.isdisjoint((attributes.get("class") or "").split())
+
+    def _link(self, target: str | None) -> None:
+        target = (target or "").strip()
+        if target != "#" and not target.lower().startswith(_NO_TARGETS):
+            self.out.link(target)
+
+    def _open_block(self, node: Any, tag: str, attributes: Mapping[str, str | None]) -> None:
+        table = self._table
+        if self._pre or (table is not None and table.in_cell):
+            self._pre += tag == "pre"
+        elif tag in _HEADINGS or (tag == "dt" and "sig" in (attributes.get("class") or "").split()):
+            own = [self._ids.pop()] if attributes.get("id") else []
+            self._heading, self._before, self._ids = node, self._ids, own
+        elif tag == "pre":
+            self._pre = 1
+        elif tag == "table":
+            self._table = _Table() if node.mem_id not in self._placing else None
+        elif table is not None and tag in ("td", "th"):
+            table.in_cell = True
+            table.is_head &= tag == "th"
+        elif table is None and tag in _KINDS:
+            self._kind, self._marker = _KINDS[tag], "- " if tag == "li" else ""
+
+    def _close(self, node: Any, tag: str) -> None:
+        table = self._table
+        if node is self._heading:
+            self._close_heading(node, tag)
+        elif tag in _BLOCKS:
+            if tag == "pre" and self._pre:
+                self._pre -= 1
+                if not self._pre and not (table and table.in_cell):
+                    self._flush(is_code=True)
+            elif table is not None and not self._pre:
+                self._close_part(table, node, tag)
+            self._break()
+            if tag in _KINDS:
+                self._kind = self._marker = ""
+        elif "-" in tag:
+            self._parts.append(" ")
+
+    def _close_heading(self, node: Any, tag: str) -> None:
+        text, own = self._take(), self._ids
+        self._heading, self._ids = None, []
+        parent = node.parent.attributes.get("id") if node.parent is not None else None
+        if not text:
+            self._ids = self._before + own
+        elif tag == "dt":
+            name = own[0] if own and _SYMBOL.fullmatch(own[0]) else ""
+            self.out.start(name or text, own + self._before[::-1], symbol=name)
+            self.out.add(text, "sign", is_whole=True)
+        else:
+            wrapper = [parent] if parent in self._before else []
+            self.out.start(text, own + wrapper + self._before[::-1], level=_HEADINGS[tag])
+
+    def _close_part(self, table: _Table, node: Any, tag: str) -> None:
+        if tag in ("td", "th") and table.in_cell:
+            table.cells.append(self._take())
+            table.in_cell = False
+        elif tag == "tr":
+            if row := " | ".join(table.cells).strip() if any(table.cells) else "":
+                if not table.rows and not table.header and (table.is_head or node.parent.tag == "thead"):
+                    table.header = row[:MAX_NAME]
+                else:
+                    self._add(row, "row", is_whole=True, header=table.header)
+                    table.rows += 1
+            table.cells, table.is_head = [], True
+        elif tag == "table":
+            if not table.rows:
+                self.out.add(table.header)
+            self._table = None
+
+    def _break(self) -> None:
+        """End a paragraph, or a word where a text goes on."""
+        if self._heading is not None or (self._table is not None and self._table.in_cell):
+            self._parts.append(" ")
+        elif not self._pre:
+            self._flush()
+        elif self._parts and not self._parts[-1].endswith(("\n", "\0")):
+            self._parts.append("\n")
+
+    def _take(self) -> str:
+        lines = "".join(self._parts).translate(_INVISIBLE).split("\0")
+        self._parts = []
+        is_line = self._heading is not None or self._table is not None
+        return (" " if is_line else "\n").join(" ".join(line.split()) for line in lines).strip()
+
+    def _flush(self, *, is_code: bool = False) -> None:
+        if is_code:
+            text, counts = without_blobs("".join(self._parts).replace("\0", "\n"))
+            self.dropped.update(counts)
+            text, self._parts, self._marker = text.strip("\n").rstrip(), [], ""
+        else:
+            text = self._take() if self._parts else ""
+        if len(text) > _MAX_MARKS or _WORD.search(text):
+            self._add(self._marker + text, self._kind, is_whole=is_code)
+            self._kind = self._marker = ""
+
+    def _add(self, text: str, kind: str, *, is_whole: bool, header: str = "") -> None:
+        self.out.point(self._ids)
+        self._ids = []
+        self.out.add(text, kind, is_whole=is_whole, header=header)

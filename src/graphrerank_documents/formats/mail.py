@@ -1,0 +1,139 @@
+"""Mail as documents, one a message: mbox archives and single messages (eml), with replies as links."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from email import message_from_bytes
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+from graphrerank_documents.document import LABEL, MAX_NAME, Block, Document, Link, Section, UnreadableError
+from graphrerank_documents.formats.text import decode_text, without_blobs
+from graphrerank_documents.readers import reader_of
+
+MAX_HEADER, MAX_SENDER = 10_000, 200  # characters of a header, and of a sender as it is shown
+MAX_PARTS, MAX_PAGE = 1000, 1_000_000  # of a message, and characters of its page
+_START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]{0,200}\d\d:\d\d[^\n]{0,100}\n")
+_ID = re.compile(r"<([^<>\s]+)>")
+_HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # of which a mail has one
+_END = re.compile(
+    r"^(?:-- ?|_{20,}|-{2,} ?(?:Original Message|Ursprüngliche Nachricht|Message d'origine) ?-{2,})$", re.M
+)
+_FORWARDED = re.compile(
+    r"^-{3,} ?(?:Forwarded message|Weitergeleitete Nachricht|Message transféré)[^\n]*\n"
+    r"(?:\*?(?:From|Date|Sent|Subject|To|Cc|Von|Datum|Betreff|An|De|Objet|À)\*?:[^\n]*\n)*",
+    re.MULTILINE | re.IGNORECASE,
+)
+_QUOTED = re.compile(  # with the line or two before that says of whom
+    r"(?:^(?:On|Am|Le|El|Il|Op|Em)\b[^\n]{1,200}(?:\n[^>\n][^\n]{0,200})?:[ \t]*\n\s*)?(?:^>[^\n]*(?:\n|\Z))+",
+    re.MULTILINE,
+)
+
+
+class _Mail(NamedTuple):
+    message: Message
+    headers: dict[str, str]
+    line: int
+    end: int
+
+    def ids(self, name: str) -> list[str]:
+        """Return the ids of messages in a header, without brackets."""
+        return [each[:MAX_NAME] for each in _ID.findall(self.headers.get(name, ""))]
+
+
+def read_mbox(content: bytes, name: str) -> list[Document]:
+    """Read the messages of an archive; those that cannot be parsed are left out."""
+    mails: list[_Mail] = []
+    line, counted = 1, 0
+    bounds = [found.span() for found in _START.finditer(content)] + [(len(content), 0)]
+    for (start, first), (stop, _) in pairwise(bounds):
+        line += content.count(b"\n", counted, start)
+        counted = start
+        with suppress(Exception):  # a parser of untrusted files fails in many ways
+            mails.append(_parsed(re.sub(rb"^>(>*From )", rb"\1", content[first:stop], flags=re.MULTILINE), line + 1))
+    known = {own for mail in mails for own in mail.ids("message-id")[:1]}
+    documents: dict[str, Document] = {}
+    for number, mail in enumerate(mails, 1):
+        own = f"{name}#{next(iter(mail.ids('message-id')), number)}"
+        own = f"{own}:{number}" if own in documents else own
+        with suppress(Exception):
+            documents[own] = _document(mail, own, known)
+    if not documents:
+        raise UnreadableError("no message that can be read")
+    return list(documents.values())
+
+
+def read_eml(content: bytes, name: str) -> list[Document]:
+    """Read a message."""
+    return [_document(_parsed(content, 1), name, set())]
+
+
+def _parsed(content: bytes, line: int) -> _Mail:
+    message = message_from_bytes(content)
+    said = {name.lower(): str(value) for name, value in reversed([*message.raw_items()])}
+    headers = {name: _decoded(said[name][:MAX_HEADER]) for name in _HEADERS if name in said}
+    if not headers:
+        raise UnreadableError("not a mail")
+    return _Mail(message, headers, line, line + content.rstrip().count(b"\n"))
+
+
+def _decoded(header: str) -> str:
+    header = header.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    with suppress(HeaderParseError, LookupError, ValueError):
+        header = str(make_header(decode_header(header)))
+    return " ".join(header.split())
+
+
+def _document(mail: _Mail, name: str, known: set[str]) -> Document:
+    """Return a message; it replies to the latest of the messages before it that is known, or else to the last."""
+    own = mail.ids("message-id")[:1]
+    text, files = _text(mail.message)
+    text, dropped = without_blobs(text)
+    before = [*mail.ids("references"), *mail.ids("in-reply-to")[:1]][::-1]
+    parent = next((each for each in before if each in known), before[0] if before else "")
+    links = (Link(parent, mail.line, LABEL, "reply"),) if parent and [parent] != own else ()
+    sender, date = mail.headers.get("from", "")[:MAX_SENDER], _date(mail.headers.get("date", ""))
+    parts = [", ".join(filter(None, (sender and f"From: {sender}", date))), text]
+    parts += [f"Attachments: {', '.join(files)}"] if files else []
+    shown = enumerate(filter(None, parts))
+    blocks = tuple(Block(part, mail.line, () if number else links) for number, part in shown)
+    section = Section("", blocks, mail.line, mail.end, labels=tuple(own))
+    return Document(name, mail.headers.get("subject", "")[:MAX_NAME], (section,), dropped=dropped)
+
+
+def _date(header: str) -> str:
+    with suppress(Exception):  # of the date's parser, which indexes what it expects
+        return f"{parsedate_to_datetime(header[:100]):%Y-%m-%d %H:%M}"
+    return header[:100]
+
+
+def _text(message: Message) -> tuple[str, list[str]]:
+    """Return the texts of a message and of those in it, else that of its page, and the names of its files."""
+    texts: dict[str, list[str]] = {"text/plain": [], "text/html": []}
+    files: list[str] = []
+    for part in islice(message.walk(), MAX_PARTS):
+        kind = part.get_content_type()
+        if file := part.get_filename():
+            files.append(_decoded(file[:MAX_HEADER])[:MAX_SENDER])
+        elif kind in texts and isinstance(content := part.get_payload(decode=True), bytes) and content.strip():
+            texts[kind].append(decode_text(content, str(part.get_content_charset(""))))
+    plain = texts["text/plain"] or ["\n\n".join(_page(page)) for page in texts["text/html"][:1]]
+    return "\n\n".join(filter(None, map(_answer, plain))), files
+
+
+def _page(page: str) -> Iterator[str]:
+    for document in reader_of("mail.html")(page[:MAX_PAGE].encode(), "mail.html"):
+        for section in document.sections:
+            yield from filter(None, (section.heading, *(block.text for block in section.blocks)))
+
+
+def _answer(text: str) -> str:
+    """Leave out what a message quotes, its signature and headers within it, if anything is left then."""
+    text = _FORWARDED.sub("", text.replace("\u00a0", " "))
+    end = _END.search(text)
+    own = _QUOTED.sub("\n", text[: end.start()] if end else text).strip()
+    return own or re.sub(r"^[> ]+", "", text, flags=re.MULTILINE).strip()

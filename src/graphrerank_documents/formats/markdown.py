@@ -1,0 +1,362 @@
+"""Markdown and MDX."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html import unescape
+from unicodedata import east_asian_width
+
+from markdown_it.common.utils import normalizeReference
+from markdown_it.token import Token
+
+from graphrerank_documents.document import (
+    DOCUMENT,
+    LABEL,
+    MAX_TARGET,
+    PAGE,
+    PATH,
+    SYMBOL,
+    Block,
+    Document,
+    Link,
+)
+from graphrerank_documents.formats.front_matter import FrontMatter, file_title, front_matter
+from graphrerank_documents.formats.lined_reader import LinedReader, Row
+from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
+from graphrerank_documents.formats.slugs import Slugs
+from graphrerank_documents.formats.text import code_block
+
+_MAX_DEPTH = 5  # of directives in one another
+_FENCED = (
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
+    r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
+)
+_IMPORT = re.compile(rf"{_FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
+_BRACES = r"\{(?![#.:])(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # of JavaScript, in a tag
+_MDX = re.compile(
+    rf"{_FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
+    re.MULTILINE | re.DOTALL,
+)
+_COMPUTED = re.compile(r"^( {0,3}\[[^\]\n]{1,500}\]:)([^\n]*\{[{%][^\n]*)$", re.MULTILINE)
+_CODE = re.compile(_FENCED, re.MULTILINE | re.DOTALL)
+_DEFINITION = re.compile(
+    r"^ {0,3}\[([^\[\]\n]{1,500})\]:[ \t]*<?([^\s<>]{1,2000})>?(?:[ \t]+[\"'(][^\n]*)?$", re.MULTILINE
+)
+_HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
+_ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
+_LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
+_BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # of Obsidian
+_URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
+_HIDDEN = re.compile(r"<!--(?:.*?-->|.*)|<(script|style|svg)\b(?:.*?</\1>|.*)", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(
+    r"<(/?)([A-Za-z][\w:.-]*)((?:[^<>\"']++|\"[^\"]{0,1000}\"|'[^']{0,1000}'){0,40}+|[^<>]*+)>",
+)
+_ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
+_BREAKS = re.compile(
+    "p|div|li|tr|dt|dd|table|ul|ol|br|summary|details|section|article|pre|blockquote|hr|figure|figcaption|nav|h[1-6]"
+)
+_SITE = re.compile(r"^(?:@site|@|project:|pathname://)(?=[/#])")  # of Docusaurus, Zola and MyST
+_PROSE_DIRECTIVES = re.compile(
+    "admonition|attention|caution|danger|error|hint|important|note|seealso|tip|warning|todo|dropdown|card|grid|tabs"
+    "|grid-item|grid-item-card|tab-set|tab-item|version(?:added|changed)|deprecated|margin|sidebar|epigraph|topic"
+    "|figure|glossary|details"
+)
+_DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
+_AUTOMATIC = re.compile(r"^\.\. auto\w{1,20}:: *([\w.]{1,500})", re.MULTILINE)
+_OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
+_TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
+_IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
+_HAS_MARKDOWN = re.compile(r"^[^\S\n]*<\w[^<>]*\smarkdown\b", re.MULTILINE)
+_NO_LINKS = ("data:", "javascript:")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_ROLES = {
+    "doc": DOCUMENT,
+    **dict.fromkeys(("ref", "numref", "any"), LABEL),
+    **dict.fromkeys(("class", "func", "meth", "mod", "attr", "exc", "obj", "data"), SYMBOL),
+}
+
+
+def read_markdown(content: bytes, name: str) -> list[Document]:
+    """Read a page, a section for each heading."""
+    reader = MarkdownReader(content, name)
+    said = front_matter(reader.text, name)
+    text = "\n" * reader.text.count("\n", 0, said.length) + reader.text[said.length :]
+    text = (_MDX if reader.is_mdx else _IMPORT).sub(_without_code, text)
+    text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
+    reader.define(text)
+    reader.read(text)
+    return [reader.document(said)]
+
+
+def _without_code(found: re.Match[str]) -> str:
+    """Empty what is JavaScript, and keep fences and the number of lines."""
+    if found["fence"] or found["span"]:
+        return found[0]
+    return ('=""' if found[0].startswith("=") else "") + "\n" * found[0].count("\n")
+
+
+def _ids(attributes: str) -> list[str]:
+    return [marked or named for marked, named in _ID.findall(attributes)]
+
+
+class MarkdownReader(LinedReader):
+    """Sections of Markdown, of one text or several."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        self.is_mdx = name.lower().endswith(".mdx")
+        self._slugs = Slugs()
+        self._env: dict[str, dict[str, object]] = {"references": {}}
+        self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
+        self._labels: list[str] = []
+        self._has_title = False  # of the first level, else `title` is of a heading before all text
+        self._line = 1  # of the token that is being read
+
+    def define(self, text: str) -> None:
+        """Take the targets that a text names outside of code, wherever they stand, as Python-Markdown does."""
+        for found in _DEFINITION.finditer(_CODE.sub("", text)) if "]:" in text else ():
+            target = {"title": "", "href": found[2], "map": [0, 0]}
+            self._env["references"].setdefault(normalizeReference(found[1]), target)
+
+    def read(self, text: str, line: int = 1, depth: int = 0) -> None:
+        """Append a text that begins in a line of the file, perhaps within directives."""
+        self._walk(parser(self.is_mdx).parse(text, self._env), line, depth)
+
+    def add_code(self, text: str, line: int = 1) -> None:
+        """Append code to the section that is being read."""
+        for block in code_block(text, line):
+            self.add(block.text, block.line, is_whole=True)
+
+    def document(self, said: FrontMatter) -> Document:
+        """Return what was read; a page without a text has its description."""
+        self._mark()
+        self._flush()
+        if said.description and not any(span.blocks for span in self.spans):
+            self.spans[0].blocks.append(Block(said.description, 1))
+        self.title = said.title or self.title or file_title(self.name)
+        return replace(self.documents()[0], aliases=said.aliases)
+
+    def _flush(self) -> None:
+        """Give links that no block follows to the section that ends."""
+        span = self.spans[-1]
+        if self.links and (span.blocks or span.heading):
+            last = span.blocks.pop() if span.blocks else Block(span.heading, span.line)
+            span.blocks.append(replace(last, links=(*last.links, *self.links)))
+            self.links = []
+
+    def _mark(self) -> None:
+        self.spans[-1].anchors += (*self._ids, *self._labels)
+        self.spans[-1].labels += self._labels
+        self._ids, self._labels = [], []
+
+    def _open(self, heading: str, tag: str, line: int, ids: Sequence[str], links: Sequence[Link]) -> None:
+        self._flush()
+        is_first = not any(span.blocks or span.heading for span in self.spans[:2])
+        heading = self.open(heading, line, links).heading
+        if is_first or (tag == "h1" and not self._has_title):
+            self.title, self._has_title = heading, tag == "h1"
+        self.spans[-1].anchors += (*ids, *self._slugs.of(heading))
+        self._mark()
+
+    def add(
+        self, text: str, line: int, links: Sequence[Link] = (), *, is_whole: bool = False, header: str = ""
+    ) -> None:
+        """Add a block with what waits for it; links without a text wait for the next one."""
+        self.links += links
+        if text:
+            self._mark()
+            super().add(text, line, is_whole=is_whole, header=header)
+
+    def _walk(self, tokens: list[Token], first: int, depth: int) -> None:
+        """Read tokens, whose first line is a line of the file; directives hold others."""
+        marks: list[str] = []  # of the open items, empty behind their first block
+        is_tight = False  # whether the next paragraph is an item behind others, or what a term means
+        place = -1
+        while (place := place + 1) < len(tokens):
+            token = tokens[place]
+            kind = token.type
+            if token.map:
+                self._line = first + token.map[0]
+            if kind == "heading_open":
+                self._heading(tokens[place + 1], token.tag, token.level)
+                place += 2
+            elif kind == "inline":
+                mark = marks[-1] if marks else ""
+                text = self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
+                if text and tokens[place - 1].type == "dt_open":  # Hugo names terms as headings
+                    self.spans[-1].anchors += self._slugs.of(text)[:1]
+                marks[-1:] = [""] if marks else []
+                is_tight = False
+            elif kind in ("list_item_open", "dd_open"):
+                is_tight = bool(marks) or tokens[place - 1].type in ("list_item_close", "dt_close", "dd_close")
+                marks.append("" if kind == "dd_open" else f"{token.info}{token.markup} " if token.info else "- ")
+            elif kind in ("list_item_close", "dd_close"):
+                marks.pop()
+            elif kind == "table_open":
+                start = place
+                while tokens[place].type != "table_close":
+                    place += 1
+                self._table(tokens[start:place], first)
+            elif kind in ("fence", "code_block"):
+                self._code(token, depth)
+            elif kind == "html_block":
+                self._html_block(token.content, depth)
+
+    def _heading(self, token: Token, tag: str, level: int) -> None:
+        attributes = _HEADING_ATTRIBUTES.search(token.content.rstrip())
+        ids = _ids(attributes[0]) if attributes else []
+        line = self._line
+        text, links = self._inline(token, is_heading=True)
+        if level:  # in a list, a quotation or a container
+            self._ids += [*ids, *self._slugs.of(text)]
+            self.add(text, line, links)
+        else:
+            self._open(text, tag, line, ids, links)
+
+    def _paragraph(self, token: Token, mark: str, is_tight: bool) -> str:
+        raw, line, span = token.content, self._line, self.spans[-1]
+        if raw.startswith("{") and not span.blocks and _HEADING_ATTRIBUTES.fullmatch(raw):
+            span.anchors[:0] = _ids(raw)
+            return ""
+        text, links = self._inline(token)
+        if raw.startswith("(") and (label := _LABEL.match(raw)):
+            self._labels.append(label[1])
+            text = text.removeprefix(f"({label[1]})=").lstrip()
+        if "^" in raw and (block := _BLOCK_ID.search(text)):
+            self._ids.append(f"^{block[1]}")
+            text = text[: block.start()].rstrip()
+        self.is_tight = is_tight
+        self.add(mark + text if text else "", line, links)
+        return text
+
+    def _table(self, tokens: Sequence[Token], first: int) -> None:
+        """Read a table's rows; links of the header are the first row's."""
+        rows = list[Row]()
+        for token in tokens:
+            if token.type == "tr_open":
+                cells, links = list[str](), list[Link]()
+                self._line = first + token.map[0] if token.map else self._line
+            elif token.type == "inline":
+                text, found = self._inline(token)
+                cells.append(" ".join(text.split()))
+                links += found
+            elif token.type == "tr_close":
+                rows.append((" | ".join(cells).strip(" |"), self._line, links))
+        self.links += rows[0][2] if len(rows) > 1 else ()
+        self.table(rows, 1)
+
+    def _code(self, token: Token, depth: int) -> None:
+        line = self._line + (token.type == "fence")
+        directive = _DIRECTIVE.match(token.info.strip()) if token.type == "fence" else None
+        name, title = directive.groups() if directive else ("", "")
+        options = _OPTIONS.match(token.content) if directive else None
+        start = options.end() if options else 0
+        body, line = token.content[start:], line + token.content.count("\n", 0, start)
+        if name == "toctree":
+            for number, row in enumerate(body.split("\n"), line):
+                if not row.strip().startswith(":") and "*" not in row:
+                    self._link(row.rpartition("<")[2].rstrip("> "), number, DOCUMENT)
+        elif name in ("include", "literalinclude"):
+            self._link(title, line)
+            self.add(title, self._line)
+        elif _PROSE_DIRECTIVES.fullmatch(name) and depth < _MAX_DEPTH:
+            for each, start in ((title if name != "figure" else "", self._line), (body, line)):
+                self.read(each, start, depth + 1)
+        else:
+            for symbol in _AUTOMATIC.findall(body) if name == "eval-rst" else ():
+                self._link(symbol, line, SYMBOL)
+            self.add_code(body, line)
+
+    def _inline(self, token: Token, *, is_heading: bool = False) -> tuple[str, list[Link]]:
+        """Return what a reader sees of a text, and its links."""
+        parts, images = list[str](), list[str]()  # those of a heading are badges, but for one of images alone
+        before, self.links = self.links, []
+        line, in_link = self._line, False
+        for child in token.children or ():
+            kind, content = child.type, child.content
+            if kind in ("text", "text_special", "code_inline"):
+                parts.append(content)
+                for url in _URL.findall(content) if kind != "code_inline" and not in_link else ():
+                    self._link(url.rstrip(".,;:!?*_"), line)
+            elif kind in ("softbreak", "hardbreak"):
+                is_spaced = not parts or east_asian_width(parts[-1][-1:] or " ") not in "WF"
+                parts.append("\n" if kind == "hardbreak" else " " if is_spaced else "")
+                line += 1
+            elif kind in ("link_open", "link_close"):
+                in_link = kind == "link_open"
+                self._link(str(child.attrs.get("href", "")), line)
+            elif kind == "image":
+                (images if is_heading else parts).append(content)
+            elif kind == "html_inline":
+                tag = _TAG.fullmatch(content)
+                parts.append(self._tag(tag, line) if tag else "")
+            elif kind == "wiki":
+                if not _IMAGE.search(content):
+                    parts.append(child.info)
+                    self._link(content.rstrip("\\"), line, PAGE)
+            elif kind == "role":
+                parts.append(self._role(child.info, content, line))
+        links, self.links = self.links, before
+        text = "".join(parts).strip() or " ".join(images)
+        return (_HEADING_ATTRIBUTES.sub("", text).rstrip() if is_heading else text), links
+
+    def _link(self, target: str, line: int, kind: str = PATH) -> None:
+        target = _SITE.sub("", target.strip())
+        if 0 < len(target) <= MAX_TARGET and not target.startswith(_NO_LINKS) and "{{" not in target:
+            self.links.append(Link(target, line, kind))
+
+    def _role(self, role: str, content: str, line: int) -> str:
+        """Note the link of a role of MyST and return its text."""
+        found = _TITLED.fullmatch(content)
+        shown, target = (found[1], found[2]) if found else (content, content)
+        kind = _ROLES.get(role.rpartition(":")[2])
+        if kind and not target.startswith("!"):
+            self._link(target.lstrip("~"), line, kind)
+        return shown.rpartition(".")[2] if shown.startswith("~") else shown.lstrip("!")
+
+    def _tag(self, tag: re.Match[str], line: int) -> str:
+        """Note the names and links of a tag and return its text."""
+        name = tag[2].lower()
+        if tag[1]:
+            return " | " if name in ("td", "th") else ""
+        found = _ATTRIBUTE.findall(tag[3])
+        values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in found}
+        is_component = tag[2][0].isupper() or name == "tab"
+        names = ("id", "name") if name in ("a", *_HEADINGS) else ("id",)
+        self._ids += filter(None, map(values.get, names))
+        if is_component or name in ("a", "area"):
+            self._link(values.get("href") or values.get("to", ""), line)
+        if name == "br":
+            return "\n"
+        if is_component:
+            return "".join(f"{values[key]}\n" for key in ("title", "label") if values.get(key))
+        return values.get("alt", "")
+
+    def _html_block(self, content: str, depth: int) -> None:
+        first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)
+        content = written_target(content) if "{" in content else content
+        if (self.is_mdx or _HAS_MARKDOWN.search(content)) and depth < _MAX_DEPTH:
+            text = _TAG.sub(lambda tag: self._tag(tag, first), content)
+            self.read(text, first, depth + 1)
+        elif content.startswith("<pre"):
+            self.add_code(unescape(_TAG.sub("", content)), first)
+        else:
+            self._html(content, first)
+
+    def _html(self, content: str, line: int) -> None:
+        """Read HTML by its blocks."""
+        held, place = list[str](), 0
+        for tag in _TAG.finditer(f"{content}<p>"):
+            held.append(content[place : tag.start()])
+            line += content.count("\n", place, tag.end())
+            place, name = tag.end(), tag[2].lower()
+            if _BREAKS.fullmatch(name):
+                text = " ".join(unescape("".join(held)).split()).strip("| ")
+                held = []
+                if name in _HEADINGS and tag[1] and text:
+                    ids, links, self._ids, self.links = self._ids, self.links, [], []
+                    self._open(text, name, self._line, ids, links)
+                else:
+                    self.add(text, self._line)
+                self._line = line
+            held.append(self._tag(tag, line))

@@ -1,0 +1,54 @@
+"""Jupyter notebooks."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from graphrerank_documents.document import Document
+from graphrerank_documents.formats.front_matter import front_matter
+from graphrerank_documents.formats.markdown import MarkdownReader
+from graphrerank_documents.formats.text import decode_text, without_blobs
+
+_MAX_OUTPUT = 500  # characters of an output; longer ones are data
+_COLOURS = re.compile(r"\x1b\[[\d;]{0,20}m")
+
+
+def read_notebook(content: bytes, name: str) -> list[Document]:
+    """Read the texts of a notebook, its code and its short outputs in text, a section for each heading.
+
+    It has no lines, as those of its file are lines of JSON.
+    """
+    reader, dropped, said = MarkdownReader(b"", name), Counter[str](), front_matter("", name)
+    for number, (kind, source) in enumerate(_cells(decode_text(content))):
+        source, counts = without_blobs(source)
+        dropped.update(counts)
+        if not number and kind != "code":
+            said = front_matter(source, name)
+            source = source[said.length :]
+        if kind == "markdown":
+            reader.read(source)
+        elif kind == "code":
+            reader.add_code(source)
+    document = reader.document(said)
+    sections = []
+    for section in document.sections:
+        blocks = (replace(b, line=0, links=tuple(replace(link, line=0) for link in b.links)) for b in section.blocks)
+        sections.append(replace(section, line=0, end=0, blocks=tuple(blocks)))
+    return [replace(document, sections=tuple(sections), dropped=dict(dropped))]
+
+
+def _cells(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the type and the text of each cell and of each short output, valid or not."""
+    notebook = json.loads(text)
+    for cell in notebook["cells"]:
+        yield str(cell["cell_type"]), _joined(cell["source"])
+        for output in cell.get("outputs", ()):
+            shown = _COLOURS.sub("", _joined(output.get("text", output.get("data", {}).get("text/plain", "")))).strip()
+            if shown and len(shown) <= _MAX_OUTPUT and not shown.startswith("<"):
+                yield "code", shown
+
+
+def _joined(text: object) -> str:
+    return "".join(map(str, text)) if isinstance(text, list) else str(text)

@@ -1,0 +1,144 @@
+"""Org: headings and their properties by orgparse, what stands under them by its lines."""
+
+import re
+
+from graphrerank.installation.extras import optional
+from graphrerank_documents.document import LABEL, MAX_NAME, PAGE, PATH, Document, Link, UnreadableError
+from graphrerank_documents.formats.lined_reader import LineReader, Row, replaced
+from graphrerank_documents.formats.slugs import Slugs, github_slug
+
+_MAX_HEADINGS, _MAX_HEADING = 50_000, 500  # of a file; characters, without dates, which orgparse searches slowly
+_OUTLINE = re.compile(r"\*{1,50} |\s*:[\w+-]{1,100}:")  # lines that orgparse reads; all others are empty to it
+_DATE = re.compile(r"[<\[]\d{4}-\d\d-\d\d[^<>\[\]]{0,40}[>\]]")
+_BLOCK = re.compile(r"\s*#\+begin_(src|example|export|comment|latex|html)\b", re.IGNORECASE)
+_KEYWORD = re.compile(r"\s*#\+(\w{1,100}):[ \t]*(.*)")
+_DRAWER = re.compile(r"\s*:(?!END:)[\w-]{1,100}:$", re.IGNORECASE)
+_HIDDEN = re.compile(r"\s*(?:#(?:\s|\+|$)|-{5,}$|:END:$|(?:SCHEDULED|DEADLINE|CLOSED|CLOCK):)", re.IGNORECASE)
+_ITEM = re.compile(r"\s*([-+]|\s\*|\d{1,9}[.)])[ \t]+(?:\[[ X-]\][ \t]+)?(?=\S)")
+_INLINE = re.compile(
+    r"(?<!\w)([~=])(?=\S)(?P<code>[^\n~=]{1,300})(?<=\S)\1(?!\w)"
+    r"|\[\[(?P<target>[^\[\]]{1,2000})\](?:\[(?P<shown>[^\[\]]{1,1000})\])?\]"
+    r"|(?P<url>\bhttps?://[^\s\[\]<>\"]{1,2000})"
+    r"|<<(?P<place>[^<>\n]{1,200})>>"
+    r"|(?<!\w)([*/_+])(?=\S)(?P<marked>[^\n*/+_\[\]]{1,300})(?<=\S)\7(?!\w)"
+)
+_FILE = re.compile(r"(?:file:)?((?:[./~][^:]*|[^:]*\.\w+|(?<=file:)[^:]+))(?:::(.*))?$")
+
+
+def read_org(content: bytes, name: str) -> list[Document]:
+    """Read a file of Org."""
+    return _Org(content, name).read()
+
+
+class _Org(LineReader):
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        outline = [_DATE.sub("", line)[:_MAX_HEADING] if _OUTLINE.match(line) else "" for line in self.lines]
+        if sum(line[:1] == "*" for line in outline) > _MAX_HEADINGS:
+            raise UnreadableError(f"more than {_MAX_HEADINGS:,} headings")
+        try:
+            nodes = list(optional("orgparse", "an Org file").loads("\n".join(outline)))
+        except (ValueError, RecursionError, LookupError, AssertionError, TypeError, AttributeError) as error:
+            raise UnreadableError(f"no outline of Org: {error}") from None
+        self.slugs = Slugs()
+        self.nodes = {node.linenumber: node for node in nodes if node.level}
+        self.point(nodes[0], "")
+
+    def point(self, node: object, heading: str) -> None:
+        """Add the names of a heading, or of the file, to its section."""
+        properties = getattr(node, "properties", {})
+        own, label = (str(properties.get(key) or "") for key in ("CUSTOM_ID", "ID"))
+        self.spans[-1].anchors += [own, *(self.slugs.of(heading) if heading else [])]
+        self.spans[-1].labels += [own, f"id:{label}" if label else ""]
+
+    def line(self, line: str) -> None:
+        """Read a line, and perhaps what follows."""
+        if node := self.nodes.get(self.at):
+            self.flush()
+            heading, links = self.inline(node.heading, self.at)
+            self.open(heading, self.at, links)
+            self.point(node, self.spans[-1].heading)
+        elif block := _BLOCK.match(line):
+            self.flush()
+            start, end = self.at + 1, f"#+end_{block[1].lower()}"
+            lines = self.take(lambda text: text.strip().lower() == end or self.at + 1 in self.nodes)
+            if block[1].lower() in ("src", "example"):
+                self.whole(lines, start)
+        elif _DRAWER.match(line):
+            self.flush()
+            self.take(lambda text: text.strip().upper() == ":END:" or self.at + 1 in self.nodes)
+        elif keyword := _KEYWORD.match(line):
+            self.keyword(keyword[1].lower(), keyword[2].strip())
+        elif _HIDDEN.match(line):
+            self.flush()
+        elif kind := re.match(r"\s*(?:\||: )", line):
+            self.flush()
+            self.at -= 1
+            start = self.at + 1
+            lines = [text.strip() for text in self.take(lambda text: not text.lstrip().startswith(kind[0].strip()))]
+            if kind[0].strip() == "|":
+                self.rows(lines, start)
+            else:
+                self.whole([text[2:] for text in lines], start)
+        elif item := _ITEM.match(line):
+            self.item(item[1].strip(".) "), line[item.end() :].replace(" :: ", ": "))
+        else:
+            self.hold(line)
+
+    def keyword(self, name: str, value: str) -> None:
+        """Read a setting of the file, or what stands for a block."""
+        self.flush()
+        if name == "include" and (path := re.match(r"\"?([^\"\s]+)", value)):
+            self.add(path[1], self.at, [Link(path[1], self.at)])
+        elif name in ("caption", "description"):
+            self.add(value, self.at)
+        elif name == "title":
+            self.title = self.title or value[:MAX_NAME]
+
+    def rows(self, lines: list[str], start: int) -> None:
+        """Read the rows of a table; those before its first rule are the header."""
+        rows, headers = list[Row](), 0
+        for number, line in enumerate(lines, start):
+            if line.startswith("|-"):
+                headers = headers or len(rows)
+                continue
+            text, links = self.inline(line.strip("|"), number)
+            rows.append((" | ".join(cell.strip() for cell in text.split("|")).strip(), number, links))
+        self.table(rows, headers)
+
+    def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
+        """Return a text without its marks, and its links."""
+        return replaced(_INLINE, _shown, text, line)
+
+    def documents(self) -> list[Document]:
+        """Return the document; a note without text, which others point at, has its title as its heading."""
+        if len(self.spans) == 1 and not self.spans[0].blocks:
+            self.spans[0].heading = self.title
+        return super().documents()
+
+
+def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
+    """Return the text of a mark, its link noted."""
+    if url := found["url"]:
+        links.append(Link(url.rstrip(".,;:!?)'*/_~="), line))
+    elif target := found["target"]:
+        kind, address = _target(" ".join(target.split()))
+        links.append(Link(address, line, kind))
+        return found["shown"] or re.sub(r"^(?:file|id|roam):|^[#*]", "", target)
+    return found["code"] or url or found["place"] or found["marked"]
+
+
+def _target(target: str) -> tuple[str, str]:
+    """Return the kind of a link and where it points; an empty target for what is not a document."""
+    scheme, _, rest = target.partition(":")
+    if scheme in ("http", "https") or target[0] == "#":
+        return PATH, target
+    if scheme == "id":
+        return LABEL, target
+    if scheme in ("roam", "denote"):
+        return PAGE, rest
+    if path := _FILE.match(target):
+        place = path[2] or ""
+        anchor = place[1:] if place.startswith("#") else github_slug(place.lstrip("*"))
+        return PATH, path[1] + (f"#{anchor}" if anchor and not place.isdigit() else "")
+    return PATH, "" if re.match(r"[\w+-]+:", target) else f"#{github_slug(target.lstrip('*'))}"

@@ -1,0 +1,268 @@
+"""Records to documents: JSON, JSON lines and tables as text.
+
+A record's text, title and id stand under one of the usual names; one without a text says what it has as lines
+``name: value``.
+"""
+
+import csv
+import io
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, islice, zip_longest
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from graphrerank_documents.document import MAX_NAME, Block, Document, Section, UnreadableError
+from graphrerank_documents.formats.chats import read_chat
+from graphrerank_documents.formats.text import decode_text, without_blobs
+
+MAX_DEPTH, MAX_LEVELS = 32, 4  # of nested objects, deeper ones are left out; within which records are searched for
+MAX_KEY = 100  # characters of the name of what a record says
+_MOST, _MAX_GROWTH = 1_000_000, 10  # characters of all records, which repeat names; times those of a longer file
+_ALL = ("text", "content", "contents", "body", "passage", "page_content")  # that a record is about
+_TEXTS = (*_ALL, "abstract", "description", "summary", "context")
+_TITLES = ("title", "name", "headline", "subject", "question", "heading", "summary")
+_IDS = ("_id", "id", "doc_id", "docid", "uuid", "key")
+_WRAPPERS = ("properties", "_source", "attributes", "fields", "node", "document")  # of what a record says
+_SAMPLE, _SAMPLED_ROWS = 65_536, 50  # characters and records by which the form of a file is found
+_SEPARATOR = re.compile(r"\"?sep=(.)\"?\n", re.IGNORECASE)
+_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[-+]?\d[\d.,:/-]*")  # a year may name a column
+_LONG = 30  # characters of the cells of a column of texts
+_LONG_WORDS = 8  # of a cell that names no column
+
+
+class _Row(NamedTuple):
+    number: int  # among the records, or the line where it begins
+    content: Any
+    line: int = 0
+    end: int = 0
+
+
+def read_json(content: bytes, name: str) -> list[Document]:
+    """Read a list of records, below a key or not, one record, a chat, or else JSON lines."""
+    text = decode_text(content)
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return _documents(name, _lines(text), len(text))
+    if (chat := read_chat(value, name)) is not None:
+        return chat
+    rows = value if isinstance(value, list) else _records(value)
+    if isinstance(value, list) and 0 < len(_text(value)) < _LONG * len(value):  # a list of words
+        rows = [{"text": value}]
+    if rows is None or (rows is not value and isinstance(value, list)) or (rows is value and len(value) == 1):
+        return _documents(name, [_Row(1, row) for row in rows or [value]], len(text), is_alone=True)
+    return _documents(name, (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1)), len(text))
+
+
+def read_jsonl(content: bytes, name: str) -> list[Document]:
+    """Read a record from each line."""
+    text = decode_text(content)
+    return _documents(name, _lines(text), len(text))
+
+
+def _lines(text: str) -> Iterator[_Row]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield _Row(number, json.loads(line), number, number)
+            except ValueError as error:
+                raise UnreadableError(f"not JSON in line {number}") from error
+
+
+def read_table(content: bytes, name: str) -> list[Document]:
+    """Read a record from each row of a table; its separator and its names of columns are found."""
+    text = decode_text(content)
+    said = _SEPARATOR.match(text)
+    mark = said[1] if said else _separator(text, "\t,;|" if name.lower().endswith(".tsv") else ",;\t|")
+    quoting = csv.QUOTE_MINIMAL
+    try:
+        deque(_parsed(text, mark, quoting, strict=True), maxlen=0)
+    except csv.Error as error:  # where a quote is open or, between tabs, wrong, none is one
+        quoting = csv.QUOTE_NONE if mark == "\t" or "unexpected end" in str(error) else quoting
+    return _documents(name, _named(islice(_parsed(text, mark, quoting), said is not None, None)), len(text))
+
+
+def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: bool = False) -> Iterator[_Row]:
+    """Yield the rows that are not empty, with their lines."""
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=quoting, strict=strict)  # type: ignore[arg-type]
+    line = 1
+    for cells in reader:
+        if any(stripped := [cell.strip() for cell in cells]):
+            yield _Row(line, stripped, line, reader.line_num)
+        line = reader.line_num + 1
+
+
+def _separator(text: str, marks: str) -> str:
+    """Return the mark by which most of the first rows have as many cells as each other, or one that is not there."""
+    best, most = "\x1f", 0.0
+    for mark in marks:
+        widths = [len(row.content) for row in islice(_parsed(text[:_SAMPLE], mark), _SAMPLED_ROWS)]
+        widths = widths[:-1] if len(text) > _SAMPLE and 1 < len(widths) < _SAMPLED_ROWS else widths
+        width, count = Counter(widths).most_common(1)[0] if widths else (1, 0)
+        if width > 1 and widths[0] > 1 and count / len(widths) > most:
+            best, most = mark, count / len(widths)
+    return best
+
+
+def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
+    """Yield the rows of a table as objects; cells beyond the names of columns belong to the text."""
+    sample = list(islice(rows, _SAMPLED_ROWS))
+    first: Sequence[str] = sample[0].content if sample else ()
+    are_names = any(cell.lower() in (*_TEXTS, *_TITLES, *_IDS) for cell in first) or not any(
+        _NUMBER.fullmatch(cell) or len(cell.split()) > _LONG_WORDS or "\n" in cell for cell in first
+    )
+    unique: dict[str, None] = {}
+    for place, cell in enumerate(first if are_names else (), 1):
+        name = cell[:MAX_KEY] or f"column {place}"
+        while name in unique:
+            name = f"{name} {place}"
+        unique[name] = None
+    names = list(unique) or _guessed_names(sample)
+    known = len(names)
+    for row in islice(chain(sample, rows), are_names, None):
+        names += [f"column {place}" for place in range(len(names) + 1, len(row.content) + 1)]
+        cells = {name: cell for name, cell in zip(names, row.content, strict=False) if cell or name.lower() in _TEXTS}
+        if len(row.content) > known and (key := _key(cells, _TEXTS)) is not None:
+            cells[key] = "\n".join([cells[key], *_said({name: cells.get(name) for name in names[known:]})])
+        yield row._replace(content=cells)
+
+
+def _guessed_names(rows: Sequence[_Row]) -> list[str]:
+    """Name the columns of a table whose first row does not: a long one is the text, different words before it ids."""
+    columns = list(zip_longest(*(row.content for row in rows), fillvalue=""))
+    sizes = [sum(map(len, column)) for column in columns]
+    names = [f"column {place}" for place in range(1, len(columns) + 1)]
+    if sizes and max(sizes) > _LONG * len(rows):
+        names[longest := sizes.index(max(sizes))] = "text"
+        if longest and len(set(columns[0])) == len(rows) and not any(" " in cell for cell in columns[0]):
+            names[0] = "id"
+    return names
+
+
+def _records(content: Any, level: int = 0) -> list[Any] | None:
+    """Find the one list of objects that is most of an object, below a key or several, or its objects by their ids."""
+    if not isinstance(content, dict) or not content or level == MAX_LEVELS:
+        return None
+    if len(content) > 1 and all(isinstance(row, dict) for row in content.values()) and _have_texts([*content.values()]):
+        return [{"_id": key} | row for key, row in content.items()]
+    rows = max(content.values(), key=lambda part: len(repr(part)) * isinstance(part, list | dict))
+    if len(repr(rows)) <= len(repr(content)) // 2:
+        return None
+    if isinstance(rows, dict):
+        return _records(rows, level + 1)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return None
+    return rows if _have_texts(rows) or (len(rows) > 1 and _key(content, _TITLES) is None) else None
+
+
+def _split(row: Any) -> list[Any]:
+    """Split a record without a text whose parts have one, as the paragraphs of an article of SQuAD."""
+    parts = _records(row) if isinstance(row, dict) and _key(_unwrapped(row), _TEXTS) is None else None
+    if not parts or not _have_texts(parts):
+        return [row]
+    title = _key(row, _TITLES)
+    return [({"title": row[title]} if title else {}) | part for part in parts]
+
+
+def _have_texts(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(_key(_unwrapped(row), _TEXTS) is not None for row in rows[:_SAMPLED_ROWS])
+
+
+def _key(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the key of a text that has the first of the names, in any case."""
+    keys = _lowered(tuple(row))
+    return next((keys[name] for name in names if name in keys and _text(row[keys[name]])), None)
+
+
+@lru_cache(maxsize=8)
+def _lowered(keys: tuple[str, ...]) -> dict[str, str]:
+    return {key.strip().lower(): key for key in keys}
+
+
+def _text(value: Any) -> str:
+    """Return a text, or a list of texts as lines; empty for others."""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = "\n".join(value)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lift what stands below a key such as ``properties``."""
+    for name in _WRAPPERS:
+        if isinstance(inner := row.get(name), dict):
+            return {**inner, **{key: row[key] for key in row if key != name and key not in inner}}
+    return row
+
+
+def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = False) -> list[Document]:
+    found: dict[str, Document] = {}
+    size = 0
+    for row in rows:
+        is_said, key = isinstance(row.content, str | list), "text" if isinstance(row.content, str) else ""
+        said = {key: row.content} if is_said else {}
+        entries = _unwrapped(row.content) if isinstance(row.content, dict) else said
+        own = _id(entries) or str(row.number)
+        while own in found:  # an id that came before
+            own = f"{own}:{row.number}"
+        found[own] = _document(name if is_alone else f"{name}#{own}", entries, row, is_alone=is_alone)
+        size += sum(len(block.text) for block in found[own].sections[0].blocks)
+        if size > _MOST + _MAX_GROWTH * most:
+            raise UnreadableError("names that are repeated too often")
+    return list(found.values())
+
+
+def _id(row: Mapping[str, Any]) -> str:
+    keys = _lowered(tuple(row))
+    for value in (row[keys[name]] for name in _IDS if name in keys):
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            own = "".join(part if part.isprintable() else " " for part in str(value)[:MAX_NAME])
+            if own := " ".join(own.split()):
+                return own
+    return ""
+
+
+def _document(name: str, row: Mapping[str, Any], place: _Row, *, is_alone: bool) -> Document:
+    keys, key = _lowered(tuple(row)), _key(row, _TEXTS)
+    title_key = _key(row, [each for each in _TITLES if key is None or each != key.strip().lower()])
+    title = " ".join(_text(row[title_key]).split())[:MAX_NAME] if title_key is not None else ""
+    texts = [_text(row[key])] if key is not None else []
+    if key is None or (is_alone and key.strip().lower() not in _ALL):
+        left_out = (key, title_key, *(keys.get(each) for each in _IDS[:-1]))
+        said = list(_said({other: row[other] for other in row if other not in left_out}))
+        texts += said if is_alone else ["\n".join(said)]
+    if not any(texts) and not any(each in keys for each in _TEXTS):
+        texts = [title]
+    text, dropped = without_blobs("\n\0".join(texts))
+    blocks = tuple(
+        Block(part.strip(), place.line, is_whole=key is None and not is_alone, is_tight=number > 0)
+        for number, part in enumerate(text.split("\n\0"))
+        if part.strip()
+    )
+    title = title or (PurePosixPath(name).stem if is_alone else "")
+    return Document(name, title, (Section("", blocks, place.line, place.end),), dropped=dropped)
+
+
+def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Write what a record says as lines ``name: text``, names of nested ones by points, but for lists of numbers."""
+    name = f"{path}: " if path else ""
+    if isinstance(value, str):
+        if text := value.strip():
+            yield name + text
+    elif isinstance(value, dict):
+        for key, part in value.items() if depth < MAX_DEPTH else ():
+            yield from _said(part, (f"{path}.{key}" if path else key)[:MAX_KEY], depth + 1)
+    elif isinstance(value, list):
+        if words := [part.strip() for part in value if isinstance(part, str) and part.strip()]:
+            yield name + ", ".join(words)
+        for part in value if depth < MAX_DEPTH else ():
+            if isinstance(part, dict | list):
+                yield from _said(part, path, depth + 1)
+    elif isinstance(value, bool):
+        yield name + str(value).lower()
+    elif value is not None and value == value:  # no NaN
+        yield f"{name}{value}"

@@ -1,0 +1,281 @@
+"""reStructuredText by docutils' parser, with Sphinx's roles and directives understood without Sphinx."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from graphrerank.installation.extras import importing
+from graphrerank_documents.document import PATH, Document, Link, UnreadableError
+from graphrerank_documents.formats.lined_reader import LinedReader, Row, Span
+from graphrerank_documents.formats.sphinx_markup import directive_of, role_of
+
+with importing("documents", "an RST file"):
+    from docutils import frontend, nodes, utils
+    from docutils.parsers.rst import Parser, directives, roles, states
+    from docutils.transforms import references
+
+MAX_CHARS, _MAX_LINE = 3_000_000, 50_000  # of a file: docutils takes three seconds for each million characters
+_MAX_MARKS = 100_000_000  # marks times characters of their paragraphs, in time; those beyond are text
+
+_METADATA = ("orphan", "tocdepth", "nosearch", "no-search", "nocomments", "template")  # fields of a whole page
+_HIDDEN = ("comment", "substitution_definition", "transition", "pending", "system_message")
+_SETTINGS = frontend.get_default_settings(Parser)
+_SETTINGS.__dict__.update(
+    report_level=5,
+    halt_level=5,
+    file_insertion_enabled=False,
+    raw_enabled=False,
+    auto_id_prefix="id",  # Sphinx's
+    line_length_limit=_MAX_LINE,
+    module="",  # ours: what the names of objects begin with; what may still be read
+    marks=_MAX_MARKS,
+)
+_THEIR_NAMES = nodes.document.set_name_id_map
+_TRANSFORMS = (references.AnonymousHyperlinks, references.IndirectHyperlinks, references.ExternalTargets)
+
+
+def read_rst(content: bytes, name: str) -> list[Document]:
+    """Read a file of reStructuredText, of Sphinx or not; nothing that it includes is opened."""
+    return _RST(content, name).read()
+
+
+def _inline_text(state: Any, text: str, lineno: int) -> Any:
+    """Read the marks of a paragraph within bounds: those that have no end take quadratic time."""
+    settings = state.document.settings
+    settings.marks -= sum(map(text.count, "`*|_")) * len(text)
+    if settings.marks < 0:
+        return [nodes.Text(text)], []
+    return state.inliner.parse(text, lineno, state.memo, state.parent)
+
+
+def _set_names(document: Any, node: Any, id: str, msgnode: Any = None, explicit: bool = False) -> None:
+    """Note a name without a message at the node around it, which docutils checks from its start for each message."""
+    _THEIR_NAMES(document, node, id, None, explicit)
+
+
+def _section(state: Any, title: str, source: str, style: str, lineno: int, messages: Any) -> None:
+    """Open a section of the document, of whatever level."""
+    while isinstance(state.parent, nodes.section):
+        state.parent = state.parent.parent
+    state.new_subsection(title, lineno, messages)
+    line = state.state_machine.get_source_and_line(lineno)[1] or 0
+    state.parent.line = line - (len(style) > 1)
+
+
+class _States(dict[str, Any]):
+    """The states of a machine, each made when it is first needed: most machines need two of fifteen."""
+
+    def __init__(self, machine: Any, classes: Sequence[Any]) -> None:
+        super().__init__()
+        self.machine, self.classes = machine, {found.__name__: found for found in classes}
+
+    def __missing__(self, name: str) -> Any:
+        state = self[name] = self.classes[name](self.machine)
+        if hasattr(self.machine, "memo"):
+            state.runtime_init()
+        return state
+
+
+class _Machine(states.NestedStateMachine):
+    def add_states(self, state_classes: Sequence[Any]) -> None:
+        """Make no state yet."""
+        self.states = _States(self, state_classes)
+
+    def attach_observer(self, observer: Any) -> None:
+        """Observe no lines: nodes have theirs without it."""
+
+
+@contextmanager
+def _sphinx() -> Iterator[None]:
+    """Let docutils find our roles and directives, as Sphinx replaces its look-ups, and make the sections flat."""
+    state = states.RSTState
+    ours: list[tuple[Any, str, Any]] = [(directives, "directive", directive_of), (roles, "role", role_of)]
+    ours += [(nodes.document, "set_name_id_map", _set_names)]
+    ours += [(state, "section", _section), (state, "inline_text", _inline_text)]
+    ours += [(state, "nested_sm", _Machine), (state, "nested_sm_cache", [])]
+    theirs = [(owner, name, getattr(owner, name)) for owner, name, _ in ours]
+    try:
+        for owner, name, new in ours:
+            setattr(owner, name, new)
+        yield
+    finally:
+        for owner, name, old in theirs:
+            setattr(owner, name, old)
+
+
+class _RST(LinedReader):
+    """Walks docutils' tree: methods read nodes by their names, and the children of all others are read."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        if max(map(len, self.text.split("\n"))) > _MAX_LINE or len(self.text) > MAX_CHARS:
+            raise UnreadableError(f"more than {_MAX_LINE:,} characters in a line, or {MAX_CHARS:,} in all")
+        self.tree = utils.new_document(name, _SETTINGS.copy())
+        self.pending: list[Any] = []  # targets before what they point at
+        self.line = self.at = 1  # of the block, of the text within it
+        self.room = len(self.text)  # characters that substitutions may add
+
+    def read(self) -> list[Document]:
+        """Parse the text and read the tree."""
+        with _sphinx():
+            Parser().parse(self.text, self.tree)
+        for transform in _TRANSFORMS:
+            transform(self.tree).apply()
+        self.children(self.tree)
+        self.point()
+        return self.documents()
+
+    def point(self, *found: Any) -> None:
+        """Let the names of nodes, and of targets before them, point at the section."""
+        span = self.spans[-1]
+        for node in (*self.pending, *found):
+            span.anchors += [*node["ids"], *node.get("anchors", ())]
+            span.labels += [*node["names"], *node["dupnames"], *node.get("labels", ())]
+            span.symbols += node.get("symbols", ())
+        self.pending = []
+
+    def children(self, node: Any) -> None:
+        """Read the children of a node."""
+        for child in node.children:
+            self.visit(child)
+
+    def visit(self, node: Any) -> None:
+        """Read a node."""
+        self.line = max(self.line, node.line or 0)
+        if node.tagname == "target":
+            self.pending += [node] if not node.get("refuri") else []
+        elif node.tagname == "section":
+            heading, links = self.inline(node.pop(0), node.line)
+            self.open(heading, node.line, links)
+            self.point()
+            self.spans[-1].anchors += node["ids"]
+            self.children(node)
+        elif node.get("heading"):
+            around = self.spans[-1]
+            self.open(node["heading"], node.line)
+            self.point(node)
+            self.children(node)
+            self.point()
+            self.spans.append(Span(around.heading, node["end"] + 1, anchors=around.anchors[:1], goes_on=True))
+        elif node.tagname not in _HIDDEN:
+            self.point(node)
+            getattr(self, f"on_{node.tagname}", self.children)(node)
+
+    def show(self, node: Any, **options: Any) -> None:
+        """Add a node's text as a block."""
+        text, links = self.inline(node)
+        self.add(" ".join(text.split()), node.line or self.line, links, **options)
+
+    on_paragraph = on_rubric = on_attribution = on_caption = on_title = show
+
+    def on_image(self, node: Any) -> None:
+        """Read an image by its text."""
+        self.show(nodes.paragraph("", "", node))
+
+    def on_line_block(self, node: Any) -> None:
+        """Read lines that stay lines."""
+        text, links = self.inline(node)
+        self.add("\n".join(map(str.strip, text.split("\n"))).strip(), node.line or self.line, links)
+
+    def on_literal_block(self, node: Any) -> None:
+        """Read code."""
+        self.add(node.astext().strip("\n").rstrip(), node.line or self.line, is_whole=True)
+
+    on_doctest_block = on_math_block = on_literal_block
+
+    def on_bullet_list(self, node: Any) -> None:
+        """Read the items of a list."""
+        for i, item in enumerate(node.children):
+            self.mark = f"{node.get('start', 1) + i}. " if node.tagname == "enumerated_list" else "- "
+            self.is_tight = i > 0
+            self.children(item)
+        self.mark, self.is_tight = "", False
+
+    on_enumerated_list = on_bullet_list
+
+    def on_definition_list_item(self, node: Any) -> None:
+        """Read a term, a line before the first paragraph of its definition."""
+        *heads, body = node.children
+        shown = [self.inline(head) for head in heads]
+        self.spans[-1].anchors += [name for head in heads for name in head["ids"]]
+        text, links = (
+            " ".join(" : ".join(text for text, _ in shown).split()),
+            [link for _, found in shown for link in found],
+        )
+        if body.children and body[0].tagname == "paragraph":
+            meaning, found = self.inline(body.pop(0))
+            text, links = f"{text}\n{' '.join(meaning.split())}", [*links, *found]
+        self.add(text, node.line or self.line, links)
+        self.children(body)
+
+    def on_field(self, node: Any) -> None:
+        """Read a name and what follows it; those of a whole page are left out."""
+        name, body = node.children
+        if name.astext().split(" ")[0] in _METADATA and not self.spans[-1].heading:
+            return
+        self.mark, self.is_tight = f"{' '.join(name.astext().split())}: ", True
+        self.children(body)
+        self.mark, self.is_tight = "", False
+
+    on_option_list_item = on_field
+
+    def on_label(self, node: Any) -> None:
+        """Read the number of a footnote, or the name of a citation."""
+        self.mark = f"[{node.astext()}] "
+
+    def on_tgroup(self, node: Any) -> None:
+        """Read the rows of a table."""
+        groups = {group.tagname: group.children for group in node.children}
+        heads, rows = groups.get("thead", []), groups.get("tbody", [])
+        self.table([self.row(row) for row in (*heads, *rows)], len(heads))
+
+    def row(self, node: Any) -> Row:
+        """Read a row of a table."""
+        shown = [self.inline(entry) for entry in node.children]
+        line = next((part.line for part in node.findall(nodes.paragraph) if part.line), self.line)
+        text = " | ".join(" ".join(text.split()) for text, _ in shown).strip()
+        return text, line, [link for _, links in shown for link in links]
+
+    def inline(self, node: Any, line: int = 0) -> tuple[str, list[Link]]:
+        """Return the text of a node, and its links."""
+        parts, links = list[str](), list[Link]()
+        self.at = line or node.line or self.line
+        self.within(node, parts, links)
+        return "".join(parts), links
+
+    def within(self, node: Any, parts: list[str], links: list[Link]) -> None:
+        """Collect the texts and the links of a node."""
+        for child in node.children:
+            if isinstance(child, nodes.Text):
+                parts.append(child.astext())
+                self.at += child.count("\n")
+                continue
+            name, is_inline = child.tagname, isinstance(child, nodes.Inline)
+            self.at = self.at if is_inline else child.line or self.at  # docutils gives inline nodes lines after them
+            if name in ("reference", "image"):
+                kind, address = child.get("link") or (PATH, self.address(child))
+                links += [Link(address, self.at, kind)] if address else []
+            if name == "target":
+                self.pending += [child] if not child.get("refuri") else []
+            if name == "image":
+                parts.append(child.get("alt") or "")
+            elif name in ("footnote_reference", "citation_reference"):
+                parts.append(f"[{child.astext() or '#'}]")
+            elif name == "substitution_reference" and (found := self.definition(child)):
+                room, self.room = self.room - len(found.astext()), 0  # none within it
+                self.within(found, parts, links)
+                self.room = room
+            elif name not in ("system_message", "comment"):
+                self.within(child, parts, links)
+                parts.append("" if is_inline else "\n")
+
+    def address(self, node: Any) -> str:
+        """Return where a reference of docutils points."""
+        name = node.get("refid") or self.tree.nameids.get(node.get("refname"))
+        return node.get("refuri") or (f"#{name}" if name else "")
+
+    def definition(self, node: Any) -> Any:
+        """Return what stands for the name of a substitution; None if nothing does, or too much."""
+        known, name = self.tree.substitution_defs, node["refname"]
+        found = known.get(name) or known.get(self.tree.substitution_names.get(name.lower()))
+        return found if found and len(found.astext()) <= self.room else None

@@ -1,0 +1,109 @@
+"""Texts and data in XML."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from html import escape
+from pathlib import PurePosixPath
+from typing import Any
+
+from graphrerank.installation.extras import optional
+from graphrerank_documents.document import LABEL, Block, Document, UnreadableError
+from graphrerank_documents.formats.html import read_html
+
+_PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # names of elements of a text, not of data
+# elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are inline within a text
+_SHOWN_AS = {
+    "p": "p para simpara formalpara ab l lg sp",
+    "div": "note tip warning caution important figure example blockquote dlentry varlistentry table procedure topic "
+    "chapter section article book",
+    "h2": "title head bridgehead",
+    "pre": "programlisting screen literallayout codeblock msgblock pre",
+    "ul": "itemizedlist orderedlist variablelist ul ol dl list",
+    "li": "listitem li item",
+    "table": "row tr",
+    "td": "entry td th",
+}
+_HTML = {name: shown for shown, names in _SHOWN_AS.items() for name in names.split()}
+_TARGETS = ("linkend", "href", "url", "target", "conref")  # attributes of links; the first names an id of any document
+_LABEL = "label:"  # before them in the page
+_MAX_ATTRIBUTES = 1000  # of an element, which take quadratic time
+
+
+def read_xml(content: bytes, name: str) -> list[Document]:
+    """Read XML as the page of HTML that shows it, of data with the names of elements; ids are labels."""
+    root = parse_xml(content)
+    if local_name(root) == "html":
+        return read_html(content, name)
+    (page,) = read_html("".join(_page(root)).encode(), name)
+    sections = tuple(
+        replace(section, labels=section.anchors, blocks=tuple(map(_with_labels, section.blocks)))
+        for section in page.sections
+    )
+    title = next((section.heading for section in sections if section.heading), PurePosixPath(name).stem)
+    return [Document(name, title, sections)]
+
+
+def parse_xml(content: bytes) -> Any:
+    """Return the root of XML, whose entities are not resolved; an UnreadableError for what is none."""
+    etree = optional("lxml.etree", "an XML file")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    try:
+        return etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise UnreadableError("not XML") from error
+
+
+def local_name(element: Any) -> str:
+    """Return the name of an element without its namespace; of an entity nothing."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _attributes(element: Any) -> dict[str, str]:
+    """Return the attributes of an element by their names without namespaces."""
+    held = element.attrib.items() if len(element.attrib) <= _MAX_ATTRIBUTES else ()
+    return {key.rpartition("}")[2]: value for key, value in held}
+
+
+def _targets(attributes: Mapping[str, str]) -> list[str]:
+    held = ((key, attributes.get(key, " ")) for key in _TARGETS)
+    return [f"{_LABEL * (key == _TARGETS[0])}{target}" for key, target in held if target and " " not in target]
+
+
+def _page(root: Any) -> Iterator[str]:
+    """Yield the parts of the page."""
+    yield "<body><main>"
+    is_prose = any(local_name(part) in _PROSE for part in root.iter())
+    texts = [
+        part for part in root.iter() if _HTML.get(local_name(part)) in ("p", "h2", "pre") or (part.text or "").strip()
+    ]
+    lines = {*texts, *(part.getparent() for part in root.iter() if (part.tail or "").strip())}
+    for event, element in optional("lxml.etree", "an XML file").iterwalk(root, events=("start", "end")):
+        local, parent = local_name(element), element.getparent()
+        if not is_prose:
+            tag = "div" if len(element) else "span"
+        elif (tag := _HTML.get(local, "span" if parent in lines else "div")) == "span":
+            lines.add(element)
+        if event == "end":
+            yield f"</{tag}>" * bool(local) + escape(element.tail or "")
+            continue
+        if not local:  # an entity
+            yield element.text or ""
+            continue
+        attributes, text = _attributes(element), element.text or ""
+        yield f'<{tag} id="{escape(attributes.get("id", ""))}">'
+        yield from (f'<area href="{escape(target)}">' for target in _targets(attributes))
+        if not is_prose:
+            said = [", ".join(f"{key}={value}" for key, value in attributes.items()), " ".join(text.split())]
+            yield from (f"{escape(f'{local}: {each}')}<br>" for each in said if each)
+            continue
+        yield "<tr>" * (tag == "table") + escape(text)
+        if (title := attributes.get("title")) and tag == "div":  # of Writerside
+            yield f"<h2>{escape(title)}</h2>"
+
+
+def _with_labels(block: Block) -> Block:
+    links = (
+        replace(link, target=label, kind=LABEL) if (label := link.target.removeprefix(_LABEL)) != link.target else link
+        for link in block.links
+    )
+    return replace(block, links=tuple(links))

@@ -1,0 +1,219 @@
+"""Finds the documents of a folder by paths, addresses and names of pages."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from posixpath import dirname, join, normpath
+from unicodedata import normalize
+
+from graphrerank_documents.document import Document
+from graphrerank_documents.readers import suffix_of
+from graphrerank_documents.site import Site
+
+FILE, OUTSIDE, NOWHERE = -1, -2, -3  # instead of a document's number: another file or folder; not in the folder
+_FAMILIES = (
+    "md markdown mdx mkd qmd rmd",
+    "rst rest",
+    "adoc asciidoc asc",
+    "org",
+    "ipynb",
+    "txt text",
+    "html htm xhtml",
+)
+_FAMILY = {f".{suffix}": [f".{each}" for each in family.split()] for family in _FAMILIES for suffix in family.split()}
+_FIRST_PAGES = {"_index": 1, "index": 2, "readme": 3}  # of a folder, in order of preference
+_DATE = re.compile(r"(?:^|.*/)(\d{4})([-/])(\d\d)\2(\d\d)\2([^/]+)")  # of a post of Jekyll, and in its address
+_DECORATION = re.compile(  # of the parts of a path, which an address leaves out: dates, numbers, languages
+    r"(?:^|(?<=/))(?:\d{4}-\d\d-\d\d-|\d+\s*[-_.]+\s*(?=[^-_.\s\d/])|_+)(?=[^/])|\.[a-z]{2}(?:-[A-Za-z]{2,4})?$"
+)
+_TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # so too folders
+_MAX_DEPTH = 12  # folders of a path, from the top, that may be the top of a site; names of a wiki's path
+
+
+class _Paths(defaultdict[str, dict[str, int]]):
+    """The first documents of paths without suffix, by their suffixes."""
+
+    def look_up(self, suffix: str, path: str) -> int | None:
+        """Find a page by its path, of the suffix in it; or, without one and with that of a site, best of ``suffix``."""
+        bare, written = _split(path)
+        found = self.get(bare) or (self.get(dirname(bare)) if _rank(path) else None) or {}
+        wanted = _FAMILY[written] if written not in ("", *_FAMILY[".html"]) else (suffix, *found)
+        return next((found[each] for each in wanted if each in found), None)
+
+
+class Pages:
+    """Finds documents and other files by their paths; a look-up takes constant time."""
+
+    def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
+        self._own = [normalize("NFC", document.name) for document in documents]
+        self.files = {normalize("NFC", name) for name in files} | {*map(file_of, self._own)}
+        folders = {folder for name in self.files for folder in ancestors(dirname(name))}
+        self._folders = dict.fromkeys(folders, FILE)
+        self._keys, self._loose, self._aliases, self._folded = (_Paths(dict) for _ in range(4))
+        self._known = (self._keys, self._loose, self._aliases)
+        self._roots = site.roots
+        paths = ((base.partition("//")[2] or base).partition("/")[2] for base in site.bases)
+        self._prefixes = [f"{path.rstrip('/')}/" for path in dict.fromkeys(paths) if path]
+        self._cache: dict[tuple[str, str], int] = {}
+        self.names: dict[str, int] = {}
+        for number, name in enumerate(self._own):
+            self.names.setdefault(name, number)
+        for number in sorted(range(len(documents)), key=lambda number: _rank(self._own[number])):
+            self._add(number, documents[number].aliases)
+        self._exact = dict.fromkeys(self.files, FILE) | self.names
+        self._last = {_last(path) for known in (self._exact, self._folders, *self._known) for path in known}
+
+    def _add(self, number: int, aliases: Collection[str]) -> None:
+        file = file_of(self._own[number])
+        self.names.setdefault(file, number)
+        bare, suffix = _split(file)
+        paths = [bare, dirname(bare)] if _rank(file) else [bare]
+        for path in paths:
+            loose = _DECORATION.sub("", path) if suffix else path
+            for known, key in (
+                (self._keys, path),
+                (self._loose, loose),
+                (self._folded, path.casefold()),
+                (self._folded, loose.casefold()),
+            ):
+                known[key].setdefault(suffix, number)
+        if date := _DATE.fullmatch(bare):
+            self._loose["/".join(date.group(1, 3, 4, 5))].setdefault(suffix, number)
+        for alias in aliases:
+            path = _split(normalize("NFC", re.split("[?#]", alias)[0]))[0]
+            for top in ancestors(dirname(file)) if path.startswith("/") else [dirname(file)]:
+                self._aliases[_joined(top, path.strip("/"))].setdefault(suffix, number)
+
+    def find(self, own: int, path: str) -> int:
+        """Return the number of the document at a path as document ``own`` writes it, FILE, OUTSIDE or NOWHERE."""
+        name = self._own[own]
+        file, _, inner = name.partition("#") if name not in self.files else (name, "", "")
+        if inner and (number := self.names.get(f"{file}#{_joined(dirname(inner), path)}")) is not None:
+            return number  # of a book or another archive
+        if (file, path) not in self._cache:
+            self._cache[file, path] = self._search(file, normalize("NFC", path))
+        return self._cache[file, path]
+
+    def _search(self, file: str, path: str) -> int:
+        paths = [*(self._absolute(file, path) if path.startswith("/") else self._relative(file, path))]
+        nowhere = OUTSIDE if f"{paths[0]}/".startswith("../") else NOWHERE
+        if (last := _last(path)) not in self._last and last not in ("", ".", "..", *_FIRST_PAGES):
+            return nowhere
+        if date := _DATE.fullmatch(_split(path)[0]):
+            paths.append("/".join(date.group(1, 3, 4, 5)))
+        suffix = _split(file)[1]
+        looks: list[Callable[[str], int | None]] = [
+            self._exact.get,
+            *(partial(known.look_up, suffix) for known in self._known),
+            self._folders.get,
+            lambda path: self._folded.look_up(suffix, path.casefold()),
+        ]
+        found = (look(path) for look in looks for path in paths)
+        return next((number for number in found if number is not None), nowhere)
+
+    def _absolute(self, file: str, path: str) -> Iterator[str]:
+        """Yield what a path of a site may be in the folder: from its configuration's folder on, or from any above."""
+        above = ancestors(dirname(file))
+        near = sorted((root for root in self._roots if root in above), key=len, reverse=True)
+        path = _joined("", path)
+        rests = [path, *(f"{path}/"[len(prefix) : -1] for prefix in self._prefixes if f"{path}/".startswith(prefix))]
+        for folder in _TOPS:
+            for top in dict.fromkeys((*near, *above, *self._roots)):
+                yield from ("/".join(filter(None, (top, folder, rest))) for rest in rests)
+
+    def _relative(self, file: str, path: str) -> Iterator[str]:
+        yield _joined(dirname(file), path)
+        bare, suffix = _split(file)
+        if suffix:
+            yield _joined(bare, path)  # of the page's address, which ends with a slash
+        if "/" in path.rstrip("/") and not path.startswith("."):
+            yield from (_joined(root, path) for root in self._roots if not root or file.startswith(f"{root}/"))
+
+
+class PageNames:
+    """Finds documents by names of pages, as wikis do."""
+
+    def __init__(self, documents: Sequence[Document], pages: Pages) -> None:
+        self._folders = [dirname(document.name) for document in documents]
+        # by 0 and an end of a path, 1 and a title or alias, or 2 and any of these folded; in a folder or (None) in any
+        self._known: dict[tuple[int, str | None, str], int] = {}
+        for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
+            document, own = documents[number], normalize("NFC", documents[number].name)
+            is_file = file_of(own) == own  # records have their titles alone
+            paths = _tails(_split(own)[0]) if is_file else ()
+            names = [(0, name) for name in paths]
+            names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
+            for level, name in names + [(2, _plain(name)) for _, name in names]:
+                for folder in (self._folders[number], None) if is_file else (None,):
+                    self._known.setdefault((level, folder, name), number)
+        for file in pages.files - pages.names.keys():
+            for name in _tails(file):
+                self._known.setdefault((0, None, name), FILE)
+
+    def find(self, own: int, name: str) -> int:
+        """Return the document of a name: in the same folder, else with the shortest path; FILE or NOWHERE."""
+        path = name = _spaced(name)
+        if name.startswith("."):
+            path = _joined(self._folders[own], name)
+        elif name.startswith("/"):
+            path = name.strip("/")
+        bare = _split(path)[0]
+        keys = ((0, path), (0, bare), (1, name), (2, _plain(path)), (2, _plain(bare)))
+        found = (self._known.get((level, folder, key)) for level, key in keys for folder in (self._folders[own], None))
+        return next((number for number in found if number is not None), NOWHERE)
+
+
+def file_of(name: str) -> str:
+    """Return the path of a document's file: its name, or what stands before the `#` of one of several.
+
+    Example:
+        >>> file_of("rows.csv#7"), file_of("C#.md")
+        ('rows.csv', 'C#.md')
+    """
+    file, mark, _ = normalize("NFC", name).partition("#")
+    return file if mark and suffix_of(file) else normalize("NFC", name)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return a path without the suffix of a page, and the suffix."""
+    bare, dot, suffix = path.rpartition(".")
+    is_page = bool(bare) and "/" not in suffix and not bare.endswith("/") and f".{suffix.lower()}" in _FAMILY
+    return (bare, dot + suffix.lower()) if is_page else (path, "")
+
+
+def _last(path: str) -> str:
+    return _split(path.rstrip("/"))[0].rpartition("/")[2].casefold()
+
+
+def _rank(path: str) -> int:
+    return _FIRST_PAGES.get(_last(path), 0)
+
+
+def _joined(folder: str, path: str) -> str:
+    joined = normpath(join(folder, path.lstrip("/")))
+    return "" if joined == "." else joined
+
+
+def ancestors(folder: str) -> list[str]:
+    """Return the folders from the top to a folder, itself included.
+
+    Example:
+        >>> ancestors("a/b")
+        ['', 'a', 'a/b']
+    """
+    parts = folder.split("/")[:_MAX_DEPTH] if folder else []
+    return ["/".join(parts[:end]) for end in range(len(parts) + 1)]
+
+
+def _tails(path: str) -> list[str]:
+    parts = path.split("/")[-_MAX_DEPTH:]
+    return ["/".join(parts[start:]) for start in range(len(parts))]
+
+
+def _spaced(name: str) -> str:
+    return " ".join(normalize("NFC", name).split())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "-", name.casefold())

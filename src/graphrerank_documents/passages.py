@@ -1,0 +1,251 @@
+"""Documents to passages: cut at headings, then blocks, sentences, words, and characters at last."""
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from graphrerank.text.characters import whole_characters
+from graphrerank.text.languages import ENGLISH, UNSPACED
+from graphrerank.text.sentences import split_sentences
+from graphrerank_documents.document import MAX_NAME, Document, Link, Section
+
+MAX_CHARS = 4000  # of a passage's text; only there a block is cut that should stay whole
+_FEW = 4  # the last passage of a section is balanced if it has fewer than this part of `max_words`
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n[^\S\n]*+\S[^\n]*+)*+")
+_WINDOW = re.compile(r"\S(?:.{0,50000}(?=\s|\Z)|.{0,50000})", re.DOTALL)  # whose sentences are found at once
+_LINE, _CODE_LINE = re.compile(r"\S[^\n]*"), re.compile(r"[^\n]*\S")
+_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
+_Span = tuple[int, int]
+_Split = Callable[[str], Iterable[_Span]]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage of a document."""
+
+    id: str  # its document's name, `#` and its section's own anchor, `~2` for the second passage of a section
+    title: str  # "page > section"
+    text: str
+    document: str  # the name of its document
+    number: int  # within the document, from 0
+    heading: str  # of its section
+    section: int  # the number of its section within the document, from 0
+    line: int = 0  # the first line in the file, from 1; 0 where the format has no lines
+    links: tuple[Link, ...] = ()
+
+
+@dataclass
+class _Piece:
+    """A block, or a part of one that is too long."""
+
+    text: str
+    gap: str  # between it and the piece before
+    line: int
+    header: str = ""  # stands before it where the piece before has another
+    links: list[Link] = field(default_factory=list)
+
+    @cached_property
+    def words(self) -> int:
+        return _count(self.text)
+
+
+def passages_of(
+    document: Document, *, max_words: int, max_chars: int = MAX_CHARS, language: str = ENGLISH
+) -> Iterator[Passage]:
+    """Yield the passages of a document, of at most ``max_words`` words of the language where its blocks allow it.
+
+    No text is longer than ``max_chars``. Two characters of a script without spaces are a word. Ids are unique within
+    the document; that of a passage stays the same when other sections change, but for those of the same anchor.
+    """
+    cutter = _Cutter(max_words, max_chars, language)
+    title, number = _name(document.title), 0
+    for place, (section, own) in enumerate(zip(document.sections, _section_ids(document), strict=True)):
+        heading = _name(section.heading)
+        shown = " > ".join(dict.fromkeys(filter(None, (title, heading))))
+        for part, pieces in enumerate(cutter.passages(section), 1):
+            name, line = (f"{own}~{part}", pieces[0].line) if part > 1 else (own, section.line or pieces[0].line)
+            links = tuple(link for piece in pieces for link in piece.links)
+            yield Passage(name, shown, _joined(pieces), document.name, number, heading, place, line, links)
+            number += 1
+
+
+class _Cutter:
+    def __init__(self, max_words: int, max_chars: int, language: str) -> None:
+        self._max_words, self._max_chars = max_words, max_chars
+        paragraphs, windows, lines, code = (partial(_parts, each) for each in (_PARAGRAPH, _WINDOW, _LINE, _CODE_LINE))
+        self._prose: tuple[_Split, ...] = (paragraphs, windows, partial(split_sentences, language=language), lines)
+        self._code: tuple[_Split, ...] = (code,)
+
+    def passages(self, section: Section) -> Iterator[list[_Piece]]:
+        """Gather the pieces of a section up to the bounds; the last cut is moved where it leaves a few words."""
+        before: list[_Piece] = []
+        current: list[_Piece] = []
+        words = chars = 0
+        for piece in self._pieces(section):
+            more_words, more_chars = _size(piece, current)
+            # a few words introduce what is too long even alone
+            is_full = words + more_words > self._max_words and not (
+                piece.words > self._max_words and words * _FEW < self._max_words
+            )
+            if current and (is_full or chars + more_chars > self._max_chars):
+                if before:
+                    yield before
+                before, current, words, chars = current, [], 0, 0
+                more_words, more_chars = _size(piece, current)
+            current.append(piece)
+            words, chars = words + more_words, chars + more_chars
+        if before and words * _FEW < self._max_words:
+            before, current = self._balanced(before, current)
+        yield from filter(None, (before, current))
+
+    def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
+        """Move the cut between two passages back to where the second is about as long as the first."""
+        while len(before) > 1:
+            first, second = before[:-1], [before[-1], *last]
+            words, chars = _total(second)
+            if words > min(_total(first)[0], self._max_words) or chars > self._max_chars:
+                break
+            before, last = first, second
+        return before, last
+
+    def _pieces(self, section: Section) -> Iterator[_Piece]:
+        above = header = ""  # as the block before says it, and as it is shown
+        for block in section.blocks:
+            if not (text := _clean(block.text).rstrip().lstrip("\n")):
+                continue
+            gap = "\n" if block.is_tight or (above and block.header == above) else "\n\n"
+            if block.header != above:
+                above = block.header
+                header = _clean(above).strip()
+                if len(header) > self._max_chars // 2 or _count(header) > self._max_words // 2:  # is not repeated
+                    yield from self._cut(_Piece(header, gap, block.line), is_whole=False)
+                    header, gap = "", "\n"
+            yield from self._cut(_Piece(text, gap, block.line, header, list(block.links)), is_whole=block.is_whole)
+
+    def _cut(self, block: _Piece, *, is_whole: bool) -> Iterator[_Piece]:
+        """Split what is too long at the first of the places, the parts of it that are too long at the second, etc."""
+        max_words = self._max_words - _count(block.header)
+        max_chars = self._max_chars - len(block.header) - bool(block.header)
+
+        def fits(text: str) -> bool:
+            return len(text) <= max_chars and (is_whole or _count(text) <= max_words)
+
+        def spans(start: int, stop: int, splits: Sequence[_Split]) -> Iterator[_Span]:
+            part = block.text[start:stop]
+            if fits(part):
+                yield start, stop
+            elif splits:
+                for first, last in splits[0](part):
+                    yield from spans(start + first, start + last, splits[1:])
+            else:
+                yield from ((start + first, start + last) for first, last in _word_spans(part, max_words, max_chars))
+
+        if fits(block.text):
+            yield block
+            return
+        last = block.line + block.text.count("\n")
+        links = deque(sorted(block.links, key=lambda link: link.line if block.line <= link.line <= last else 0))
+        end, line, gap = 0, block.line, block.gap
+        for start, stop in spans(0, len(block.text), self._code if is_whole else self._prose):
+            if end:
+                breaks = block.text.count("\n", end, start)
+                gap = "\n" * min(breaks, 2) or " " * (start > end)
+                line += breaks
+            piece = _Piece(block.text[start:stop], gap, line if block.line else 0, block.header)
+            line += piece.text.count("\n")
+            while links and (links[0].line <= line or not block.line <= links[0].line <= last):
+                piece.links.append(links.popleft())
+            end = stop
+            yield piece
+
+
+def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
+    """Return the words and characters that a piece adds to those before it in a passage."""
+    words, chars = piece.words, len(piece.text) + (len(piece.gap) if before else 0)
+    if piece.header and not (before and before[-1].header == piece.header):
+        words, chars = words + _count(piece.header), chars + len(piece.header) + 1
+    return words, chars
+
+
+def _total(pieces: Sequence[_Piece]) -> _Span:
+    sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
+    return sum(words for words, _ in sizes), sum(chars for _, chars in sizes)
+
+
+def _joined(pieces: Sequence[_Piece]) -> str:
+    parts: list[str] = []
+    header = ""
+    for piece in pieces:
+        parts += [piece.gap] * bool(parts)
+        parts += [piece.header, "\n"] if piece.header not in ("", header) else []
+        parts.append(piece.text)
+        header = piece.header
+    return "".join(parts)
+
+
+def _parts(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
+    """Yield where a pattern stands, without white space at the end."""
+    return ((found.start(), found.start() + len(found[0].rstrip())) for found in pattern.finditer(text))
+
+
+def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
+    """Split a text at words into parts of about the same length, and words that are too long at characters."""
+
+    def words() -> Iterator[_Span]:
+        for start, stop in (word.span() for word in _WORD.finditer(text)):
+            size = _share(stop - start, max_chars)
+            yield from ((place, min(stop, place + size)) for place in range(start, stop, size))
+
+    most = _share(sum(1 for _ in words()), max_words)
+    first = last = count = 0
+    for start, stop in words():
+        if count and (count == most or stop - first > max_chars):
+            yield first, last
+            count = 0
+        first, last, count = first if count else start, stop, count + 1
+    if count:
+        yield first, last
+
+
+def _share(size: int, most: int) -> int:
+    """Return the size of the parts of a whole that is divided into as few equal ones as possible."""
+    return -(-size // max(1, -(-size // most)))
+
+
+def _section_ids(document: Document) -> list[str]:
+    """Return what the ids of each section's passages begin with; the first section without a heading has the name."""
+    headings = [_name(section.heading) for section in document.sections]
+    wanted = [
+        "-".join(_name(section.anchors[0] if section.anchors else "").split()).replace("~", "-") or _slug(heading)
+        for section, heading in zip(document.sections, headings, strict=True)
+    ]
+    plain = headings.index("") if "" in headings else -1
+    known = frozenset(wanted)
+    given: dict[str, None] = {}
+    numbers: Counter[str] = Counter()
+    for place, name in enumerate(wanted):
+        own = "" if place == plain else name
+        while own in given or (not own and place != plain) or (own != name and own in known):
+            numbers[name] += 1
+            own = f"{name or 'part'}-{numbers[name]}"
+        given[own] = None
+    return [f"{document.name}#{own}" if own else document.name for own in given]
+
+
+def _count(text: str) -> int:
+    return len(text.split()) if text.isascii() else len(_WORD.findall(text))
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", whole_characters(text))
+
+
+def _name(text: str) -> str:
+    return " ".join(_clean(text).split())[:MAX_NAME].rstrip()
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-")

@@ -1,0 +1,53 @@
+"""The formats by the suffixes of their files, and their readers."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import PurePosixPath
+
+from graphrerank_documents.document import Document
+
+Reader = Callable[[bytes, str], list[Document]]  # of a file's bytes and its path within the folder
+
+_CODE = "py pyi js jsx mjs cjs ts tsx mts cts go java rs c h cc cpp cxx hh hpp hxx"
+_PLAIN = "css cs kt lua php pl r rb scala sh bash sql swift toml yaml yml ini cfg proto vue svelte"  # text of programs
+_SUFFIXES = {  # function of a module of `formats`: suffixes
+    "markdown.read_markdown": "md markdown mdx mkd qmd rmd",
+    "restructured_text.read_rst": "rst rest",
+    "asciidoc.read_asciidoc": "adoc asciidoc asc",
+    "html.read_html": "html htm xhtml",
+    "org.read_org": "org",
+    "latex.read_latex": "tex ltx",
+    "xml.read_xml": "xml dita dbk docbook topic",
+    "notebook.read_notebook": "ipynb",
+    "office.read_docx": "docx",
+    "office.read_pptx": "pptx",
+    "office.read_xlsx": "xlsx",
+    "office.read_epub": "epub",
+    "pdf.read_pdf": "pdf",
+    "records.read_json": "json",
+    "records.read_jsonl": "jsonl ndjson",
+    "records.read_table": "csv tsv",
+    "code.read_code": _CODE,
+    "mail.read_mbox": "mbox",
+    "mail.read_eml": "eml",
+    "text.read_text": f"txt text {_PLAIN}",
+}
+READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a path by which its format is known, in lower case; empty for an unknown format.
+
+    Example:
+        >>> suffix_of("docs/A.MD"), suffix_of("Makefile")
+        ('.md', '')
+    """
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix if suffix in READERS else ""
+
+
+def reader_of(name: str) -> Reader:
+    """Return the reader of a file by its path; its libraries are imported with it, a MissingExtraError without them."""
+    module, function = READERS[suffix_of(name)].split(".")
+    reader: Reader = getattr(import_module(f"graphrerank_documents.formats.{module}"), function)
+    return reader

@@ -1,0 +1,100 @@
+"""Parts by their names, in plain Python."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from graphrerank.config.components import Parts, plain_arguments
+from graphrerank.models.manifest import GroupEntry
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever
+from tests.support.encoders import HashEncoder
+from tests.support.folders import write_dataset
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    return Parts(cache=tmp_path / "cache", device="cpu")
+
+
+def test_a_name_is_composed_with_folders_and_changes(parts: Parts, tmp_path: Path) -> None:
+    settings = parts.settings("pipeline", "hipporag2", budget=7)
+    assert settings.budget == 7
+    assert settings.steps[1].folder == str(tmp_path / "cache" / "fact_graph")
+    assert not GlobalHydra.instance().is_initialized()  # composing leaves nothing behind
+
+
+def test_objects_and_parts_pass(parts: Parts) -> None:
+    encoder = HashEncoder()
+    assert parts.build("encoder", encoder) is encoder
+    part = parts.part("encoder", encoder)
+    assert (part.name, part.arguments, parts.part("encoder", part)) == ("HashEncoder", {}, part)
+    assert parts.build("encoder", None) is None
+
+
+def test_data_sets_share_an_encoder_and_its_vectors(parts: Parts) -> None:
+    encoder = parts.text_encoder(parts.part("encoder", "minilm"))
+    assert encoder is parts.text_encoder(parts.part("encoder", "minilm"))
+    assert encoder is not parts.text_encoder(HashEncoder())
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "changes", "message"),
+    [
+        ("encoder", "minilmm", {}, "must name a file of conf/encoder, got 'minilmm'"),
+        ("encoder", "../minilm", {}, "must name a file of conf/encoder"),
+        ("retriever", "hybrid", {"top": 5}, "settings {'top': 5} do not fit conf/retriever/hybrid.yaml: Key 'top'"),
+        ("data", "folder", {}, "`path` must be given for data=folder"),
+    ],
+)
+def test_unknown_names_and_settings(parts: Parts, group: str, name: str, changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parts.settings(group, name, **changes)
+
+
+def test_a_folder_is_prepared(parts: Parts, tmp_path: Path) -> None:
+    folder = write_dataset(
+        tmp_path / "pets",
+        corpus=[{"_id": "a", "title": "", "text": "a cat"}, {"_id": "b", "title": "", "text": "a dog"}],
+        queries=[{"_id": "q", "text": "which cat?"}],
+        test=[("q", "a", 1)],
+    )
+    prepared = parts.prepare(str(folder), retriever="bm25", reads_vectors=False, splits=["test"])
+    assert prepared.ranking.nodes[0, 0] == 0
+    assert isinstance(parts.build("retriever", "bm25")(prepared.dataset.graph), BM25Retriever)
+    with pytest.raises(ValueError, match="`encoder` must be chosen"):
+        parts.prepare(str(folder), retriever="hybrid")
+
+
+def test_expansion_without_edges_gets_a_hint(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus, queries = [{"_id": name, "title": "", "text": "a cat"} for name in "ab"], [{"_id": "q", "text": "cat?"}]
+    words = partial(BM25Retriever, top_k=2)
+    expand = partial(ExpandRetriever, base=words, similarity_weight=0)
+    for name, retriever, edges in (("words", words, []), ("bare", expand, []), ("joined", expand, [("a", "b", "to")])):
+        folder = write_dataset(tmp_path / name, corpus=corpus, queries=queries, edges=edges, test=[("q", "a")])
+        parts.load(str(folder), encoder=None, retriever=retriever, reads_vectors=False)
+    expected = "hint: bare has no edges to expand along; data.edges=auto finds edges in any texts\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("choice", "arguments", "message"),
+    [
+        ("sentence_transformer", {"model": "../evil"}, "must be a model's id on the Hugging Face hub"),
+        ("minilm", {"model": {"package": "evil"}}, "`encoder.model.package` of a file must be what conf says"),
+        ("minilm", {"prompt": "${oc.env:HOME}"}, "must be plain"),
+        ("endpoint", {"base_url": "http://evil", "model": "m"}, "`encoder.base_url` of a file names 'http://evil'"),
+    ],
+)
+def test_a_manifest_names_no_place_of_this_machine(parts: Parts, choice: str, arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parts.from_manifest("encoder", GroupEntry(choice=choice, arguments=arguments))
+
+
+def test_a_manifest_gives_back_its_part(parts: Parts) -> None:
+    part = parts.part("retriever", "hybrid", top_k=20)
+    again = parts.from_manifest("retriever", GroupEntry(choice=part.choice, arguments=part.arguments))
+    assert (again.choice, again.settings) == (part.choice, part.settings)
+    assert plain_arguments(again.settings)["top_k"] == 20

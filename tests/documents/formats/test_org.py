@@ -1,0 +1,74 @@
+import pytest
+
+from graphrerank_documents.document import Document, Link, UnreadableError
+from graphrerank_documents.formats.org import read_org
+
+
+def _read(text: str) -> Document:
+    (document,) = read_org(text.encode(), "notes.org")
+    return document
+
+
+def _links(document: Document) -> list[Link]:
+    return [link for section in document.sections for block in section.blocks for link in block.links]
+
+
+PAGE = """\
+:PROPERTIES:
+:ID: 12-ab
+:END:
+#+TITLE: The pump
+See [[file:install.org::*First start][installing]], [[id:34-cd][limits]],
+[[*Next steps]], [[#own]] and https://example.org. Not ~[[no]]~.
+* TODO [#A] Limits :work:
+SCHEDULED: <2020-01-01 Wed>
+:PROPERTIES:
+:CUSTOM_ID: own
+:ID: 34-cd
+:END:
+# [[file:hidden.org]]
+- one
+- two
+#+BEGIN_SRC python
+* = "[[no]]"
+#+END_SRC
+** Next steps
+| Name | Value |
+|------+-------|
+| a    | [[./b.org][b]] |
+| c    | d     |
+"""
+
+
+def test_sections_anchors_and_blocks() -> None:
+    document = _read(PAGE.replace('* = "', 'a = "'))
+    first, limits, steps = document.sections
+    assert document.title == "The pump"
+    assert (first.heading, first.labels, first.line, first.end) == ("", ("id:12-ab",), 1, 6)
+    assert (limits.heading, limits.line, limits.end) == ("Limits", 7, 18)
+    assert (limits.anchors, limits.labels) == (("own", "limits"), ("own", "id:34-cd"))
+    assert [(block.text, block.is_whole, block.is_tight) for block in limits.blocks] == [
+        ("- one", False, False),
+        ("- two", False, True),
+        ('a = "[[no]]"', True, False),
+    ]
+    assert [(row.text, row.header, row.line) for row in steps.blocks] == [
+        ("a | b", "Name | Value", 22),
+        ("c | d", "Name | Value", 23),
+    ]
+
+
+def test_links_have_kinds_and_lines() -> None:
+    assert [(link.kind, link.target, link.line) for link in _links(_read(PAGE))] == [
+        ("path", "install.org#first-start", 5),
+        ("label", "id:34-cd", 5),
+        ("path", "#next-steps", 6),
+        ("path", "#own", 6),
+        ("path", "https://example.org", 6),
+        ("path", "./b.org", 22),
+    ]
+
+
+def test_too_many_headings_are_unreadable() -> None:
+    with pytest.raises(UnreadableError, match="more than 50,000 headings"):
+        _read("* a\n" * 60_000)

@@ -1,0 +1,188 @@
+"""Folders of documents, what reads data set folders on what is made of them, and updates."""
+
+import json
+import os
+
+import pytest
+
+from graphrerank.data.dataset import Dataset
+from graphrerank_documents import index_folder as module
+from graphrerank_documents.grow_index import grow_index
+from graphrerank_documents.index_folder import index_folder
+from tests.support.graphs import named_edges
+
+
+@pytest.fixture
+def documents(tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "api").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "x.md").write_text("no")
+    (folder / "index.md").write_text(
+        "# Home\n\nGo to [start](api/use.md#first-steps), [home](index.md), [out](http://a/b.md).\n"
+    )
+    (folder / "api" / "use.md").write_text(
+        "# Use\n\nText.\n\n## First steps\n\nBack [home](../index.md) [gone](no.md).\n"
+    )
+    (folder / "page.html").write_text("<title>P</title><p>See <a href='index.md'>home</a>.</p>")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    (folder / ".hidden.md").write_text("no")
+    (folder / "linked.md").symlink_to(folder / "index.md")
+    return folder
+
+
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+
+
+def edges_of(folder):
+    return [tuple(line.split("\t")) for line in (folder / "edges.tsv").read_text().splitlines()[1:]]
+
+
+def test_passages_and_links(documents, tmp_path):
+    made = index_folder(documents, tmp_path / "out")
+    assert (made.documents, made.passages, made.edges) == (3, 4, 3)
+    assert made.unread == {
+        ".png: no known format": ["picture.png"], "hidden": [".hidden.md"], "a link of the file system": ["linked.md"],
+    }  # fmt: skip
+    assert "4 links within the folder: 3 resolved (1 to a section), 1 lead nowhere: api/use.md:7 -> no.md" in str(made)
+    rows = rows_of(tmp_path / "out")
+    assert [row["_id"] for row in rows] == ["index.md#home", "page.html", "api/use.md#use", "api/use.md#first-steps"]
+    assert rows[3]["title"] == "Use > First steps"
+    assert rows[3]["metadata"] == {"doc_id": "api/use.md", "chunk_id": 1, "heading": "First steps", "line": 5}
+    assert edges_of(tmp_path / "out") == [
+        ("index.md#home", "api/use.md#first-steps", "link"),
+        ("page.html", "index.md#home", "link"),
+        ("api/use.md#first-steps", "index.md#home", "link"),
+    ]
+    joined = {edge[:2] for edge in named_edges(Dataset.from_folder(tmp_path / "out", adjacency=True).graph)}
+    assert joined >= {("api/use.md#use", "api/use.md#first-steps"), ("index.md#home", "page.html")}
+
+
+def test_bad_arguments_leave_nothing(documents, tmp_path):
+    with pytest.raises(ValueError, match="`source` must be a folder of documents"):
+        index_folder(tmp_path / "none", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="`source` must hold documents"):
+        index_folder(tmp_path / "empty", tmp_path / "out")
+    (tmp_path / "empty" / "bad.json").write_text("{")
+    with pytest.raises(ValueError, match=r"found no text in .*empty; not read: 1 x not JSON.* \(bad.json\)"):
+        index_folder(tmp_path / "empty", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="`out` must be new or a folder that `graphrerank index` wrote"):
+        index_folder(documents, tmp_path / "empty")
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path, monkeypatch):
+    (documents / "bytes.txt").write_bytes(b"\0\1\2\xff" * 9)
+    (documents / "bad.json").write_text("{")
+    (documents / "rows.json").write_text('[{"text": "one"}, {"text": " "}, 3]')
+    (documents / "only.md").write_text("# Heading\n")
+    (documents / " blank.md").write_text("text")
+    (documents / "elsewhere").symlink_to(tmp_path)
+    os.mkfifo(documents / "pipe.txt")
+    index_folder(documents / "api", documents / "made")
+    (documents / "closed").mkdir()
+
+    def refusing(inner):
+        def call(path, *given, **further):
+            if "closed" in str(path) and (inner is not status or not str(path).endswith("closed")):
+                raise PermissionError(13, "Permission denied", str(path))
+            return inner(path, *given, **further)
+
+        return call
+
+    status = os.stat
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
+    made = index_folder(documents, tmp_path / "out")
+    assert made.unread["no text"] == ["only.md", "rows.json#2", "rows.json#3"]
+    assert made.unread["a linked folder"] == ["elsewhere"]
+    assert made.unread["a data set folder"] == ["made"]
+    assert made.unread["no regular file"] == ["pipe.txt"]
+    assert made.unread["a folder that cannot be opened: Permission denied"] == ["closed"]
+    assert made.unread["binary, not a text"] == ["bytes.txt"]
+    assert made.unread["not JSON in line 1"] == ["bad.json"]
+    assert sum("begins with a blank" in reason for reason in made.unread) == 1
+    assert "not read: 3 x no text (only.md, rows.json#2, rows.json#3)" in str(made)
+    assert "rows.json#1" in Dataset.from_folder(tmp_path / "out").graph.node_ids
+
+
+def test_an_update_reads_what_changed_and_gives_what_a_new_folder_gives(documents, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    index_folder(documents, out)
+    (out / "queries.jsonl").write_text('{"_id": "q", "text": "Where does it start?"}\n')
+    (out / "drafted.jsonl").write_text(
+        '{"text": "kept", "relevant": ["index.md#home"]}\n{"text": "gone", "relevant": ["page.html"]}\n'
+    )
+    (documents / "page.html").unlink()
+    (documents / "new.md").write_text("# New\n\nSee [use](api/use.md).\n")
+    (documents / "api" / "use.md").write_text("# Use\n\nText.\n\n## Zeroth step\n\nSit.\n\n## First steps\n\nBack.\n")
+    read = []
+    monkeypatch.setattr(
+        module,
+        "read_files",
+        lambda *given, inner=module.read_files, **how: (read.append(file) or file for file in inner(*given, **how)),
+    )
+    made = index_folder(documents, out)
+    assert [file.path for file in read] == ["new.md", "api/use.md"]
+    assert (made.update.added, made.update.changed, made.update.removed, made.update.kept_passages) == (1, 1, 1, 2)
+    assert "files: 1 added, 1 changed, 1 removed; 2 passages are as they were" in str(made)
+    index_folder(documents, tmp_path / "fresh")
+    for name in ("corpus.jsonl", "edges.tsv", "documents.jsonl.gz"):
+        assert (out / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
+    assert (out / "queries.jsonl").exists()
+    assert (out / "drafted.jsonl").read_text() == '{"text": "kept", "relevant": ["index.md#home"]}\n'
+    assert not any(path.name.startswith(".out") for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x1f\x8b\x08\x00half"])
+def test_a_damaged_record_of_what_was_read_is_read_again(documents, tmp_path, damage):
+    index_folder(documents, tmp_path / "out")
+    before = (tmp_path / "out" / "corpus.jsonl").read_bytes()
+    (tmp_path / "out" / "documents.jsonl.gz").write_bytes(damage)
+    index_folder(documents, tmp_path / "out")
+    assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
+
+
+def test_a_prepared_corpus_follows_its_documents(documents, tmp_path):
+    from graphrerank.corpus_store.opening import open_corpus
+    from graphrerank.corpus_store.preparation import prepare_corpus
+
+    index_folder(documents, tmp_path / "data")
+    prepare_corpus(Dataset.from_folder(tmp_path / "data", edges=["edges.tsv"], adjacency=True), tmp_path / "corpus")
+    (documents / "page.html").unlink()
+    (documents / "api" / "use.md").write_text("# Use\n\nText.\n\n## First steps\n\nGo [home](../index.md) now.\n")
+    _, growth = grow_index(documents, tmp_path / "corpus")
+    assert (growth.num_added, growth.num_removed, growth.num_nodes) == (1, 2, 3)
+    index_folder(documents, tmp_path / "fresh")
+    fresh = Dataset.from_folder(tmp_path / "fresh", edges=["edges.tsv"], adjacency=True).graph
+    grown = open_corpus(tmp_path / "corpus").graph
+    assert {edge[:2] for edge in named_edges(grown)} == {edge[:2] for edge in named_edges(fresh)}
+
+
+def test_half_a_character_is_replaced(documents, tmp_path):
+    (documents / "half.jsonl").write_text('{"title": "T \\ud83d", "text": "half \\ud83d an emoji"}')
+    index_folder(documents, tmp_path / "out")
+    (row,) = (row for row in rows_of(tmp_path / "out") if row["_id"].startswith("half.jsonl"))
+    assert (row["title"], row["text"]) == ("T \N{REPLACEMENT CHARACTER}", "half \N{REPLACEMENT CHARACTER} an emoji")
+
+
+def test_links_are_of_the_passage_that_has_them(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.html").write_text(
+        f"<p>{'one ' * 6}<a href='b.html'>b</a></p><p>{'two ' * 6}<a href='c.html'>c</a></p>"
+    )
+    (folder / "b.html").write_text("<p>B <a href='/c.html?x=1'>c</a> <a href='mailto:a.html'>m</a></p>")
+    (folder / "c.html").write_text("<p>C <a href='./'>home</a></p>")
+    (folder / "index.md").write_text("# Home\n\n[[C]] [[No]] [b](b)\n")
+    index_folder(folder, tmp_path / "out", max_words=8)
+    assert edges_of(tmp_path / "out") == [
+        ("a.html", "b.html", "link"),
+        ("a.html~2", "c.html", "link"),
+        ("b.html", "c.html", "link"),
+        ("c.html", "index.md#home", "link"),
+        ("index.md#home", "c.html", "link"),
+        ("index.md#home", "b.html", "link"),
+    ]

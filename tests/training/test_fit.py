@@ -1,0 +1,140 @@
+"""Training in plain Python."""
+
+import inspect
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from graphrerank import GraphReranker, fit
+from graphrerank.config.components import Parts
+from graphrerank.core import ModelInputs
+from graphrerank.data.dataset import Dataset
+from graphrerank.models.manifest import MANIFEST, read_manifest
+from graphrerank.models.registry import register_model
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.training.training_data import FitSettings
+from tests.support import CONF
+from tests.support.folders import write_dataset
+
+QUIET = {"enable_progress_bar": False, "accelerator": "cpu"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A corpus of pairs: the answer lies next to the passage that shares the question's word."""
+    words = [f"word{number}" for number in range(24)]
+    corpus = [{"_id": f"a{n}", "title": "", "text": f"about {word}"} for n, word in enumerate(words)]
+    corpus += [{"_id": f"b{n}", "title": "", "text": f"answer {n}"} for n, _ in enumerate(words)]
+    split = {"train": range(16), "val": range(16, 20), "test": range(20, 24)}
+    return write_dataset(
+        tmp_path / "pairs",
+        corpus=corpus,
+        queries=[{"_id": f"q{n}", "text": f"what of {word}?"} for n, word in enumerate(words)],
+        edges=[(f"a{n}", f"b{n}", "link") for n, _ in enumerate(words)],
+        **{name: [(f"q{n}", f"b{n}", 1) for n in numbers] for name, numbers in split.items()},
+    )
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    return Parts(cache=tmp_path / "cache", device="cpu")
+
+
+def small(folder: Path, parts: Parts, **arguments):
+    usual = {"retriever": "bm25", "encoder": None, "features": "scores", "max_epochs": 2, "trainer": QUIET}
+    return fit(
+        Dataset.from_folder(folder, edges=["edges.tsv"]), parts=parts, run_dir=folder / "run", **{**usual, **arguments}
+    )
+
+
+def test_a_fitted_reranker_is_saved_and_loaded_by_every_command(folder: Path, parts: Parts, tmp_path: Path) -> None:
+    reranker = small(folder, parts)
+    arguments = {"passages": ["about word1", "answer 1", "else"], "edges": [(0, 1)], "scores": [2.0, 0.0, 1.0]}
+    scores = reranker.rerank("what of word1?", **arguments).scores
+    for source in (reranker.source, folder / "run", reranker.save(tmp_path / "saved")):
+        again = GraphReranker.from_pretrained(source)
+        assert torch.equal(again.rerank("what of word1?", **arguments).scores, scores)
+    manifest = read_manifest(folder / "run" / "gatv2")
+    assert (manifest.content["finished"], manifest.content["data"]["choice"]) == (True, "pairs")
+    assert manifest.content["retriever"]["choice"] == "bm25"
+
+
+def test_one_seed_gives_one_result(folder: Path, parts: Parts) -> None:
+    weights = [
+        small(folder, parts, name=name, seed=seed, max_epochs=1).checkpoint.model.state_dict()
+        for name, seed in (("first", 3), ("second", 3), ("third", 4))
+    ]
+    equal = [all(torch.equal(weights[0][name], other[name]) for name in weights[0]) for other in weights[1:]]
+    assert equal == [True, False]
+
+
+class Neighbourly(nn.Module):
+    """Adds to each score those of its neighbours."""
+
+    inputs = ModelInputs(("base_features", "edge_index"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share = nn.Parameter(torch.zeros(1))
+
+    def forward(self, base_features: Tensor, edge_index: Tensor) -> Tensor:
+        base = base_features[:, 0]
+        return base + self.share * torch.zeros_like(base).index_add(0, edge_index[1], base[edge_index[0]])
+
+
+def margin(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
+    return -(scores * (relevance > 0))[mask].sum()
+
+
+def test_parts_may_be_objects_that_nothing_registers(folder: Path, parts: Parts) -> None:
+    model = Neighbourly()
+    retriever = partial(BM25Retriever, top_k=48)
+    reranker = small(folder, parts, model=model, loss=margin, retriever=retriever, calibration=None)
+    assert float(model.share.detach()) > 0  # answers are neighbours of what BM25 finds
+    assert reranker.checkpoint.model is model
+    assert read_manifest(folder / "run" / "Neighbourly").model.name == register_model(Neighbourly)
+
+
+def test_several_data_sets_are_trained_on_together(folder: Path, parts: Parts) -> None:
+    dataset = Dataset.from_folder(folder, edges=["edges.tsv"])
+    fit(
+        {"first": dataset, "second": dataset}, parts=parts, run_dir=folder / "run", retriever="bm25", encoder=None,
+        features="scores", max_epochs=1, trainer=QUIET, shares={"first": 1, "second": 3},
+    )  # fmt: skip
+    manifest = read_manifest(folder / "run" / "gatv2")
+    assert list(manifest.trained_on) == ["first", "second"]
+
+
+def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, parts: Parts) -> None:
+    with pytest.raises(ValueError, match="no query of split 'train' has a relevant candidate"):
+        small(folder, parts, retriever=partial(BM25Retriever, top_k=1))
+    assert not (folder / "run" / "gatv2" / MANIFEST).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "gatv3"}, "Could not find 'model/gatv3'|must name a file of conf/model"),
+        ({"calibration": "linear"}, "calibration"),
+        ({"calibration": "start"}, "`calibration=start` needs a checkpoint"),
+        ({"train_split": "dev"}, "has the splits"),
+        ({"features": "full"}, "`encoder` must be chosen"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_training(folder: Path, parts: Parts, arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(folder, parts, **arguments)
+
+
+def test_defaults_are_those_of_the_command() -> None:
+    command, module = OmegaConf.load(CONF / "train.yaml"), OmegaConf.load(CONF / "module" / "reranker.yaml")
+    defaults = {name: p.default for name, p in inspect.signature(fit).parameters.items()}
+    for name in ("learning_rate", "weight_decay", "warmup_steps"):
+        assert defaults[name] == float(module[name])
+    settings = FitSettings()
+    given = command.batches.batch_size, command.seed, command.calibration
+    assert (settings.batch_size, settings.seed, settings.calibration) == given

@@ -1,0 +1,88 @@
+import io
+import logging
+import sys
+from itertools import count
+
+import pytest
+
+from graphrerank.utils.caching import BlobStore, fill, hash_text
+from graphrerank.utils.progress import advance, advance_to, lines_shown, parts_done, progress_bar
+
+
+class Terminal(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    made = Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    return made
+
+
+def test_one_bar_for_work_within_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with progress_bar("whole", 10):
+        advance(3)
+        with progress_bar("a part", 4):
+            advance(2)
+            assert parts_done() == 5
+        advance_to(4)  # is further already
+        assert parts_done() == 5
+        advance_to(10)
+    assert parts_done() == 0
+    shown = terminal.getvalue()
+    assert "whole" in shown
+    assert "10/10" in shown
+    assert "a part" not in shown
+
+
+def test_nothing_is_shown_without_a_bar_or_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance(3)
+    assert parts_done() == 0
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    ticks = count(step=100)
+    with progress_bar("quiet", 2, clock=lambda: next(ticks)):  # the log is for those who listen
+        advance(1)
+    assert file.getvalue() == ""
+
+
+def test_without_a_terminal_a_command_writes_a_line_every_twenty_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, seconds = io.StringIO(), iter([0.0, 19.0, 21.0, 30.0, 42.0])
+    monkeypatch.setattr(sys, "stderr", file)
+    before = logging.getLogger("graphrerank.utils.progress").level
+    with lines_shown(), progress_bar("pairs", 4000, clock=lambda: next(seconds)):
+        advance(500)
+        advance(500)
+        with progress_bar("a part", 4):
+            advance(500)
+        advance(1500)
+    assert (
+        file.getvalue()
+        == "pairs: 1,000 of 4,000 (25%), about 63 s left\npairs: 3,000 of 4,000 (75%), about 14 s left\n"
+    )
+    assert logging.getLogger("graphrerank.utils.progress").level == before
+    assert logging.getLogger("graphrerank.utils.progress").handlers == []
+
+
+def test_a_cache_counts_what_it_computes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether what computes advances the bar or not."""
+    terminal = open_terminal(monkeypatch)
+    texts = [str(number) for number in range(25)]
+    seen = []
+
+    def compute(items: list[str]) -> list[bytes]:
+        if len(seen) == 1:
+            advance(len(items))  # the second shard counts itself
+        seen.append(parts_done())
+        return [item.encode() for item in items]
+
+    keys = list(map(hash_text, texts))
+    fill(BlobStore(None, "texts"), keys, texts, compute, shard_size=10, label="texts")
+    assert seen == [0, 20, 20]
+    assert "25/25" in terminal.getvalue()
