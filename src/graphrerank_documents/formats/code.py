@@ -15,7 +15,7 @@ from graphrerank_documents.formats.code_languages import Language, language_of, 
 from graphrerank_documents.formats.text import decode_text, without_blobs
 from graphrerank_documents.symbols import family_of, module_of
 
-_CHUNK = 65_536  # bytes that a parser reads at once
+_CHUNK, _ROOM = 1024, 1 << 20  # bytes that a parser reads at once, few, so that what it reads again is counted
 _READ_AGAIN = 50  # times that a parser may read a file; code is read twice at most, comments without an end thousands
 MAX_PARSED = 500_000  # characters of a file; a longer one is divided by its lines alone
 MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000  # of a function in one piece
@@ -63,7 +63,7 @@ def _parse(text: str, language: Language) -> Any:
         return None
     source = text.encode()
     calls = count()  # every hundred steps; of code 17 in 1,000 bytes at most
-    room = _READ_AGAIN * len(source) + _CHUNK * 16  # bytes that the parser may read, again those that it looks ahead to
+    room = _READ_AGAIN * len(source) + _ROOM  # bytes that the parser may read, again those that it looks ahead to
 
     def read(offset: int, point: object) -> bytes:
         nonlocal room

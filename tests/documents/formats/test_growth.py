@@ -12,6 +12,7 @@ CASES = {  # file: content, which took minutes
     "comment.md": "<!--" + "\n" * 200_000,
     "comments.js": "/*\n" * 160_000,
     "lines.py": "\\\n" * 240_000,
+    "ended.py": "class A(" + "\\\n" * 240_000 + "a",
     "quotes.py": '"""' + "# a\n" * 120_000,
 }
 
