@@ -17,7 +17,7 @@ from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker import GRankerHead
 from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
-from tests.serving.conftest import SMALL, TYPED
+from tests.artifacts.conftest import SMALL, TYPED
 from tests.support import ROOT
 from tests.support.manifests import make_manifest
 

@@ -1,32 +1,21 @@
 from collections.abc import Callable
 
 import pytest
-import torch
 from fastapi import FastAPI
 
 from graphrerank.artifacts.artifact import Artifact, load_artifact
 from graphrerank.artifacts.export import export_artifact
 from graphrerank.cli.http_service import RERANK, TEI
-from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from tests.artifacts.conftest import _one_thread, make_checkpoint  # noqa: F401 # fixtures
 from tests.support.encoders import HashEncoder
 from tests.support.models import small_checkpoint
 
 DIM = 8
-SMALL = {"num_layers": 1, "restart_prob": 0.9}  # one step of smoothing less to trace for each step less
-TYPED = {**SMALL, "edge_features": True, "num_edge_types": 5, "num_words": 1, "pair_head": True}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -35,15 +24,10 @@ def encoder() -> HashEncoder:
 
 
 @pytest.fixture(scope="session")
-def make_checkpoint() -> Callable[..., Checkpoint]:
-    return small_checkpoint
-
-
-@pytest.fixture(scope="session")
-def artifact(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Checkpoint]) -> Artifact:
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """A small model that reads edge weights."""
     folder = tmp_path_factory.mktemp("serving") / "artifact"
-    return load_artifact(export_artifact(make_checkpoint(edge_features=True), folder))
+    return load_artifact(export_artifact(small_checkpoint(edge_features=True), folder))
 
 
 @pytest.fixture(scope="session")

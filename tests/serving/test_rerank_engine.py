@@ -14,7 +14,7 @@ from graphrerank.serving.engine import answer_all
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
-from tests.serving.conftest import SMALL
+from tests.artifacts.conftest import SMALL
 from tests.support.device import made_up_device, traffic
 
 QUERY = "who wrote the red book"
