@@ -25,7 +25,7 @@ from peers import ONNX, PEERS, QUESTIONS, STUDY, Peer, Question, snippet
 from unseen_table import CORPORA, LEVEL, MEASURE, SEARCH, Corpus, argument_parser, load, reader
 
 from graphrerank import evaluate
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.corpus import candidate_edges
 from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
@@ -40,7 +40,7 @@ LOOKED_UP = ("sentence_transformers", "gar")  # rank all questions with the logi
 OWN = "graphrerank"
 
 
-def prepare(parts: Parts, datasets: Path, corpus: Corpus) -> PreparedDataset:
+def prepare(parts: ComponentFactory, datasets: Path, corpus: Corpus) -> PreparedDataset:
     """Load a corpus and retrieve the candidates of its questions."""
     return parts.prepare(load(parts, datasets, corpus), retriever="hybrid_expand", encoder="minilm", splits=["test"])
 
@@ -81,7 +81,7 @@ def questions(prepared: PreparedDataset, corpus: Corpus, logits: torch.Tensor | 
     return found
 
 
-def write_questions(arguments: argparse.Namespace, parts: Parts, corpora: Sequence[Corpus]) -> None:
+def write_questions(arguments: argparse.Namespace, parts: ComponentFactory, corpora: Sequence[Corpus]) -> None:
     """Leave the questions for the processes of the rerankers."""
     encoder = parts.pair_encoder(reader(parts, arguments), label="reading pairs")
     entities, written = {}, {}
@@ -135,7 +135,7 @@ def rank(arguments: argparse.Namespace, name: str, *, lookup: bool = False) -> d
 
 
 def judge(
-    arguments: argparse.Namespace, parts: Parts, corpus: Corpus, orders: Mapping[str, Any], last: str
+    arguments: argparse.Namespace, parts: ComponentFactory, corpus: Corpus, orders: Mapping[str, Any], last: str
 ) -> DatasetResult:
     """Evaluate rankings of all questions of a corpus; the ``last`` is tested against each other."""
     dataset = load(parts, arguments.datasets, corpus)
@@ -214,7 +214,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
+    parts = ComponentFactory(datasets=arguments.datasets, cache=arguments.cache)
     by_folder = {corpus.folder: corpus for corpus in CORPORA}
     corpora = [by_folder[folder] for folder in arguments.corpora]
     if not (arguments.folder / QUESTIONS).is_file():

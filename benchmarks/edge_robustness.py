@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank import GraphReranker
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, REFERENCE
 from graphrerank.data.candidates import PreparedDataset, rank, with_vectors
@@ -68,11 +68,13 @@ def pairs_within(lists: Tensor) -> Tensor:
     return torch.unique(pairs[(pairs >= 0).all(1)].sort(dim=1).values, dim=0)
 
 
-def rank_set(parts: Parts, name: str, reranker: GraphReranker, arguments: argparse.Namespace) -> Iterator[Row]:
+def rank_set(
+    parts: ComponentFactory, name: str, reranker: GraphReranker, arguments: argparse.Namespace
+) -> Iterator[Row]:
     """Rank the questions of a data set under each setting."""
     data = name if name in parts.choices("data") else str(arguments.datasets / name)
     searches = {"encoder": "minilm", "retriever": "hybrid_expand", "splits": [SPLIT]}
-    dataset, encoder, build = parts.load(parts.part("data", data, edges="auto"), **searches)
+    dataset, encoder, build = parts.load(parts.component("data", data, edges="auto"), **searches)
     asked = dataset.split(SPLIT).queries
     count = min(arguments.questions, len(asked))
     dataset = with_vectors(dataset, encoder, parts.cache / "candidates")
@@ -128,7 +130,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "edge_robustness.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    parts, reranker = Parts(datasets=arguments.datasets), GraphReranker.from_pretrained(arguments.checkpoint)
+    parts, reranker = ComponentFactory(datasets=arguments.datasets), GraphReranker.from_pretrained(arguments.checkpoint)
     rows = [row for name in SETS for row in rank_set(parts, name, reranker, arguments)]
     names = [row.name if row.edges == "none" else "" for row in rows]
     lines = [f"| {name} | {row.edges} | {' | '.join(row.cells)} |" for name, row in zip(names, rows, strict=True)]

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import Ranking
 from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.measuring import measure_ranking
@@ -54,7 +54,7 @@ LEVEL = 0.05
 MODELS, NOTHING = ("position", "cascade"), ("agree", "noise")
 
 
-def prepare(parts: Parts, folder: Path, name: str, cache: Path) -> Material:
+def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> Material:
     """Rank and score all questions of a set, and drafted ones as its guard; from the cache if possible."""
     kept = cache / f"learn_from_use_{name}.pt"
     if kept.is_file():
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of learning.json and learning.png")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
+    parts = ComponentFactory(datasets=arguments.datasets, cache=arguments.cache)
     results: dict[str, list[dict[str, Any]]] = {}
     nothing: list[dict[str, Any]] = []
     for at, name in enumerate(arguments.sets):

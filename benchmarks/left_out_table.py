@@ -20,7 +20,7 @@ from base_table import AUTO, EXPAND, ROOT
 from omegaconf import OmegaConf
 
 from graphrerank import evaluate
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.records import SystemResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
@@ -124,7 +124,7 @@ def against_retriever(title: str, trainings: Sequence[Mapping[str, SystemResult]
 
 def kinds_section(arguments: argparse.Namespace) -> str:
     """Train without each kind and judge on its corpora; lay out nDCG@10 and what follows from it."""
-    parts, lines, said = Parts(datasets=arguments.datasets), [], []
+    parts, lines, said = ComponentFactory(datasets=arguments.datasets), [], []
     for kind in arguments.kinds:
         run_dir = _folder(arguments, "trained", kind, 1)
         _train(arguments, run_dir, KINDS[kind], ["trainer.max_epochs=1"])
@@ -134,7 +134,7 @@ def kinds_section(arguments: argparse.Namespace) -> str:
             folder = arguments.datasets.resolve() / name
             split = "test" if (folder / "qrels" / "test.tsv").is_file() else "val"
             systems = {"base-2": "base-2", "without": run_dir}
-            data, settings = parts.part("data", str(folder), edges="auto"), {"retriever": "hybrid_expand"}
+            data, settings = parts.component("data", str(folder), edges="auto"), {"retriever": "hybrid_expand"}
             found = evaluate(systems, data, split=split, **settings, counterfactuals=[], parts=parts, show=False)
             theirs, older, ours = (found.datasets[name].systems[of].values["nDCG@10"] for of in ("retriever", *systems))
             gains[name] = 100 * float((ours - theirs).nanmean())

@@ -18,7 +18,7 @@ import torch
 from base_table import ROOT, percent
 
 from graphrerank import Dataset, evaluate
-from graphrerank.config.components import Part, Parts
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.significance import across_datasets
@@ -48,7 +48,7 @@ MEASURE, LEVEL = "nDCG@10", 0.05
 FIRST = "unseen corpus"  # heading of the first column, which the table is found by
 
 
-def load(parts: Parts, datasets: Path, corpus: Corpus) -> Dataset:
+def load(parts: ComponentFactory, datasets: Path, corpus: Corpus) -> Dataset:
     """Load a corpus with its questions, as the split ``test``."""
     path = datasets.resolve() / corpus.folder
     dataset = parts.dataset("folder", path=str(path), edges="auto", splits={"test": corpus.split})
@@ -57,15 +57,15 @@ def load(parts: Parts, datasets: Path, corpus: Corpus) -> Dataset:
     return dataset.with_queries(queries[torch.arange(count) * len(queries) // count])
 
 
-def reader(parts: Parts, arguments: argparse.Namespace) -> Part:
+def reader(parts: ComponentFactory, arguments: argparse.Namespace) -> ConfiguredComponent:
     """Return the cross-encoder."""
     settings = {"model": arguments.cross_encoder, "max_length": arguments.max_length, "dtype": arguments.dtype}
-    return parts.part("pair_encoder", "cross_encoder", **settings)
+    return parts.component("pair_encoder", "cross_encoder", **settings)
 
 
 def judge(arguments: argparse.Namespace, corpus: Corpus) -> DatasetResult:
     """Evaluate all systems on one corpus."""
-    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
+    parts = ComponentFactory(datasets=arguments.datasets, cache=arguments.cache)
     result = evaluate(
         PIPELINES,
         load(parts, arguments.datasets, corpus),

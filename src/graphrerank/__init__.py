@@ -1,5 +1,6 @@
 """Train, evaluate and serve learned graph rerankers for graph RAG."""
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ __version__ = "0.3.0"
 __all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit", "learn"]
 
 _moved.install()
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # only what a user configures is shown
 
 _HOMES = {
     "evaluate": "graphrerank.evaluation.evaluate",

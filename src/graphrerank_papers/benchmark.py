@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking, parse_measures
 from graphrerank.evaluation.ranking import run_pipelines
@@ -89,7 +89,7 @@ class Benchmark:
         if COMPARED not in parse_measures(self.measures):
             raise UserError(f"`job.measures` must hold {COMPARED}, which is published, got {list(self.measures)}")
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure what is not measured yet on the sets that are there; write ``metrics.json`` and ``report.md``."""
         published = read_published(Path(self.published) if self.published else PUBLISHED)
         there = {key: known for key, known in self.sets.items() if not self._is_missing(parts, key)}
@@ -115,14 +115,16 @@ class Benchmark:
         print(report)
         return run_dir
 
-    def _is_missing(self, parts: Parts, key: str) -> bool:
+    def _is_missing(self, parts: ComponentFactory, key: str) -> bool:
         """Return whether the folder of a data set is not there; those of registry packages always are."""
         data = self.sets[key].data or key
         settings = {"path": data} if "/" in data else parts.settings("data", data)
         folder = Path(settings["datasets"]) / settings["source"] if "source" in settings else settings.get("path")
         return folder is not None and not Path(folder).is_dir()
 
-    def _measure(self, parts: Parts, run_dir: Path, key: str, prepared: PreparedDataset, row: BenchmarkRow) -> Row:
+    def _measure(
+        self, parts: ComponentFactory, run_dir: Path, key: str, prepared: PreparedDataset, row: BenchmarkRow
+    ) -> Row:
         """Measure a system on a data set, or read what was measured before."""
         dataset, known = prepared.dataset, self.sets[key]
         settings = parts.settings("pipeline", row.pipeline)

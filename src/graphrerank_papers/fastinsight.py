@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking
 from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
@@ -40,7 +40,7 @@ class FastInsightCurves:
     encoder: Mapping[str, Any]
     pair_encoder: Mapping[str, Any]
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure every data set, and write ``metrics.json`` and ``report.md`` after each."""
         default = parts.settings("pipeline", VARIED)
         for name in self.settings:
@@ -57,7 +57,7 @@ class FastInsightCurves:
         print(report)
         return run_dir
 
-    def _rows(self, parts: Parts, data: str) -> Iterator[tuple[str, Row]]:
+    def _rows(self, parts: ComponentFactory, data: str) -> Iterator[tuple[str, Row]]:
         """Yield the rows of a data set, each with the name of its table."""
         prepared = parts.prepare(data, retriever=self.retriever, encoder=self.encoder, splits=(self.split,))
         prepared = parts.with_pair_encoder(prepared, self.pair_encoder)

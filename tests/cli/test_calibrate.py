@@ -10,7 +10,7 @@ import torch
 
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import Ranking
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
@@ -104,7 +104,7 @@ def test_what_cannot_be_calibrated_is_refused(
     assert "must be at least 10 of the 12 judged questions of 'all judged questions'" in refused(*few, "num_queries=3")
     assert "got 13" in refused(*few, "num_queries=13")
     assert "'bare' must have judged questions, found no qrels" in refused(*none)
-    monkeypatch.setattr(Parts, "prepare", None)  # nothing is encoded
+    monkeypatch.setattr(ComponentFactory, "prepare", None)  # nothing is encoded
     other = shutil.copytree(trained, tmp_path / "other")
     manifest = manifest_of(other / "gatv2")
     manifest["data"]["fingerprint"] = "0" * 64

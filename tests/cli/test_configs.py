@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.tracking.mlflow_run import ENVIRONMENT
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.installation.conf_folder import CHOICES as LISTED
@@ -63,10 +63,10 @@ def test_every_experiment_takes_loggers(group: str, choice: str) -> None:
 @pytest.mark.parametrize("experiment", ["base", "base_cross_encoder"])
 def test_every_data_set_of_a_mix_composes(experiment: str) -> None:
     cfg = _train(f"experiment={experiment}")
-    parts = Parts(datasets="datasets")
+    parts = ComponentFactory(datasets="datasets")
     for name, entry in cfg.mix.items():
         changes: dict[str, Any] = dict(entry)
-        made = parts.part("data", str(changes.pop("data", name)), **changes)  # refuses unknown settings
+        made = parts.component("data", str(changes.pop("data", name)), **changes)  # refuses unknown settings
         assert changes.keys() <= made.arguments.keys()
     if cfg.shares is not None:
         assert cfg.shares.keys() == {"bird_train", *cfg.mix}

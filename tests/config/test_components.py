@@ -1,12 +1,15 @@
-"""Parts by their names, in plain Python."""
+"""ComponentFactory by their names, in plain Python."""
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from graphrerank.config.components import Parts, plain_arguments
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
+from graphrerank.config.compose import flatten_settings
+from graphrerank.config.manifest_guard import plain_arguments
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
@@ -15,28 +18,28 @@ from tests.support.folders import write_dataset
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
-    return Parts(cache=tmp_path / "cache", device="cpu")
+def parts(tmp_path: Path) -> ComponentFactory:
+    return ComponentFactory(cache=tmp_path / "cache", device="cpu")
 
 
-def test_a_name_is_composed_with_folders_and_changes(parts: Parts, tmp_path: Path) -> None:
+def test_a_name_is_composed_with_folders_and_changes(parts: ComponentFactory, tmp_path: Path) -> None:
     settings = parts.settings("pipeline", "hipporag2", budget=7)
     assert settings.budget == 7
     assert settings.steps[1].folder == str(tmp_path / "cache" / "fact_graph")
     assert not GlobalHydra.instance().is_initialized()  # composing leaves nothing behind
 
 
-def test_objects_and_parts_pass(parts: Parts) -> None:
+def test_objects_and_parts_pass(parts: ComponentFactory) -> None:
     encoder = HashEncoder()
     assert parts.build("encoder", encoder) is encoder
-    part = parts.part("encoder", encoder)
-    assert (part.name, part.arguments, parts.part("encoder", part)) == ("HashEncoder", {}, part)
+    part = parts.component("encoder", encoder)
+    assert (part.name, part.arguments, parts.component("encoder", part)) == ("HashEncoder", {}, part)
     assert parts.build("encoder", None) is None
 
 
-def test_data_sets_share_an_encoder_and_its_vectors(parts: Parts) -> None:
-    encoder = parts.text_encoder(parts.part("encoder", "minilm"))
-    assert encoder is parts.text_encoder(parts.part("encoder", "minilm"))
+def test_data_sets_share_an_encoder_and_its_vectors(parts: ComponentFactory) -> None:
+    encoder = parts.text_encoder(parts.component("encoder", "minilm"))
+    assert encoder is parts.text_encoder(parts.component("encoder", "minilm"))
     assert encoder is not parts.text_encoder(HashEncoder())
 
 
@@ -49,12 +52,14 @@ def test_data_sets_share_an_encoder_and_its_vectors(parts: Parts) -> None:
         ("data", "folder", {}, "`path` must be given for data=folder"),
     ],
 )
-def test_unknown_names_and_settings(parts: Parts, group: str, name: str, changes: dict, message: str) -> None:
+def test_unknown_names_and_settings(
+    parts: ComponentFactory, group: str, name: str, changes: dict, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         parts.settings(group, name, **changes)
 
 
-def test_a_folder_is_prepared(parts: Parts, tmp_path: Path) -> None:
+def test_a_folder_is_prepared(parts: ComponentFactory, tmp_path: Path) -> None:
     folder = write_dataset(
         tmp_path / "pets",
         corpus=[{"_id": "a", "title": "", "text": "a cat"}, {"_id": "b", "title": "", "text": "a dog"}],
@@ -68,15 +73,17 @@ def test_a_folder_is_prepared(parts: Parts, tmp_path: Path) -> None:
         parts.prepare(str(folder), retriever="hybrid")
 
 
-def test_expansion_without_edges_gets_a_hint(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expansion_without_edges_gets_a_hint(
+    parts: ComponentFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     corpus, queries = [{"_id": name, "title": "", "text": "a cat"} for name in "ab"], [{"_id": "q", "text": "cat?"}]
     words = partial(BM25Retriever, top_k=2)
     expand = partial(ExpandRetriever, base=words, similarity_weight=0)
     for name, retriever, edges in (("words", words, []), ("bare", expand, []), ("joined", expand, [("a", "b", "to")])):
         folder = write_dataset(tmp_path / name, corpus=corpus, queries=queries, edges=edges, test=[("q", "a")])
         parts.load(str(folder), encoder=None, retriever=retriever, reads_vectors=False)
-    expected = "hint: bare has no edges to expand along; data.edges=auto finds edges in any texts\n"
-    assert capsys.readouterr().err == expected
+    hints = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert hints == ["hint: bare has no edges to expand along; data.edges=auto finds edges in any texts"]
 
 
 @pytest.mark.parametrize(
@@ -88,13 +95,25 @@ def test_expansion_without_edges_gets_a_hint(parts: Parts, tmp_path: Path, capsy
         ("endpoint", {"base_url": "http://evil", "model": "m"}, "`encoder.base_url` of a file names 'http://evil'"),
     ],
 )
-def test_a_manifest_names_no_place_of_this_machine(parts: Parts, choice: str, arguments: dict, message: str) -> None:
+def test_a_manifest_names_no_place_of_this_machine(
+    parts: ComponentFactory, choice: str, arguments: dict, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         parts.from_manifest("encoder", GroupEntry(choice=choice, arguments=arguments))
 
 
-def test_a_manifest_gives_back_its_part(parts: Parts) -> None:
-    part = parts.part("retriever", "hybrid", top_k=20)
+def test_a_manifest_gives_back_its_part(parts: ComponentFactory) -> None:
+    part = parts.component("retriever", "hybrid", top_k=20)
     again = parts.from_manifest("retriever", GroupEntry(choice=part.choice, arguments=part.arguments))
     assert (again.choice, again.settings) == (part.choice, part.settings)
     assert plain_arguments(again.settings)["top_k"] == 20
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Parts", ComponentFactory), ("Part", ConfiguredComponent), ("dotted_settings", flatten_settings)],
+)
+@pytest.mark.parametrize("module", ["graphrerank.parts", "graphrerank.config.components"])
+def test_names_before_0_4_0_still_work(module: str, old: str, new: object) -> None:
+    with pytest.warns(DeprecationWarning, match="0.5.0"):
+        assert getattr(import_module(module), old) is new

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphrerank import Dataset, GraphReranker
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.evaluate import evaluate, short_names
 from graphrerank.evaluation.ranking import FROZEN
 from graphrerank.evaluation.result import EvaluationResult
@@ -88,11 +88,11 @@ class Lengths:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
-    return Parts(cache=tmp_path / "cache")
+def parts(tmp_path: Path) -> ComponentFactory:
+    return ComponentFactory(cache=tmp_path / "cache")
 
 
-def test_systems_by_name_and_as_objects(ring: Path, parts: Parts, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_systems_by_name_and_as_objects(ring: Path, parts: ComponentFactory, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     """A checkpoint by name, a loaded one, a run file and a pipeline of our own, with a stage after them."""
     (tmp_path / "their.trec").write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(6)))
     data = Dataset.from_folder(ring)
@@ -123,7 +123,9 @@ def test_systems_by_name_and_as_objects(ring: Path, parts: Parts, tmp_path: Path
     assert EvaluationResult.load(tmp_path / "run").datasets["ring"].measures == found.measures
 
 
-def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(ring: Path, parts: Parts) -> None:
+def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(
+    ring: Path, parts: ComponentFactory
+) -> None:
     settings: dict[str, Any] = {"retriever": partial(BM25Retriever, top_k=8), "encoder": "none", "parts": parts}
     settings |= {"counterfactuals": [], "resamples": 10, "show": False}
     result = evaluate("base", str(ring), **settings)
@@ -144,7 +146,7 @@ def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(r
         (("base", []), "`data` must name at least one data set, got none"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused(arguments: tuple[Any, Any], message: str, parts: Parts) -> None:
+def test_what_cannot_be_evaluated_is_refused(arguments: tuple[Any, Any], message: str, parts: ComponentFactory) -> None:
     with pytest.raises(ValueError, match=message):
         evaluate(*arguments, parts=parts)
     with pytest.raises(ValueError, match=r"`settings` must be of pipelines in `systems`, \[\], got \['gar'\]"):

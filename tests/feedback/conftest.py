@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset
@@ -45,7 +45,7 @@ def material(linked: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Mater
     checkpoint = load_primary("base")
     names = checkpoint.graph_reranker.retriever.feature_names
     asked, guards = with_guards(linked, [question(topic) for topic in range(TOPICS)], 0)
-    parts = Parts(cache=tmp_path_factory.mktemp("cache"))
+    parts = ComponentFactory(cache=tmp_path_factory.mktemp("cache"))
     prepared = parts.prepare(asked, retriever="hybrid_expand", encoder=HashEncoder(dim=256, by_word=True))
     return Material.of(prepared.with_features(names), checkpoint.model, guards)
 

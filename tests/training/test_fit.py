@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from graphrerank import GraphReranker, fit
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import ModelInputs
 from graphrerank.data.dataset import Dataset
 from graphrerank.models.manifest import MANIFEST, read_manifest
@@ -40,18 +40,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
-    return Parts(cache=tmp_path / "cache", device="cpu")
+def parts(tmp_path: Path) -> ComponentFactory:
+    return ComponentFactory(cache=tmp_path / "cache", device="cpu")
 
 
-def small(folder: Path, parts: Parts, **arguments):
+def small(folder: Path, parts: ComponentFactory, **arguments):
     usual = {"retriever": "bm25", "encoder": None, "features": "scores", "max_epochs": 2, "trainer": QUIET}
     return fit(
         Dataset.from_folder(folder, edges=["edges.tsv"]), parts=parts, run_dir=folder / "run", **{**usual, **arguments}
     )
 
 
-def test_a_fitted_reranker_is_saved_and_loaded_by_every_command(folder: Path, parts: Parts, tmp_path: Path) -> None:
+def test_a_fitted_reranker_is_saved_and_loaded_by_every_command(
+    folder: Path, parts: ComponentFactory, tmp_path: Path
+) -> None:
     reranker = small(folder, parts)
     arguments = {"passages": ["about word1", "answer 1", "else"], "edges": [(0, 1)], "scores": [2.0, 0.0, 1.0]}
     scores = reranker.rerank("what of word1?", **arguments).scores
@@ -63,7 +65,7 @@ def test_a_fitted_reranker_is_saved_and_loaded_by_every_command(folder: Path, pa
     assert manifest.content["retriever"]["choice"] == "bm25"
 
 
-def test_one_seed_gives_one_result(folder: Path, parts: Parts) -> None:
+def test_one_seed_gives_one_result(folder: Path, parts: ComponentFactory) -> None:
     weights = [
         small(folder, parts, name=name, seed=seed, max_epochs=1).checkpoint.model.state_dict()
         for name, seed in (("first", 3), ("second", 3), ("third", 4))
@@ -90,7 +92,7 @@ def margin(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
     return -(scores * (relevance > 0))[mask].sum()
 
 
-def test_parts_may_be_objects_that_nothing_registers(folder: Path, parts: Parts) -> None:
+def test_parts_may_be_objects_that_nothing_registers(folder: Path, parts: ComponentFactory) -> None:
     model = Neighbourly()
     retriever = partial(BM25Retriever, top_k=48)
     reranker = small(folder, parts, model=model, loss=margin, retriever=retriever, calibration=None)
@@ -99,7 +101,7 @@ def test_parts_may_be_objects_that_nothing_registers(folder: Path, parts: Parts)
     assert read_manifest(folder / "run" / "Neighbourly").model.name == register_model(Neighbourly)
 
 
-def test_several_data_sets_are_trained_on_together(folder: Path, parts: Parts) -> None:
+def test_several_data_sets_are_trained_on_together(folder: Path, parts: ComponentFactory) -> None:
     dataset = Dataset.from_folder(folder, edges=["edges.tsv"])
     fit(
         {"first": dataset, "second": dataset}, parts=parts, run_dir=folder / "run", retriever="bm25", encoder=None,
@@ -109,7 +111,7 @@ def test_several_data_sets_are_trained_on_together(folder: Path, parts: Parts) -
     assert list(manifest.trained_on) == ["first", "second"]
 
 
-def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, parts: Parts) -> None:
+def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, parts: ComponentFactory) -> None:
     with pytest.raises(ValueError, match="no query of split 'train' has a relevant candidate"):
         small(folder, parts, retriever=partial(BM25Retriever, top_k=1))
     assert not (folder / "run" / "gatv2" / MANIFEST).exists()
@@ -125,7 +127,9 @@ def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, p
         ({"features": "full"}, "`encoder` must be chosen"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_training(folder: Path, parts: Parts, arguments, message: str) -> None:
+def test_what_does_not_fit_is_refused_before_training(
+    folder: Path, parts: ComponentFactory, arguments, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         small(folder, parts, **arguments)
 

@@ -1,12 +1,11 @@
 import io
-import logging
 import sys
 from itertools import count
 
 import pytest
 
 from graphrerank.utils.caching import BlobStore, fill, hash_text
-from graphrerank.utils.progress import advance, advance_to, lines_shown, parts_done, progress_bar
+from graphrerank.utils.progress import advance, advance_to, parts_done, progress_bar
 
 
 class Terminal(io.StringIO):
@@ -50,24 +49,6 @@ def test_nothing_is_shown_without_a_bar_or_a_terminal(monkeypatch: pytest.Monkey
     with progress_bar("quiet", 2, clock=lambda: next(ticks)):  # the log is for those who listen
         advance(1)
     assert file.getvalue() == ""
-
-
-def test_without_a_terminal_a_command_writes_a_line_every_twenty_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    file, seconds = io.StringIO(), iter([0.0, 19.0, 21.0, 30.0, 42.0])
-    monkeypatch.setattr(sys, "stderr", file)
-    before = logging.getLogger("graphrerank.utils.progress").level
-    with lines_shown(), progress_bar("pairs", 4000, clock=lambda: next(seconds)):
-        advance(500)
-        advance(500)
-        with progress_bar("a part", 4):
-            advance(500)
-        advance(1500)
-    assert (
-        file.getvalue()
-        == "pairs: 1,000 of 4,000 (25%), about 63 s left\npairs: 3,000 of 4,000 (75%), about 14 s left\n"
-    )
-    assert logging.getLogger("graphrerank.utils.progress").level == before
-    assert logging.getLogger("graphrerank.utils.progress").handlers == []
 
 
 def test_a_cache_counts_what_it_computes_once(monkeypatch: pytest.MonkeyPatch) -> None:

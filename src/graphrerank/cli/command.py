@@ -9,8 +9,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.tracking import Tracking
-from graphrerank.config.components import Part, Parts, shown
-from graphrerank.utils.redaction import without_passwords
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
+from graphrerank.utils.redaction import redact, without_passwords
 
 NONE = "none"  # the file of `conf/encoder` for no encoder
 SCRIPTS = ("train", "evaluate", "serve")  # commands with a script in a checkout
@@ -21,7 +21,7 @@ class Command:
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.run_dir, self.tracking = cfg, Path(cfg.paths.run_dir), Tracking()
-        self.parts = Parts(
+        self.parts = ComponentFactory(
             paths=dict(cfg.paths),
             device=cfg.device,
             num_threads=cfg.num_threads,
@@ -46,20 +46,20 @@ class Command:
         """Return the chosen file of ``conf/<group>``."""
         return str(HydraConfig.get().runtime.choices[group])
 
-    def chosen(self, group: str) -> Part | None:
+    def chosen(self, group: str) -> ConfiguredComponent | None:
         """Return the chosen part of ``conf/<group>``, with its settings; None for none."""
         settings: DictConfig | None = deepcopy(self.cfg[group])
         if settings is None:
             return None
         OmegaConf.resolve(settings)
-        return Part(settings, self.choice(group))
+        return ConfiguredComponent(settings, self.choice(group))
 
 
 def portable_config(cfg: DictConfig) -> dict[str, Any]:
     """Return a command's configuration as written, without the folders of this machine."""
     content = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(content, dict)
-    return {str(key): shown(entry) for key, entry in content.items() if key not in ("paths", "ckpt_path")}
+    return {str(key): redact(entry) for key, entry in content.items() if key not in ("paths", "ckpt_path")}
 
 
 def without_paths(override: str) -> str:

@@ -4,20 +4,19 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
+from graphrerank.cli.console import records_shown
 from graphrerank.cli.errors import format_warning, report_end, report_error, terminating
 from graphrerank.cli.overrides import quoted
 from graphrerank.installation.conf_folder import conf_folder
 from graphrerank.installation.extras import require_extra
 from graphrerank.installation.plugins import command_entries, command_help, describe
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.progress import lines_shown
 
 Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the exit status
 
@@ -96,7 +95,7 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.formatwarning = format_warning
     logs_json = given[0] in ("serve", "demo")  # on standard error
-    with terminating() as signals, nullcontext() if logs_json else lines_shown():
+    with terminating() as signals, records_shown(progress=not logs_json):
         try:
             status = _run(given[0], given[1:], conf or conf_folder())
             sys.stdout.flush()

@@ -8,7 +8,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 
 from graphrerank.cli.schema import check_settings
-from graphrerank.config.components import Part, Parts
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.corpus.relations import with_relations
 from graphrerank.corpus_store.growth import NewEdge, compact_corpus, grow_corpus
 from graphrerank.corpus_store.opening import read_manifest
@@ -33,7 +33,7 @@ def run(cfg: DictConfig) -> Path:
             "graphrerank prepare writes a data set (data=folder data.path=DIR) or changes a corpus folder "
             f"(add=DIR, remove=FILE, compact=true), got {' and '.join(given) or 'neither'}"
         )
-    parts = Parts(paths=dict(cfg.paths), device=cfg.device, num_threads=cfg.num_threads, seed=cfg.seed)
+    parts = ComponentFactory(paths=dict(cfg.paths), device=cfg.device, num_threads=cfg.num_threads, seed=cfg.seed)
     folder = Path(cfg.folder)
     if changes:
         change_corpus(cfg, parts, folder)
@@ -43,7 +43,7 @@ def run(cfg: DictConfig) -> Path:
     return folder
 
 
-def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
+def write_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> None:
     """Encode and index a data set."""
     check_own_folder(folder)
     accepted = inspect.signature(get_object(cfg.data["_target_"])).parameters
@@ -56,11 +56,11 @@ def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
     print(f"{dataset.graph.num_nodes:,} passages, {size / 1e6:,.1f} MB")
 
 
-def _encoder(cfg: DictConfig, parts: Parts) -> VectorCache | None:
-    return None if cfg.encoder is None else parts.text_encoder(Part(cfg.encoder))
+def _encoder(cfg: DictConfig, parts: ComponentFactory) -> VectorCache | None:
+    return None if cfg.encoder is None else parts.text_encoder(ConfiguredComponent(cfg.encoder))
 
 
-def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
+def change_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> None:
     """Remove and add passages in one step; then compact the folder if ``compact`` is true."""
     manifest = read_manifest(folder)
     source_of_entities = None if manifest.derived is None else manifest.derived.entity_source

@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from graphrerank.config.components import register_settings
+from graphrerank.config.compose import register_settings
 from graphrerank.installation.conf_folder import CHOICES, conf_folder, listed_choices
 from graphrerank.installation.plugins import settings_folders
 from graphrerank.utils.checks import UserError

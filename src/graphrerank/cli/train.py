@@ -10,7 +10,7 @@ from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.training_run import model_config, resolved, training_folder
-from graphrerank.config.components import Part
+from graphrerank.config.components import ConfiguredComponent
 from graphrerank.core.model_inputs import QUERIES
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.evaluate import evaluate
@@ -46,7 +46,7 @@ def fit_rows(command: Command, run_dir: Path) -> tuple[dict[str, GraphReranker],
         row = rows[name] = model_config(cfg, run_dir, name)
         OmegaConf.set_struct(row.model, True)
         row.model = OmegaConf.merge(row.model, changes)
-    data = training_data(command, settings, [Part(row.model) for row in rows.values()])
+    data = training_data(command, settings, [ConfiguredComponent(row.model) for row in rows.values()])
     given = {name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")}
     rerankers: dict[str, GraphReranker] = {}
     with joint_training():
@@ -54,8 +54,8 @@ def fit_rows(command: Command, run_dir: Path) -> tuple[dict[str, GraphReranker],
             print(f"training {name} ({count} of {len(rows)})", flush=True)
             rerankers[name] = fit(
                 data,
-                model=Part(row.model),
-                loss=Part(row.loss),
+                model=ConfiguredComponent(row.model),
+                loss=ConfiguredComponent(row.loss),
                 module=resolved(row.module),
                 trainer=resolved(row.trainer),
                 callbacks=resolved(row.callbacks),
@@ -123,24 +123,24 @@ def fit_settings(cfg: DictConfig) -> FitSettings:
     return FitSettings(seed=cfg.seed, **batches, **{name: resolved(cfg[name]) for name in further})
 
 
-def training_data(command: Command, settings: FitSettings, models: Sequence[Part]) -> TrainingData:
+def training_data(command: Command, settings: FitSettings, models: Sequence[ConfiguredComponent]) -> TrainingData:
     """Prepare ``data`` and the data sets of ``mix``, for all models of a run."""
     cfg, parts = command.cfg, command.parts
     if any(declared_inputs(model) == QUERIES for model in models):
         choice = command.choice("model")
         raise UserError(f"`model` must score candidates, {choice} scores queries; experiment={choice} trains it")
     first = command.choice("data")
-    data: dict[str, Part] = {first: Part(cfg.data, first)}
+    data: dict[str, ConfiguredComponent] = {first: ConfiguredComponent(cfg.data, first)}
     for name, entry in (cfg.mix or {}).items():
         if name == first:
             raise UserError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
         changes = dict(entry or {})
-        data[str(name)] = parts.part("data", str(changes.pop("data", name)), **changes)
+        data[str(name)] = parts.component("data", str(changes.pop("data", name)), **changes)
     return prepare_training(
         parts,
         data,
         models,
-        retriever=Part(cfg.retriever, command.choice("retriever")),
+        retriever=ConfiguredComponent(cfg.retriever, command.choice("retriever")),
         encoder=command.chosen("encoder"),
         pair_encoder=command.chosen("pair_encoder"),
         features=cfg.features,

@@ -1,89 +1,96 @@
-"""Named parts: what ``encoder="minilm"`` means, in a notebook and for every command.
+"""Components by name: what ``encoder="minilm"`` means, in a notebook and for every command.
 
-A name is a file of ``conf/<group>``, ours or an installed extension's. :class:`Parts` composes it, builds it, and
-prepares data sets with it; every argument that takes a name also takes the object itself.
+A name is a file of ``conf/<group>``, ours or an installed extension's. :class:`ComponentFactory` composes its settings,
+builds it, and prepares data sets with it. Every argument that takes a name also takes the object itself.
 """
 
-import json
+import logging
 import re
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import ConfigCompositionException, InstantiationException
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
+from graphrerank.config.compose import change_settings, check_complete, compose_root, flatten_settings, group_choices
+from graphrerank.config.compose import register_settings as _register_settings
+from graphrerank.config.dataset_checks import check_vectors, warn_without_edges
+from graphrerank.config.encoder_caches import EncoderCaches
+from graphrerank.config.manifest_guard import check_no_code, plain_arguments, portable_arguments, trusted_arguments
 from graphrerank.core import RetrieverFactory
-from graphrerank.core.retriever import needs_vectors
 from graphrerank.corpus_store.opening import is_corpus_folder
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.readers.folder import AUTO
 from graphrerank.data.vector_cache import PairCache, VectorCache
-from graphrerank.installation.conf_folder import conf_folder, register_choices
-from graphrerank.installation.plugins import settings_folders
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.redaction import without_passwords
-from graphrerank.utils.safe_loading import check_hub_model
+from graphrerank.utils.redaction import redact
 
-MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or a folder of this machine
-CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
-PATH_SIGNS = re.compile(r"^[.~]|[/\\\0]")  # of texts that name a file or an address
-OVERRULED = {"mentions": False, "adjacency": False, "entities": None}  # by edges=auto, in manifests of 0.1
-FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions", "user", "system", "abstention")
+LOGGER = logging.getLogger(__name__)
 Settings = Mapping[str, Any]  # of a group of conf: plain settings, and the classes to build as `_target_`
-ROOT = "part"  # file of conf that a part is composed below
-PipelineFactory = Callable[..., Pipeline]  # (settings of conf/pipeline, changes of them by name) -> pipeline
+PipelineFactory = Callable[..., Pipeline]  # called with settings of conf/pipeline, and changes of them by name
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part as a manifest names it, and its settings, from which it is built; or the object that the caller brings."""
+class ConfiguredComponent:
+    """A component and the settings that it is built from, or an object that the caller has built.
 
-    settings: DictConfig | None = None  # resolved, with ``_target_``
-    choice: str | None = None  # the file of ``conf/<group>``, if the settings are those of one
-    given: Any = None
+    Attributes:
+        settings: Resolved settings with a ``_target_``. None for an object that the caller has built.
+        choice: File of ``conf/<group>`` that the settings come from. None if they come from no file.
+        instance: Object that the caller has built. None if there are settings.
+    """
+
+    settings: DictConfig | None = None
+    choice: str | None = None
+    instance: Any = None
 
     @property
     def name(self) -> str:
-        """The name in notes and manifests: the file of ``conf``, else the class."""
-        return self.choice or type(self.given).__name__
+        """Name in notes and manifests: the file of ``conf``, otherwise the class."""
+        return self.choice or type(self.instance).__name__
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Settings without Hydra's keys, as a manifest holds them."""
+        """Settings as a manifest holds them, without Hydra's keys. Empty for an object that the caller has built."""
         return {} if self.settings is None else plain_arguments(self.settings)
 
     def build(self, *args: Any, **arguments: Any) -> Any:
-        """Build the object, or return the given one."""
-        return self.given if self.settings is None else build(self.settings, *args, **arguments)
+        """Build the component, or return the object that the caller has built.
+
+        Args:
+            *args: Positional arguments of the constructor, before the settings.
+            **arguments: Keyword arguments of the constructor, which override settings.
+
+        Returns:
+            The component. For settings with ``_partial_: true`` a factory of it.
+        """
+        return self.instance if self.settings is None else build_component(self.settings, *args, **arguments)
 
 
-def register_settings() -> None:
-    """Make known to Hydra where settings lie: folders of extensions, and choices of which one file holds several."""
-    OmegaConf.register_new_resolver(
-        "graphrerank_extensions", lambda: [f"file://{folder}" for folder in settings_folders()], replace=True
-    )
-    register_choices()
+def build_component(settings: Settings, *args: Any, **arguments: Any) -> Any:
+    """Build the object that settings describe.
 
+    Args:
+        settings: Settings with a ``_target_``.
+        *args: Positional arguments of the constructor.
+        **arguments: Keyword arguments of the constructor, which override settings.
 
-def build(settings: Settings, *args: Any, **arguments: Any) -> Any:
-    """Build what settings describe; an error of its class comes as it is."""
+    Returns:
+        The object. For settings with ``_partial_: true`` a factory of it.
+
+    Raises:
+        ValueError: If the class refuses an argument. Errors of the class are raised as they are, without Hydra's
+            error around them; so are ``ImportError`` and ``OSError``.
+    """
     try:
         return instantiate(settings, *args, **arguments)
     except InstantiationException as error:
@@ -92,77 +99,21 @@ def build(settings: Settings, *args: Any, **arguments: Any) -> Any:
         raise
 
 
-def plain_arguments(settings: Settings) -> dict[str, Any]:
-    """Return resolved settings without Hydra's keys (``_target_`` and the like) and passwords, nested ones too."""
-    content = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
-    return dict(shown(content, private=True))
-
-
-def portable_arguments(settings: Settings) -> dict[str, Any]:
-    """Return :func:`plain_arguments` without those of this machine."""
-    return dict(shown(plain_arguments(settings), MACHINE_KEYS))
-
-
-def dotted_settings(settings: Settings, before: str = "") -> Iterator[tuple[str, Any]]:
-    """List nested settings by their whole keys."""
-    for key, setting in settings.items():
-        if isinstance(setting, Mapping) and "_target_" not in setting:
-            yield from dotted_settings(setting, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", setting
-
-
-def check_plain(key: str, settings: Any, usual: Any) -> None:
-    """Refuse settings in a file that name a package, a folder, an address, or a model that is not the hub's.
-
-    The path of a data set passes: it is read as data, and as nothing else. So does what ``conf`` has in their place,
-    the ``usual``; None where it has nothing.
-    """
-    if settings == (OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual):
-        return
-    name = key.rpartition(".")[2]
-    if name in CONF_ONLY:
-        raise UserError(f"`{key}` of a file must be what conf says, {usual!r}, got {str(settings)[:200]!r}")
-    if name in FREE_TEXTS:
-        return
-    if isinstance(settings, Mapping):
-        for part, entry in settings.items():
-            check_plain(f"{key}.{part}", entry, usual.get(part) if OmegaConf.is_dict(usual) else None)
-    elif isinstance(settings, list):
-        for entry in settings:
-            check_plain(key, entry, None)
-    elif isinstance(settings, str) and name == "model":
-        check_hub_model(**{key: settings})
-    elif isinstance(settings, str) and PATH_SIGNS.search(settings) and (name != "path" or "://" in settings):
-        raise UserError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
-
-
-def shown(content: Any, left_out: Sequence[str] = (), *, private: bool = False) -> Any:
-    """Hide passwords and leave out keys at any depth, and with ``private`` the keys that Hydra acts on."""
-    if isinstance(content, Mapping):
-        return {
-            key: shown(entry, left_out, private=private)
-            for key, entry in content.items()
-            if key not in left_out and not (private and str(key).startswith("_"))
-        }
-    if isinstance(content, list):
-        return [shown(entry, left_out, private=private) for entry in content]
-    return without_passwords(content) if isinstance(content, str) else content
-
-
-class Parts:
-    """Build parts by their names, and prepare data sets with them.
+class ComponentFactory:
+    """Build components by their names, and prepare data sets with them.
 
     Args:
-        datasets: Folder of data set folders that come from no registry package; None: as ``conf/paths`` says.
-        cache: Folder of vectors, candidate lists and replies; None: as ``conf/paths`` says.
-        device: Where models run; None: ``cuda`` where there is one.
-        num_threads: torch threads.
+        datasets: Folder of the data set folders that come from no registry package. If None, the folder in
+            ``conf/paths`` is used.
+        cache: Folder of cached vectors, candidate lists and replies. If None, the folder in ``conf/paths`` is used.
+        device: Device on which models run. If None, ``cuda`` if available, else ``cpu``.
+        num_threads: Number of torch threads.
+        seed: Seed of components that draw random numbers.
         paths: Further folders of ``conf/paths``, such as a command's ``run_dir``.
-        on_dataset: Called with each data set that is loaded.
+        on_dataset: Function called with each data set that is loaded.
 
     Example:
-        >>> Parts().settings("retriever", "hybrid", top_k=50).top_k
+        >>> ComponentFactory().settings("retriever", "hybrid", top_k=50).top_k
         50
     """
 
@@ -183,24 +134,28 @@ class Parts:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.num_threads, self.seed = num_threads, seed
         self._on_dataset = on_dataset
-        self._encoders: list[tuple[Any, VectorCache]] = []  # each with what it was asked for by
+        self._encoders = EncoderCaches(lambda description: cast(Encoder, self.build("encoder", description)))
 
     @property
     def cache(self) -> Path:
-        """Folder of vectors, candidate lists and replies."""
+        """Folder of cached vectors, candidate lists and replies."""
         return Path(str(self._paths.get("cache") or self.compose().paths.cache))
 
     def compose(self, *overrides: str, run_dir: str | Path | None = None, system: str | None = None) -> DictConfig:
-        """Compose files of ``conf`` by overrides such as ``+encoder=minilm``, with these folders and this device.
+        """Compose groups of ``conf`` with the folders, the device, the threads and the seed of this factory.
 
-        ``run_dir`` and ``system`` are the folder of a run, and the name of the model in it.
+        Args:
+            *overrides: Overrides in Hydra's syntax, such as ``+encoder=minilm``.
+            run_dir: Folder of a run. If None, the one in ``paths`` is used.
+            system: Name of the model within the run. None if there is no run.
+
+        Returns:
+            Composed configuration.
+
+        Raises:
+            ValueError: If an override names a file that does not exist.
         """
-        with _hydra():
-            folders = (str(GlobalHydra.instance().config_loader().get_search_path()), *map(str, settings_folders()))
-            try:
-                composed = deepcopy(_composed(folders, overrides))
-            except ConfigCompositionException as error:
-                raise UserError(str(error).partition("\n")[0]) from error
+        composed = compose_root(*overrides)
         OmegaConf.set_struct(composed.paths, False)
         composed.paths.merge_with(self._paths)
         if run_dir is not None:
@@ -211,33 +166,42 @@ class Parts:
         return composed
 
     def settings(self, group: str, name: str, /, **changes: Any) -> DictConfig:
-        """Compose a file of ``conf/<group>`` with some other settings; a ValueError if one of them is unknown."""
+        """Compose the settings of one file of ``conf/<group>``.
+
+        Args:
+            group: Name of the group.
+            name: Name of the file without ``.yaml``. In the group ``data`` it may also be the path of a data set folder
+                or a corpus folder.
+            **changes: Settings to change.
+
+        Returns:
+            Resolved settings, with a ``_target_``.
+
+        Raises:
+            ValueError: If there is no such file or setting, or a setting without a default is missing.
+        """
         if group == "data" and ("/" in name or "\\" in name):
             changes = {"path": name, **changes}
             name = "corpus_folder" if is_corpus_folder(name) else "folder"
-        composed = self._file(group, name)
-        try:
-            if group == "pipeline":  # whose steps are a list, which no mapping merges into
-                for key, setting in dotted_settings(changes):
-                    OmegaConf.update(composed, key if key.startswith("shared.") else f"{group}.{key}", setting)
-            else:
-                composed[group].merge_with(changes)
-        except (OmegaConfBaseException, ValueError) as error:
-            problem = str(error).partition("\n")[0]
-            raise UserError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
-        chosen: DictConfig = composed[group]
-        if missing := sorted(OmegaConf.missing_keys(chosen)):
-            key = re.sub(r"\[(\d+)\]", r".\1", missing[0]).removeprefix(f"{group}.")
-            raise UserError(f"`{key}` must be given for {group}={name}")
-        OmegaConf.resolve(chosen)
-        return chosen
+        composed = self._compose_file(group, name)
+        change_settings(composed, group, name, changes)
+        settings: DictConfig = composed[group]
+        check_complete(settings, group, name)
+        OmegaConf.resolve(settings)
+        return settings
 
     def choices(self, group: str) -> list[str]:
-        """Name the files of ``conf/<group>``, ours and those of installed extensions."""
-        with _hydra():
-            return list(GlobalHydra.instance().config_loader().get_group_options(group, config_name=ROOT))
+        """Return the names of the files of ``conf/<group>``, including those of installed extensions.
 
-    def _file(self, group: str, name: str) -> DictConfig:
+        Args:
+            group: Name of the group.
+
+        Returns:
+            Names that :meth:`settings` accepts.
+        """
+        return group_choices(group)
+
+    def _compose_file(self, group: str, name: str) -> DictConfig:
         if not re.fullmatch(r"[\w-]+", name):
             raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}")
         try:
@@ -245,86 +209,145 @@ class Parts:
         except ValueError as error:
             raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
 
-    def part(self, group: str, given: Any, /, **changes: Any) -> Part:
-        """Return a part by its name, by settings of ``conf/<group>``, or as the caller brings it."""
-        if isinstance(given, Part):
-            return given
-        if isinstance(given, str | Path):
-            return Part(self.settings(group, str(given), **changes), str(given))
-        if OmegaConf.is_dict(given) or isinstance(given, Mapping):
-            settings = OmegaConf.merge(OmegaConf.create(dict(given) if isinstance(given, dict) else given), changes)
-            OmegaConf.resolve(settings)
-            return Part(settings)  # type: ignore[arg-type] # of a mapping
-        return Part(given=given)
+    def component(self, group: str, description: Any, /, **changes: Any) -> ConfiguredComponent:
+        """Return a component with its settings, without building it.
 
-    def build(self, group: str, given: Any, /, **changes: Any) -> Any:
-        """Build a part, given as :meth:`part` takes it; None stays None."""
-        return None if given is None else self.part(group, given, **changes).build()
+        Args:
+            group: Name of the group of ``conf``.
+            description: Name of a file of the group, settings with a ``_target_``, a built object, or a component,
+                which is returned as it is.
+            **changes: Settings to change. Ignored for built objects.
 
-    def from_manifest(self, group: str, entry: GroupEntry) -> Part:
-        """Return the part that a manifest describes: its choice, with its plain arguments.
+        Returns:
+            The component.
 
-        Classes and packages come from ``conf``, never from the manifest, and so do folders and the device. A manifest
-        may name models of the hub and the path of a data set; any other path, or an address, is the caller's to name.
+        Raises:
+            ValueError: If there is no such file or setting.
         """
-        arguments = shown(dict(entry.arguments), MACHINE_KEYS)
-        if "${" in (written := json.dumps(arguments)):
-            raise UserError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
-        check_plain(group, arguments, self._file(group, str(entry.choice))[group])
-        if arguments.get("edges") == AUTO and OVERRULED.items() <= arguments.items():
-            overruled = OVERRULED.keys() | ({"knn"} if arguments.get("knn") == 0 else set())
-            arguments = {key: value for key, value in arguments.items() if key not in overruled}
-        return Part(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
+        if isinstance(description, ConfiguredComponent):
+            return description
+        if isinstance(description, str | Path):
+            return ConfiguredComponent(self.settings(group, str(description), **changes), str(description))
+        if OmegaConf.is_dict(description) or isinstance(description, Mapping):
+            plain = OmegaConf.create(dict(description) if isinstance(description, dict) else description)
+            settings = OmegaConf.merge(plain, changes)
+            OmegaConf.resolve(settings)
+            return ConfiguredComponent(cast(DictConfig, settings))
+        return ConfiguredComponent(instance=description)
 
-    def dataset(self, given: Any, /, **changes: Any) -> Dataset:
-        """Load a data set: a name of ``conf/data``, the path of a folder, settings, or the data set itself."""
-        dataset: Dataset = self.build("data", given, **changes)
+    def part(self, group: str, description: Any, /, **changes: Any) -> ConfiguredComponent:
+        """Return :meth:`component`, under its name before 0.4.0.
+
+        Args:
+            group: Name of the group of ``conf``.
+            description: Name, settings, built object or component.
+            **changes: Settings to change.
+
+        Returns:
+            The component.
+        """
+        warnings.warn("part is named component; the old name goes in 0.5.0", DeprecationWarning, stacklevel=2)
+        return self.component(group, description, **changes)
+
+    def build(self, group: str, description: Any, /, **changes: Any) -> Any:
+        """Build a component.
+
+        Args:
+            group: Name of the group of ``conf``.
+            description: Name, settings, built object or component, as :meth:`component` takes it; or None.
+            **changes: Settings to change.
+
+        Returns:
+            The built object, or None for None.
+
+        Raises:
+            ValueError: If there is no such file or setting, or the class refuses a setting.
+        """
+        return None if description is None else self.component(group, description, **changes).build()
+
+    def from_manifest(self, group: str, entry: GroupEntry) -> ConfiguredComponent:
+        """Return the component that a manifest describes.
+
+        Classes, packages, folders and the device come from ``conf``, never from the manifest. A manifest may name
+        models of the hub and the path of a data set.
+
+        Args:
+            group: Name of the group of ``conf``.
+            entry: Choice of a file of the group, and plain arguments.
+
+        Returns:
+            The component with the arguments of the manifest.
+
+        Raises:
+            ValueError: If the manifest names another path, an address, a package or an unknown setting.
+        """
+        defaults = self._compose_file(group, str(entry.choice))[group]
+        arguments = trusted_arguments(group, entry.arguments, defaults)
+        return ConfiguredComponent(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
+
+    def dataset(self, description: Any, /, **changes: Any) -> Dataset:
+        """Load a data set.
+
+        Args:
+            description: Name of a file of ``conf/data``, path of a folder, settings, or the data set itself.
+            **changes: Settings to change.
+
+        Returns:
+            The data set.
+
+        Raises:
+            ValueError: If there is no such data set or setting, or a file of it is invalid.
+        """
+        dataset: Dataset = self.build("data", description, **changes)
         self._on_dataset(dataset)
         return dataset
 
-    def text_encoder(self, given: Any) -> VectorCache | None:
-        """Build an encoder of texts with a cache of vectors on disk; None for None."""
-        if given is None or isinstance(given, VectorCache):
-            return given
-        for before, encoder in self._encoders:
-            if before == given:
-                return encoder
-        self._encoders.append((given, VectorCache(self.build("encoder", given), self.cache / "vectors")))
-        return self._encoders[-1][1]
+    def text_encoder(self, description: Any) -> VectorCache | None:
+        """Return a text encoder with a cache of vectors on disk, built at the first call.
+
+        Args:
+            description: Name, settings, built encoder or component, as :meth:`component` takes it; or None.
+
+        Returns:
+            Encoder, the same one for equal descriptions; or None for None.
+        """
+        if description is None or isinstance(description, VectorCache):
+            return description
+        return self._encoders.get(description, self.cache / "vectors")
 
     @property
     def encoder_counts(self) -> dict[str, int]:
-        """Counts of the encoders behind an endpoint so far, added up; empty where there is none."""
-        total: Counter[str] = Counter()
-        for _, encoder in self._encoders:
-            total.update(encoder.counts)
-        return dict(total)
+        """Counts of requests to encoders behind an endpoint, summed over the encoders. Empty if there is none."""
+        return self._encoders.counts
 
     def load(
         self, data: Any, *, encoder: Any, retriever: Any, reads_vectors: bool = True, splits: Sequence[str] = ()
     ) -> tuple[Dataset, Encoder | None, RetrieverFactory]:
         """Load a data set, and build the encoder and the retriever that prepare it.
 
-        The encoder is None where neither a model (``reads_vectors``), the retriever nor edges to nearest neighbours
-        read vectors; a ValueError if one of them does and there is none, or one of the ``splits`` is missing.
+        Args:
+            data: Data set, as :meth:`dataset` takes it.
+            encoder: Text encoder, as :meth:`component` takes it; or None to run without vectors.
+            retriever: Retriever of the candidates, as :meth:`component` takes it.
+            reads_vectors: Whether the model reads vectors of queries and passages.
+            splits: Splits that the data set must have.
+
+        Returns:
+            The data set; its encoder, or None if neither the model, the retriever nor edges to nearest neighbours read
+            vectors; and the factory of its retriever.
+
+        Raises:
+            ValueError: If vectors are read and there is no encoder, or a split is missing.
         """
-        data, build_retriever = self.part("data", data), self.build("retriever", retriever)
-        dataset = self.dataset(data)
+        data_component, build_retriever = self.component("data", data), self.build("retriever", retriever)
+        dataset = self.dataset(data_component)
         dataset.check_splits(*splits)
-        if "Expand" in getattr(getattr(build_retriever, "func", None), "__name__", "") and not dataset.has_edges:
-            hint = f"hint: {dataset.name} has no edges to expand along; data.edges=auto finds edges in any texts"
-            print(hint, file=sys.stderr)
-        readers = {
-            "a model that reads vectors (features=scores does not)": reads_vectors,
-            "a retriever that reads vectors": needs_vectors(build_retriever),
-            "edges to nearest neighbours (data.knn)": dataset.needs_vectors
-            or (dataset.knn > 0 and encoder is not None),
-        }
-        reader = next((reader for reader, reads in readers.items() if reads), None)
-        if encoder is None and reader is not None:
-            raise UserError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
-        print(dataset.summary(encoded=encoder is not None), flush=True)
-        return dataset, None if reader is None else self.text_encoder(encoder), build_retriever
+        warn_without_edges(dataset, build_retriever)
+        is_encoded = check_vectors(
+            dataset, build_retriever, has_encoder=encoder is not None, model_reads_vectors=reads_vectors
+        )
+        LOGGER.info("%s", dataset.summary(encoded=encoder is not None))
+        return dataset, self.text_encoder(encoder) if is_encoded else None, build_retriever
 
     def prepare(
         self,
@@ -336,37 +359,89 @@ class Parts:
         splits: Sequence[str] = (),
         keep_retriever: bool = False,
     ) -> PreparedDataset:
-        """Load, encode and rank a data set, from the caches where possible; arguments as :meth:`load`."""
+        """Load, encode and rank a data set, from the caches where possible.
+
+        Args:
+            data: Data set, as :meth:`dataset` takes it; or a prepared one, which is returned as it is.
+            retriever: Retriever of the candidates, as :meth:`component` takes it.
+            encoder: Text encoder, as :meth:`component` takes it; or None to run without vectors.
+            reads_vectors: Whether the model reads vectors of queries and passages.
+            splits: Splits that the data set must have.
+            keep_retriever: Whether the result holds the retriever, for queries that come later.
+
+        Returns:
+            The data set with its vectors and candidates.
+
+        Raises:
+            ValueError: If vectors are read and there is no encoder, or a split is missing.
+        """
         if isinstance(data, PreparedDataset):
             return data
-        dataset, encodes, build = self.load(
+        dataset, text_encoder, build_retriever = self.load(
             data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
         )
-        cache = self.cache / "candidates"
-        return prepare(dataset, encoder=encodes, build_retriever=build, cache=cache, keep_retriever=keep_retriever)
+        return prepare(
+            dataset,
+            encoder=text_encoder,
+            build_retriever=build_retriever,
+            cache=self.cache / "candidates",
+            keep_retriever=keep_retriever,
+        )
 
-    def pair_encoder(self, given: Any, *, label: str | None = None) -> PairCache:
-        """Build a cross-encoder with a cache of its vectors on disk."""
-        if isinstance(given, PairCache):
-            return given
-        return PairCache(self.build("pair_encoder", given), self.cache / "pairs", label=label)
+    def pair_encoder(self, description: Any, *, label: str | None = None) -> PairCache:
+        """Build a cross-encoder with a cache of its vectors on disk.
 
-    def with_pair_encoder(self, prepared: PreparedDataset, given: Any) -> PreparedDataset:
-        """Give a data set a cross-encoder, which reads pairs on demand."""
-        return replace(prepared, pair_encoder=self.pair_encoder(given))
+        Args:
+            description: Name, settings, built cross-encoder or component, as :meth:`component` takes it.
+            label: Title of the progress bar. If None, there is none.
+
+        Returns:
+            The cross-encoder.
+        """
+        if isinstance(description, PairCache):
+            return description
+        return PairCache(self.build("pair_encoder", description), self.cache / "pairs", label=label)
+
+    def with_pair_encoder(self, prepared: PreparedDataset, description: Any) -> PreparedDataset:
+        """Return a prepared data set with a cross-encoder, which reads pairs on demand.
+
+        Args:
+            prepared: Prepared data set.
+            description: Cross-encoder, as :meth:`component` takes it.
+
+        Returns:
+            A copy with the cross-encoder.
+        """
+        return replace(prepared, pair_encoder=self.pair_encoder(description))
 
     def with_cross_encoder(
-        self, prepared: PreparedDataset, given: Any, queries: Tensor, *, top_k: int
+        self, prepared: PreparedDataset, description: Any, queries: Tensor, *, top_k: int
     ) -> PreparedDataset:
-        """Add a cross-encoder's scores of the first ``top_k`` candidates of some queries, cached where possible."""
+        """Return a prepared data set with a cross-encoder's scores as features, from the cache where possible.
+
+        Args:
+            prepared: Prepared data set.
+            description: Cross-encoder, as :meth:`component` takes it.
+            queries: Numbers of the queries whose candidates are scored.
+            top_k: Number of top candidates per query that are scored.
+
+        Returns:
+            A copy with the scores.
+        """
         torch.set_num_threads(self.num_threads)
-        reads = self.pair_encoder(given, label=f"reading pairs of {prepared.dataset.name}")
-        return with_cross_encoder(prepared, reads, queries, top_k=top_k)
+        cross_encoder = self.pair_encoder(description, label=f"reading pairs of {prepared.dataset.name}")
+        return with_cross_encoder(prepared, cross_encoder, queries, top_k=top_k)
 
     def pipeline_factory(self, prepared: PreparedDataset, *, retriever: Any, encoder: Any = None) -> PipelineFactory:
         """Return a factory of pipelines over a data set's graph, on the device.
 
-        ``retriever`` is of vector searches that name none; ``encoder`` is None where no step encodes texts.
+        Args:
+            prepared: Prepared data set.
+            retriever: Retriever of search steps that name none, as :meth:`component` takes it.
+            encoder: Text encoder, as :meth:`component` takes it; or None if no step encodes texts.
+
+        Returns:
+            Function of a pipeline (a file of ``conf/pipeline`` or its settings) and of settings to change.
         """
         torch.set_num_threads(self.num_threads)
         graph = prepared.dataset.graph.to(self.device)
@@ -376,25 +451,32 @@ class Parts:
             "text_encoder": self.text_encoder(encoder),
         }
 
-        def build(given: Any, **settings: Any) -> Pipeline:
-            pipeline: Pipeline = self.build("pipeline", given, **settings)(graph, **shared)
+        def build(description: Any, **settings: Any) -> Pipeline:
+            pipeline: Pipeline = self.build("pipeline", description, **settings)(graph, **shared)
             return pipeline
 
         return build
 
 
-@contextmanager
-def _hydra() -> Iterator[None]:
-    """Let Hydra compose from ``conf``, where no command has initialized it."""
-    register_settings()
-    if GlobalHydra.instance().is_initialized():
-        yield
-        return
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        yield
+_RENAMED = {  # names before 0.4.0
+    "Part": ConfiguredComponent,
+    "Parts": ComponentFactory,
+    "build": build_component,
+    "check_plain": check_no_code,
+    "dotted_settings": flatten_settings,
+    "portable_arguments": portable_arguments,
+    "register_settings": _register_settings,
+    "shown": redact,
+}
 
 
-@cache
-def _composed(folders: tuple[str, ...], overrides: tuple[str, ...]) -> DictConfig:
-    """Compose from the files in ``folders``, which a process reads once: a copy costs far less than composing."""
-    return compose(ROOT, overrides=list(overrides))
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
+
+    def __getattr__(name):
+        """Return an object by the name that it had before 0.4.0, with a ``DeprecationWarning``."""
+        if name not in _RENAMED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        renamed = _RENAMED[name]
+        new = f"{renamed.__module__}.{renamed.__name__}"
+        warnings.warn(f"{__name__}.{name} is now {new}; the old name goes in 0.5.0", DeprecationWarning, stacklevel=2)
+        return renamed

@@ -21,10 +21,11 @@ DTYPES = ("float32", "bfloat16", "float16")  # in which a frozen transformer may
 class Retriever(Protocol):
     """Anything that ranks the corpus for queries.
 
-    Three more members are optional. ``fingerprint``, a string: changes whenever the rankings would, though the settings
+    Four more members are optional. ``fingerprint``, a string: changes whenever the rankings would, though the settings
     stay (the hash of a file that is read). ``needs_vectors(**settings)``, static: whether a retriever of these settings
     needs an encoded corpus and encoded queries; True where it is missing. ``is_lookup``: whether the rankings lie in a
-    file, to be read for all queries of a data set at once; False where it is missing.
+    file, to be read for all queries of a data set at once; False where it is missing. ``expands_along_edges``, of the
+    class: whether candidates come from the corpus graph's edges; False where it is missing.
     """
 
     @property
@@ -43,6 +44,18 @@ def needs_vectors(build_retriever: RetrieverFactory) -> bool:
     if not isinstance(build_retriever, partial) or not hasattr(build_retriever.func, "needs_vectors"):
         return True
     return bool(build_retriever.func.needs_vectors(**build_retriever.keywords))
+
+
+def expands_along_edges(build_retriever: RetrieverFactory) -> bool:
+    """Return whether the retrievers of a factory take candidates from the edges of the corpus graph.
+
+    Args:
+        build_retriever: Factory of retrievers, a ``functools.partial`` of a class.
+
+    Returns:
+        The class attribute ``expands_along_edges``; False for factories that are no ``functools.partial``.
+    """
+    return isinstance(build_retriever, partial) and bool(getattr(build_retriever.func, "expands_along_edges", False))
 
 
 def is_lookup(retriever: Retriever) -> bool:

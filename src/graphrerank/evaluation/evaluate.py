@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from graphrerank.config.components import Part, Parts
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.core import Ranking
 from graphrerank.corpus.metadata import Filter
 from graphrerank.data.candidates import PreparedDataset
@@ -77,7 +77,7 @@ def evaluate(
     num_queries: int | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
-    parts: Parts | None = None,
+    parts: ComponentFactory | None = None,
     show: bool = True,
     command: str = "graphrerank.evaluate",
     config: Mapping[str, Any] | None = None,
@@ -93,8 +93,8 @@ def evaluate(
             path of a run folder, a ``.ckpt`` or an artifact), a pipeline (a name of ``conf/pipeline``, settings, a
             factory, or a built one), or the path of a TREC run file, with ``{dataset}`` for the data set's name. Of
             one run folder that is given alone, each model has its own name.
-        data: A data set as :meth:`Parts.dataset <graphrerank.config.components.Parts.dataset>` takes it, a prepared
-            one, or a list.
+        data: A data set as :meth:`ComponentFactory.dataset <graphrerank.config.components.ComponentFactory.dataset>`
+            takes it, a prepared one, or a list.
         split: The split whose judgements count.
         retriever: Of the candidates, and of vector searches that name none.
         encoder: Of texts; ``"none"`` for none.
@@ -127,7 +127,7 @@ def evaluate(
         >>> result = evaluate({"base": "base", "mine": fit(data)}, data)  # doctest: +SKIP
         >>> result.to_pandas()["nDCG@10"]  # doctest: +SKIP
     """
-    parts = parts or Parts(seed=seed)
+    parts = parts or ComponentFactory(seed=seed)
     alone = isinstance(systems, str | Path | GraphReranker)
     named = name_systems(systems, parts)
     datasets = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else [data]
@@ -143,12 +143,12 @@ def evaluate(
     if pair_encoder is not None:
         reading = [label for label, manifest in manifests.items() if manifest.reads_cross_encoder]
         groups |= {label: replace(groups[label], reads=cross_encoder_top_k) for label in reading}
-    pipelines: dict[str, Part | Pipeline] = {}
+    pipelines: dict[str, ConfiguredComponent | Pipeline] = {}
     for system in (one for one in named if one.kind == "pipeline"):
         try:
             changes = (settings or {}).get(system.label, {})
             is_built = isinstance(system.given, Pipeline)
-            pipelines[system.label] = system.given if is_built else parts.part("pipeline", system.given, **changes)
+            pipelines[system.label] = system.given if is_built else parts.component("pipeline", system.given, **changes)
         except ValueError as error:
             raise UserError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
     searches, retriever_name = chosen_part(parts, "retriever", retriever, manifests, "dense")
@@ -164,7 +164,7 @@ def evaluate(
     if groups:
         notes.append(f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encodes else ""))
         if pair_encoder is not None and reading:
-            reader = parts.part("pair_encoder", pair_encoder).name
+            reader = parts.component("pair_encoder", pair_encoder).name
             notes[0] += f", {reader} on the first {cross_encoder_top_k}, whose time is in no stage"
     reads_vectors = bool(pipelines) and encodes is not None
     reads_vectors |= any(model.reranker.inputs.reads_vectors for g in groups.values() for model in g.models.values())
@@ -197,11 +197,11 @@ def evaluate(
         ranked = run_pipelines(prepared, queries, {label: build(label) for label in pipelines}, alone=TIMED_ALONE)
         return {row.name: [row] for row in ranked}
 
-    def rank(given: PreparedDataset | Part) -> RankedDataset:
+    def rank(given: PreparedDataset | ConfiguredComponent) -> RankedDataset:
         if filter:
             if isinstance(given, PreparedDataset):
                 raise UserError("`filter` must be null for a prepared data set, whose candidates are ranked: filter it")
-            given = Part(given=parts.build("data", given).where(filter))
+            given = ConfiguredComponent(instance=parts.build("data", given).where(filter))
         rows: dict[str, list[RankedSystem]] = {}
         candidates = None
         if groups or pipelines:
@@ -261,9 +261,9 @@ def evaluate(
     return result
 
 
-def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:
+def name_systems(systems: Any, parts: ComponentFactory | None = None) -> list[Named]:
     """Return the kind of each system, with a name."""
-    parts = parts or Parts()
+    parts = parts or ComponentFactory()
     if isinstance(systems, Mapping) and "_target_" not in systems:
         taken = sorted({str(label) for label in systems} & set(FROZEN))
         if taken or not systems:
@@ -276,7 +276,7 @@ def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:
     return [_named(label, given, parts) for label, given in zip(short_names(sources), listed, strict=True)]
 
 
-def _named(label: str, given: Any, parts: Parts) -> Named:
+def _named(label: str, given: Any, parts: ComponentFactory) -> Named:
     if isinstance(given, GraphReranker | Checkpoint):
         return Named(label, "checkpoint", str(given.source if isinstance(given, GraphReranker) else given.path), given)
     if not isinstance(given, str | Path):
@@ -327,26 +327,26 @@ def load_models(named: Named, *, alone: bool) -> dict[str, Checkpoint]:
 
 
 def chosen_part(
-    parts: Parts, group: str, given: Any, manifests: Mapping[str, RerankerManifest], usual: str | None
-) -> tuple[Part | None, str]:
+    parts: ComponentFactory, group: str, given: Any, manifests: Mapping[str, RerankerManifest], usual: str | None
+) -> tuple[ConfiguredComponent | None, str]:
     """Return the given part with its name for notes, else the first checkpoint's, else the usual one; None for none."""
     if given == NONE:
         return None, ""
     if given is not None:
-        part = parts.part(group, given)
+        part = parts.component(group, given)
         return part, part.name
     for label, manifest in manifests.items():
         if (entry := getattr(manifest, group)) is not None:  # None where nothing was encoded
             return parts.from_manifest(group, entry), f"{entry.choice} of {label}"
-    return (None, "") if usual is None else (parts.part(group, usual), usual)
+    return (None, "") if usual is None else (parts.component(group, usual), usual)
 
 
-def data_part(parts: Parts, given: Any, manifests: Mapping[str, RerankerManifest]) -> Part:
+def data_part(parts: ComponentFactory, given: Any, manifests: Mapping[str, RerankerManifest]) -> ConfiguredComponent:
     """Return a data set with the settings of the first checkpoint that was trained on it, else as it is given."""
     for manifest in manifests.values():
         if isinstance(given, str) and manifest.data.choice == given:
             return parts.from_manifest("data", manifest.data)
-    part = parts.part("data", given)
+    part = parts.component("data", given)
     splits = None if part.settings is None else with_trained_splits(part.settings, list(manifests.values()))
     return replace(part, settings=splits)
 

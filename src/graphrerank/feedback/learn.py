@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphrerank.calibration.logistic import Calibration
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.data.synthetic_queries.questions import draft_questions
@@ -39,10 +39,10 @@ def learn_log(
     any_corpus: bool = False,
     allow_anonymous: bool = False,
     seed: int = 0,
-    parts: Parts | None = None,
+    parts: ComponentFactory | None = None,
 ) -> Learned:
     """Learn from a log; arguments as :func:`graphrerank.feedback.learn.learn`."""
-    parts = parts or Parts(seed=seed)
+    parts = parts or ComponentFactory(seed=seed)
     check_not_negative(drafted=drafted)
     parent = start if isinstance(start, Checkpoint) else load_primary(start)
     manifest = parent.graph_reranker
@@ -159,8 +159,8 @@ def learn(
 
     Args:
         log: A file or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
-        data: The corpus that was shown, as :meth:`Parts.dataset <graphrerank.config.components.Parts.dataset>` takes
-            it.
+        data: The corpus that was shown, as
+            :meth:`ComponentFactory.dataset <graphrerank.config.components.ComponentFactory.dataset>` takes it.
         start: The checkpoint that ranked, a ``gatv2_reranker`` with ``features=scores``.
         artifact: Folder for the artifact; None: nothing is written. It appears, or replaces an older one, at once.
         formats: Of the artifact.

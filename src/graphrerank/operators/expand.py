@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ class Expander:
     seed reached; ``seeds_reached``, seeds within ``hops`` steps, divided by ``num_seeds``.
     """
 
+    expands_along_edges: ClassVar[bool] = True
     graph: CorpusGraph  # undirected, with its `embedding` of unit vectors unless `similarity_weight` is 0
     _: KW_ONLY
     top_k: int = 100  # candidates per query

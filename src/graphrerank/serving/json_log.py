@@ -36,6 +36,7 @@ LOG_CONFIG = {  # of `logging.config.dictConfig`, for our loggers and uvicorn's
     "handlers": {"json": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
     "loggers": {
         **dict.fromkeys((LOGGER, "uvicorn", "uvicorn.error", "fastapi"), _JSON),
+        "graphrerank": {"handlers": [], "level": "WARNING"},  # in place of a command's handler; the root's writes JSON
         "uvicorn.access": {"handlers": [], "propagate": False},  # each request is logged with its id
     },
     "root": {"handlers": ["json"], "level": "WARNING"},

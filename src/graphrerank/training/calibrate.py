@@ -10,7 +10,7 @@ from torch import Tensor
 from graphrerank.calibration.fitting import fit_list_confidence, fit_logistic, teach_confidence
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.ranking import check_encoder, rerank, trained_system
@@ -43,7 +43,7 @@ def calibrate_system(parts: Mapping[str, PreparedDataset], split: str, system: S
 
 
 def calibrate_checkpoint(
-    parts: Parts,
+    parts: ComponentFactory,
     checkpoint: Checkpoint,
     folder: Path,
     *,
@@ -100,7 +100,7 @@ def _pairs(lists: Mapping[str, LabelledLists]) -> tuple[Tensor, ...]:
     return tuple(map(torch.cat, zip(*(part.pairs for part in lists.values()), strict=True)))
 
 
-def _trained_on(parts: Parts, checkpoint: Checkpoint) -> dict[str, Dataset]:
+def _trained_on(parts: ComponentFactory, checkpoint: Checkpoint) -> dict[str, Dataset]:
     """Load the judged data sets of a checkpoint's last training, or all of them where none is judged."""
     datasets, entries = {}, checkpoint.reranker.last_trained_on
     for name, entry in ({n: e for n, e in entries.items() if not e.arguments.get("drafted")} or entries).items():

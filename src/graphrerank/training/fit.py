@@ -12,7 +12,8 @@ from hydra.utils import get_object
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
-from graphrerank.config.components import Part, Parts, build, portable_arguments
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent, build_component
+from graphrerank.config.manifest_guard import portable_arguments
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
@@ -72,7 +73,7 @@ def fit(
     run_dir: str | Path | None = None,
     name: str | None = None,
     resume: str | Path | None = None,
-    parts: Parts | None = None,
+    parts: ComponentFactory | None = None,
     config: Mapping[str, Any] | None = None,
     settings: FitSettings | None = None,
     **others: Any,
@@ -118,10 +119,10 @@ def fit(
         >>> from graphrerank import Dataset, fit
         >>> reranker = fit(Dataset.from_folder("my_data"), max_epochs=2)  # doctest: +SKIP
     """
-    parts, settings = parts or Parts(), settings or FitSettings(**others)
+    parts, settings = parts or ComponentFactory(), settings or FitSettings(**others)
     chosen = {"features": features, "model": model}
     named = parts.compose(*(f"+{group}={given}" for group, given in chosen.items() if isinstance(given, str)))
-    model = Part(named.model, model) if isinstance(model, str) else parts.part("model", model)
+    model = ConfiguredComponent(named.model, model) if isinstance(model, str) else parts.component("model", model)
     name = name or str(model.name)
     if resume is not None:
         run = run_folder(resume)
@@ -132,9 +133,9 @@ def fit(
             parts,
             data_parts(parts, data),
             [model],
-            retriever=parts.part("retriever", retriever),
-            encoder=None if encoder is None else parts.part("encoder", encoder),
-            pair_encoder=None if pair_encoder is None else parts.part("pair_encoder", pair_encoder),
+            retriever=parts.component("retriever", retriever),
+            encoder=None if encoder is None else parts.component("encoder", encoder),
+            pair_encoder=None if pair_encoder is None else parts.component("pair_encoder", pair_encoder),
             features=named.features if isinstance(features, str) else features,
             settings=settings,
         )
@@ -177,7 +178,7 @@ def fit(
             train_only(network, settings.train_only)
         rates = {"learning_rate": learning_rate, "weight_decay": weight_decay, "warmup_steps": warmup_steps}
         val_names = list(data.judged) if len(data.prepared) > 1 else []
-        learns = build(
+        learns = build_component(
             {"_target_": RerankerModule, "seed": settings.seed, **rates, **(module or {}), "val_names": val_names},
             network,
             parts.build("loss", loss),
@@ -210,15 +211,15 @@ def fit(
     return GraphReranker(checkpoint, device=parts.device)
 
 
-def data_parts(parts: Parts, data: Any) -> dict[str, Part]:
+def data_parts(parts: ComponentFactory, data: Any) -> dict[str, ConfiguredComponent]:
     """Return the parts of one data set, or of several by name."""
     if isinstance(data, Mapping) and "_target_" not in data:
-        return {str(name): parts.part("data", given) for name, given in data.items()}
-    part = parts.part("data", data)
+        return {str(name): parts.component("data", given) for name, given in data.items()}
+    part = parts.component("data", data)
     return {data.name if isinstance(data, Dataset) else Path(str(part.name)).name: part}
 
 
-def model_arguments(model: Part, prepared: PreparedDataset) -> dict[str, Any]:
+def model_arguments(model: ConfiguredComponent, prepared: PreparedDataset) -> dict[str, Any]:
     """Return a model's settings, and the sizes that its data set or its cross-encoder gives."""
     if model.settings is None:
         return model.arguments

@@ -17,7 +17,8 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, ProgressBar
 from omegaconf import OmegaConf
 
-from graphrerank.config.components import Parts, build, dotted_settings
+from graphrerank.config.components import ComponentFactory, build_component
+from graphrerank.config.compose import flatten_settings
 from graphrerank.models.checkpoint import BEST
 from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
 from graphrerank.training.callbacks import EpochTable, LearningCurves
@@ -48,15 +49,15 @@ class TrainingSession:
         resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. None starts a new training.
 
     Example:
-        >>> from graphrerank.config.components import Parts
-        >>> session = TrainingSession(Parts(), "runs/mine", "my_model", max_epochs=3)
+        >>> from graphrerank.config.components import ComponentFactory
+        >>> session = TrainingSession(ComponentFactory(), "runs/mine", "my_model", max_epochs=3)
         >>> session.folder.as_posix()
         'runs/mine/my_model'
     """
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ComponentFactory,
         run_dir: str | Path,
         name: str,
         *,
@@ -148,12 +149,12 @@ class TrainingSession:
             if settings.pop("enable_progress_bar", True):
                 callbacks.append(EpochTable())
             settings["enable_progress_bar"] = False
-        return cast(L.Trainer, build(settings, callbacks=callbacks, logger=self._loggers))
+        return cast(L.Trainer, build_component(settings, callbacks=callbacks, logger=self._loggers))
 
     def _build_callbacks(self, given: Any) -> list[Callback]:
         """Build the callbacks of a file of ``conf/callbacks`` or of settings; objects are added to the default's."""
         if isinstance(given, Mapping):
-            return [build(node) for node in given.values() if node and "_target_" in node]
+            return [build_component(node) for node in given.values() if node and "_target_" in node]
         file, others = (given, ()) if isinstance(given, str) else ("default", given)
         return [*self._build_callbacks(self._composed("callbacks", file)), *others]
 
@@ -183,7 +184,7 @@ class TrainingPlan:
     resume: str | Path | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
 
-    def session(self, parts: Parts, run_dir: str | Path, name: str) -> TrainingSession:
+    def session(self, parts: ComponentFactory, run_dir: str | Path, name: str) -> TrainingSession:
         """Return the session of a model of the run, with its loggers.
 
         Args:
@@ -195,7 +196,7 @@ class TrainingPlan:
         logger = self.loggers(run_dir, name)
         return TrainingSession(parts, run_dir, name, logger=logger, resume=self.resume, **self.settings(run_dir, name))
 
-    def silent_session(self, parts: Parts, run_dir: str | Path, name: str) -> TrainingSession:
+    def silent_session(self, parts: ComponentFactory, run_dir: str | Path, name: str) -> TrainingSession:
         """Return the session of a further training, such as that of a fold, which shows and logs nothing.
 
         It has the trainer of the plan, and the callbacks without those that only show or resume: ``curves`` and
@@ -261,7 +262,7 @@ def last_checkpoint(
     if not last.is_file():
         return None
     before, now = (
-        dict(dotted_settings({key: content.get(key) for key in decisive}))
+        dict(flatten_settings({key: content.get(key) for key in decisive}))
         for content in (read_manifest(folder).content, json.loads(json.dumps(manifest)))
     )
     if changed := next((name for name in {**before, **now} if before.get(name) != now.get(name)), None):

@@ -8,7 +8,7 @@ import torch
 from hydra.utils import get_object
 from torch import Tensor
 
-from graphrerank.config.components import Part, Parts
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.core import ModelInputs
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
@@ -53,10 +53,10 @@ class TrainingData:
     """Prepared data sets by name, and the parts that prepared them, as a manifest names them."""
 
     prepared: Mapping[str, PreparedDataset]  # all with the same features; the first one is the table's
-    data: Mapping[str, Part]
-    retriever: Part
-    encoder: Part | None = None  # None where nothing is encoded
-    pair_encoder: Part | None = None  # None where no pair is read
+    data: Mapping[str, ConfiguredComponent]
+    retriever: ConfiguredComponent
+    encoder: ConfiguredComponent | None = None  # None where nothing is encoded
+    pair_encoder: ConfiguredComponent | None = None  # None where no pair is read
 
     @property
     def first(self) -> PreparedDataset:
@@ -69,24 +69,26 @@ class TrainingData:
         return {name: part for name, part in self.prepared.items() if not part.dataset.drafted} or dict(self.prepared)
 
 
-def declared_inputs(model: Part) -> ModelInputs:
+def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
     """Return the inputs of a model before it is built; a ValueError if another training trains it."""
-    model_class = type(model.given) if model.settings is None else get_object(model.settings._target_)
+    model_class = type(model.instance) if model.settings is None else get_object(model.settings._target_)
     if (training := getattr(model_class, "trained_by", None)) is not None:
         raise UserError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
     return (
-        cast(ModelInputs, model.given.inputs) if model.settings is None else read_inputs(model_class, model.arguments)
+        cast(ModelInputs, model.instance.inputs)
+        if model.settings is None
+        else read_inputs(model_class, model.arguments)
     )
 
 
 def prepare_training(
-    parts: Parts,
-    data: Mapping[str, Part],
-    models: Sequence[Part],
+    parts: ComponentFactory,
+    data: Mapping[str, ConfiguredComponent],
+    models: Sequence[ConfiguredComponent],
     *,
-    retriever: Part,
-    encoder: Part | None,
-    pair_encoder: Part | None,
+    retriever: ConfiguredComponent,
+    encoder: ConfiguredComponent | None,
+    pair_encoder: ConfiguredComponent | None,
     features: Mapping[str, Any],
     settings: FitSettings,
     table_split: str | None = None,
@@ -106,7 +108,7 @@ def prepare_training(
             raise UserError("`pair_encoder` must be chosen for a model of (query, passage) pairs, got none")
         reader = parts.pair_encoder(pair_encoder)
         _ = reader.hidden_size  # loads the model: one that cannot be had is refused before anything is computed
-    retriever = replace(retriever, given=None) if retriever.settings is not None else retriever
+    retriever = replace(retriever, instance=None) if retriever.settings is not None else retriever
     searches: dict[str, Any] = {
         "retriever": retriever,
         "encoder": encoder,

@@ -1,11 +1,10 @@
 """Progress of long work: one bar on a terminal, else a line in the log from time to time.
 
 What is inside of a block advances the bar that is there. Lines go to the logger ``graphrerank.utils.progress``, at the
-level INFO; commands show them on standard error (:func:`lines_shown`).
+level INFO; commands show them on standard error.
 """
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -146,26 +145,3 @@ def describe_seconds(seconds: float) -> str:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-@contextmanager
-def lines_shown() -> Iterator[None]:
-    """Show the lines of this module's logger on standard error while the block runs, as commands do."""
-    handler, before = _StandardError(), (LOGGER.level, LOGGER.propagate)
-    LOGGER.addHandler(handler)
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
-    try:
-        yield
-    finally:
-        LOGGER.removeHandler(handler)
-        LOGGER.setLevel(before[0])
-        LOGGER.propagate = before[1]
-
-
-class _StandardError(logging.Handler):
-    """Writes messages to what is standard error at that time."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a message as a line."""
-        print(self.format(record), file=sys.stderr, flush=True)

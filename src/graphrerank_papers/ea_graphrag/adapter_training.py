@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
 from graphrerank.models.manifest import write_manifest
@@ -100,7 +100,7 @@ class AdapterTraining:
         if self.folds < 0 or self.folds == 1:
             raise UserError(f"`job.folds` must be 0 or at least 2, got {self.folds}")
 
-    def __call__(self, parts: Parts, run_dir: Path, training: TrainingPlan) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path, training: TrainingPlan) -> Path:
         """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are reused.
 
         Args:
@@ -201,7 +201,7 @@ class AdapterTraining:
         return cast(ComplexityAdapter, load_checkpoint(session.best, model=model).model), manifest
 
     def _cross_validate(
-        self, training: TrainingPlan, parts: Parts, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
+        self, training: TrainingPlan, parts: ComponentFactory, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Train once per fold on the rows of the others, and judge the fold; folds of an earlier run are kept."""
         folds = stratified_folds(rows, self.folds, self.seed)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.significance import paired_randomization
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.pipelines.router import DENSE, GRAPH, ROUTES, choose_routes
@@ -52,7 +52,7 @@ class RoutingBenchmark:
     draws: int
     seed: int
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Compare all ways to choose the path, and write the report."""
         torch.set_num_threads(parts.num_threads)
         manifest = load_primary(self.checkpoint).manifest

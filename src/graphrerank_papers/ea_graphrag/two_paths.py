@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.config.components import Parts, PipelineFactory
+from graphrerank.config.components import ComponentFactory, PipelineFactory
 from graphrerank.core import Queries, Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
@@ -136,7 +136,12 @@ class PathRunner:
     """
 
     def __init__(
-        self, parts: Parts, paths: Mapping[str, str], *, encoder: Any, merged: Mapping[str, Entry] | None = None
+        self,
+        parts: ComponentFactory,
+        paths: Mapping[str, str],
+        *,
+        encoder: Any,
+        merged: Mapping[str, Entry] | None = None,
     ) -> None:
         self.pipelines = {path: parts.settings("pipeline", name) for path, name in paths.items()}
         budgets = [pipeline["budget"] for pipeline in self.pipelines.values()]

@@ -13,7 +13,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from graphrerank.config.components import Part, Parts
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.ranking import measure_queries, reranking_systems, tune_restart_probs
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
@@ -72,7 +72,7 @@ class GraphERTables:
     train_split: str
     val_split: str
     test_split: str
-    _parts: Parts = field(init=False)
+    _parts: ComponentFactory = field(init=False)
     _run_dir: Path = field(init=False)
     _restart_probs: dict[str, float] = field(init=False)
     _prepared: dict[tuple[str, str], PreparedDataset] = field(default_factory=dict, init=False)
@@ -82,7 +82,7 @@ class GraphERTables:
             names = f"the settings {list(OF_FIT)}, perhaps {list(OF_MODEL)}"
             raise UserError(f"`job.grid` must have {names}, got {list(self.grid)}")
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
         self._parts, self._run_dir = parts, run_dir
         self._restart_probs = self._tune()
@@ -152,10 +152,10 @@ class GraphERTables:
                 others.append(override)
         return self._parts.compose(*(f"+{group}={name}" for group, name in chosen.items()), *others)
 
-    def _retrieval(self, composed: DictConfig) -> tuple[Part, Part]:
+    def _retrieval(self, composed: DictConfig) -> tuple[ConfiguredComponent, ConfiguredComponent]:
         """Return retriever and encoder, by their names, which a manifest records, and their settings."""
-        encoder = Part(OmegaConf.create(dict(self.encoder)), self.encoder_choice)
-        return Part(composed.retriever, self.retriever), encoder
+        encoder = ConfiguredComponent(OmegaConf.create(dict(self.encoder)), self.encoder_choice)
+        return ConfiguredComponent(composed.retriever, self.retriever), encoder
 
     def _dataset(self, step: Step, name: str) -> PreparedDataset:
         """Return a data set with a step's candidates and features."""
@@ -214,8 +214,8 @@ class GraphERTables:
         data = {name: self._parts.part("data", name) for name in step.train}
         reranker = fit(
             TrainingData(sets, data, *self._retrieval(composed)),
-            model=Part(composed.model, "gatv2"),
-            loss=Part(composed.loss),
+            model=ConfiguredComponent(composed.model, "gatv2"),
+            loss=ConfiguredComponent(composed.loss),
             max_epochs=int(searched["max_epochs"]),
             learning_rate=searched["learning_rate"],
             weight_decay=searched["weight_decay"],

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import Queries
 from graphrerank.core.queries import query_encoder
 from graphrerank.data.encoder import Encoder
@@ -53,7 +53,7 @@ class KETSolutions:
             if unknown := sorted({name, *sweep} - {*known, "values", "solutions"}):
                 raise UserError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure, and write the tables and ``metrics.json`` after every row."""
         tables: dict[str, list[Row]] = {}
         write_tables(run_dir, "KET-RAG's experiments", tables)
@@ -65,7 +65,7 @@ class KETSolutions:
             write_tables(run_dir, "KET-RAG's experiments", tables)
         return run_dir
 
-    def _open(self, parts: Parts) -> None:
+    def _open(self, parts: ComponentFactory) -> None:
         """Read corpus and questions, which must have answers."""
         torch.set_num_threads(parts.num_threads)
         self._parts, self._step, folder = parts, self.search.keywords, Path(self.data)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.config.components import Parts
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import PairEncoder, Queries, top_k_by_node_order
 from graphrerank.core.queries import query_encoder
 from graphrerank.data.encoder import Encoder
@@ -69,7 +69,7 @@ class ReTAGSummaries:
         for scope in self.scopes:
             check_choice(SCOPES, **{"job.scopes": scope})
 
-    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
         bench, tables, page = _Bench(self, parts, run_dir), dict[str, list[Row]](), ""
         for table, row in bench.rows():
@@ -96,7 +96,7 @@ class ReTAGSummaries:
 class _Bench:
     """Corpus, index and questions, and what is measured with them."""
 
-    def __init__(self, job: ReTAGSummaries, parts: Parts, run_dir: Path) -> None:
+    def __init__(self, job: ReTAGSummaries, parts: ComponentFactory, run_dir: Path) -> None:
         self._job, self._step, self._parts, self._run_dir = job, job.search.keywords, parts, run_dir
         torch.set_num_threads(parts.num_threads)
         folder = Path(job.data)

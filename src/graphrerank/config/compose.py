@@ -1,0 +1,141 @@
+"""Composition of settings: Hydra's groups of ``conf`` and of installed extensions, from a command or from Python."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import ConfigCompositionException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from graphrerank.installation.conf_folder import conf_folder, register_choices
+from graphrerank.installation.plugins import settings_folders
+from graphrerank.utils.checks import UserError
+
+ROOT = "part"  # file of conf below which a component is composed
+
+
+def register_settings() -> None:
+    """Tell Hydra where settings are: folders of extensions, and files that hold several choices of a group."""
+    OmegaConf.register_new_resolver(
+        "graphrerank_extensions", lambda: [f"file://{folder}" for folder in settings_folders()], replace=True
+    )
+    register_choices()
+
+
+@contextmanager
+def hydra_session() -> Iterator[None]:
+    """Initialize Hydra with ``conf`` while the block runs, unless a command has initialized it already."""
+    register_settings()
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        yield
+
+
+def compose_root(*overrides: str) -> DictConfig:
+    """Compose ``conf/part.yaml``, to which overrides add groups.
+
+    The files are read once per process, because a copy costs far less than a composition.
+
+    Args:
+        *overrides: Overrides in Hydra's syntax, such as ``+encoder=minilm``.
+
+    Returns:
+        A copy of the composed configuration, which the caller may change.
+
+    Raises:
+        ValueError: If an override names a file that does not exist.
+    """
+    with hydra_session():
+        folders = (str(GlobalHydra.instance().config_loader().get_search_path()), *map(str, settings_folders()))
+        try:
+            return deepcopy(_composed(folders, overrides))
+        except ConfigCompositionException as error:
+            raise UserError(str(error).partition("\n")[0]) from error
+
+
+@cache
+def _composed(folders: tuple[str, ...], overrides: tuple[str, ...]) -> DictConfig:
+    """Compose from the files in ``folders``, which are part of the key of the cache."""
+    return compose(ROOT, overrides=list(overrides))
+
+
+def group_choices(group: str) -> list[str]:
+    """Return the names of the files of ``conf/<group>``, including those of installed extensions.
+
+    Args:
+        group: Name of a group of ``conf``, such as ``encoder``.
+
+    Returns:
+        Names without ``.yaml``.
+    """
+    with hydra_session():
+        return list(GlobalHydra.instance().config_loader().get_group_options(group, config_name=ROOT))
+
+
+def change_settings(composed: DictConfig, group: str, name: str, changes: Mapping[str, Any]) -> None:
+    """Change settings of a composed group in place.
+
+    Args:
+        composed: Configuration with the group's settings at ``composed[group]``.
+        group: Name of the group.
+        name: Name of the group's file, for messages.
+        changes: New settings by key, nested ones as mappings. In a pipeline, a key such as ``steps.0.top_k`` changes
+            one step of the list.
+
+    Raises:
+        ValueError: If the group has no setting of that name, or one of another type.
+    """
+    try:
+        if group == "pipeline":  # has a list of steps, into which mappings cannot be merged
+            for key, setting in flatten_settings(changes):
+                OmegaConf.update(composed, key if key.startswith("shared.") else f"{group}.{key}", setting)
+        else:
+            composed[group].merge_with(changes)
+    except (OmegaConfBaseException, ValueError) as error:
+        problem = str(error).partition("\n")[0]
+        raise UserError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
+
+
+def check_complete(settings: DictConfig, group: str, name: str) -> None:
+    """Require that no setting of a group is still ``???``.
+
+    Args:
+        settings: Settings of the group.
+        group: Name of the group, for messages.
+        name: Name of the group's file, for messages.
+
+    Raises:
+        ValueError: If a setting has no value.
+    """
+    if missing := sorted(OmegaConf.missing_keys(settings)):
+        key = re.sub(r"\[(\d+)\]", r".\1", missing[0]).removeprefix(f"{group}.")
+        raise UserError(f"`{key}` must be given for {group}={name}")
+
+
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """List nested settings with their dotted keys; settings with a ``_target_`` stay whole.
+
+    Args:
+        settings: Settings, nested ones as mappings.
+        prefix: Prefix of each key.
+
+    Yields:
+        Dotted key and setting.
+
+    Example:
+        >>> list(flatten_settings({"budget": 5, "shared": {"depth": 2}}))
+        [('budget', 5), ('shared.depth', 2)]
+    """
+    for key, setting in settings.items():
+        if isinstance(setting, Mapping) and "_target_" not in setting:
+            yield from flatten_settings(setting, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", setting

@@ -1,0 +1,45 @@
+import logging
+
+import pytest
+
+from graphrerank.cli.console import records_shown
+from graphrerank.utils.progress import advance, progress_bar
+
+LOGGER = logging.getLogger("graphrerank.somewhere")
+
+
+def test_results_go_to_stdout_and_warnings_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with records_shown():
+        LOGGER.debug("detail")
+        LOGGER.info("%s passages", 3)
+        LOGGER.warning("no edges")
+    assert capsys.readouterr() == ("3 passages\n", "no edges\n")
+
+
+def test_nothing_is_shown_outside_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with records_shown():
+        pass
+    LOGGER.info("3 passages")
+    LOGGER.warning("no edges")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_terminal_a_command_writes_a_line_every_twenty_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([0.0, 19.0, 21.0, 30.0, 42.0])
+    with records_shown(), progress_bar("pairs", 4000, clock=lambda: next(seconds)):
+        advance(500)
+        advance(500)
+        with progress_bar("a part", 4):
+            advance(500)
+        advance(1500)
+    assert (
+        capsys.readouterr().err
+        == "pairs: 1,000 of 4,000 (25%), about 63 s left\npairs: 3,000 of 4,000 (75%), about 14 s left\n"
+    )
+
+
+def test_a_service_shows_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([0.0, 30.0])
+    with records_shown(progress=False), progress_bar("pairs", 2, clock=lambda: next(seconds)):
+        advance(1)
+    assert capsys.readouterr() == ("", "")
