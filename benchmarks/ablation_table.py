@@ -56,7 +56,7 @@ def judge(arguments: argparse.Namespace, training: str, retriever: str, system: 
     found = {}
     for name in SETS:
         run_dir = arguments.folder.resolve() / f"{training}_{retriever.partition('=')[2]}" / name
-        settings = [f"checkpoint={train(arguments, training)}", f"data={name}", retriever, "counterfactuals=[]"]
+        settings = [f"checkpoint={train(arguments, training)}", f"data={name}", retriever, "edge_ablations=[]"]
         edges = [] if name == "attack" else [AUTO]  # it comes with its edges
         command("evaluate.py", run_dir, [*settings, *edges, *_common(arguments)])
         (dataset,) = EvaluationResult.load(run_dir).datasets.values()

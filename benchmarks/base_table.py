@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, checkpoint: str, title: str, name: str, s
     if not (run_dir / "metrics.json").is_file():
         print(f"{checkpoint}: {title}: {name}", file=sys.stderr, flush=True)
         overrides = [f"checkpoint={checkpoint}", f"paths.datasets={arguments.datasets.resolve()}", f"data={name}"]
-        overrides += ["counterfactuals=[]", *settings, *arguments.settings, f"hydra.run.dir={run_dir}"]
+        overrides += ["edge_ablations=[]", *settings, *arguments.settings, f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
     (found,) = json.loads((run_dir / "metrics.json").read_text())["datasets"].values()
     return found
@@ -190,7 +190,9 @@ def main() -> None:
     extra = {
         title: run(arguments, first, title, name, [EXPAND, *settings]) for title, (name, settings) in EXTRA.items()
     }
-    shaken = {"shaken": [*RETRIEVERS["auto"], "tested=[PR@5]", f"counterfactuals=[{','.join(OTHER_EDGES)}]"]}
+    shaken = {
+        "shaken": [*RETRIEVERS["auto"], "significance_measures=[PR@5]", f"edge_ablations=[{','.join(OTHER_EDGES)}]"]
+    }
     run_all(arguments, first, shaken)
     folders = [run_folder(arguments, first, "shaken", name) for name in SETS]
     page = PAGE.format(

@@ -285,7 +285,7 @@ def compare(source: Path, folder: Path, size: int) -> dict[str, float]:
 def evaluate(folder: Path) -> dict[str, float]:
     """Time ``evaluate.py`` on all questions, nothing cached."""
     with tempfile.TemporaryDirectory() as work:
-        settings = ["checkpoint=base", f"datasets=[{folder.absolute()}/]", "counterfactuals=[]", "encoder=none"]
+        settings = ["checkpoint=base", f"datasets=[{folder.absolute()}/]", "edge_ablations=[]", "encoder=none"]
         settings += ["retriever=bm25", f"paths.cache={work}/cache", f"paths.runs={work}/runs"]
         start = time.perf_counter()
         subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *settings], check=True, stdout=subprocess.DEVNULL)

@@ -18,8 +18,8 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, REFERENCE
 from graphrerank.data.candidates import PreparedDataset, rank, with_vectors
 from graphrerank.data.enrichment.neighbours import random_edges
-from graphrerank.evaluation.ranking import measure_queries, trained_system
-from graphrerank.evaluation.significance import LARGEST_P, paired_randomization
+from graphrerank.evaluation.reranking import measure_queries, trained_system
+from graphrerank.evaluation.significance import ALPHA, paired_randomization
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.features.text_match import TextMatch
 from graphrerank.utils.files import write_text
@@ -105,7 +105,7 @@ def rank_set(
 def conclusions(rows: list[Row]) -> str:
     """Say where `base` is below the retriever, how it does over the worst edges, and where `auto` costs."""
     worst = [min((row for row in rows if row.name == name), key=lambda row: row.gain) for name in SETS]
-    below = [f"{row.name} over {row.edges} ({row.gain:+.1f})" for row in rows if row.gain < 0 and row.p < LARGEST_P]
+    below = [f"{row.name} over {row.edges} ({row.gain:+.1f})" for row in rows if row.gain < 0 and row.p < ALPHA]
     costs = []
     for auto in (row for row in rows if row.edges == "auto"):
         best = max((row for row in rows if row.name == auto.name), key=lambda row: row.base)

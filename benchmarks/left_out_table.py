@@ -82,7 +82,7 @@ def _train(arguments: argparse.Namespace, run_dir: Path, left_out: list[str], se
 def judge(arguments: argparse.Namespace, checkpoint: str | Path, title: str, run_dir: Path) -> dict[str, SystemResult]:
     """Evaluate a checkpoint on the set of a title; return the systems."""
     name = title.partition(",")[0]
-    settings = [f"checkpoint={checkpoint}", f"data={name}", EXPAND, "counterfactuals=[]", *_common(arguments)]
+    settings = [f"checkpoint={checkpoint}", f"data={name}", EXPAND, "edge_ablations=[]", *_common(arguments)]
     command("evaluate.py", run_dir, [*settings, *([] if name == "attack" else [AUTO])])
     (dataset,) = EvaluationResult.load(run_dir).datasets.values()
     return dataset.systems
@@ -135,7 +135,7 @@ def kinds_section(arguments: argparse.Namespace) -> str:
             split = "test" if (folder / "qrels" / "test.tsv").is_file() else "val"
             systems = {"base-2": "base-2", "without": run_dir}
             data, settings = parts.component("data", str(folder), edges="auto"), {"retriever": "hybrid_expand"}
-            found = evaluate(systems, data, split=split, **settings, counterfactuals=[], parts=parts, show=False)
+            found = evaluate(systems, data, split=split, **settings, edge_ablations=[], parts=parts, show=False)
             theirs, older, ours = (found.datasets[name].systems[of].values["nDCG@10"] for of in ("retriever", *systems))
             gains[name] = 100 * float((ours - theirs).nanmean())
             shown = " | ".join(f"{100 * float(of.nanmean()):.1f}" for of in (theirs, older, ours))

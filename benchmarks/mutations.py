@@ -218,9 +218,9 @@ MUTATIONS = (
         "return (relevance > 0).any(1)",
     ),
     Mutation(
-        "evaluation/evaluate.py",
-        "a checkpoint may take a frozen row's name",
-        "if len({*names, *FROZEN}) == len(names) + len(FROZEN):",
+        "evaluation/plan.py",
+        "a checkpoint may take a baseline's name",
+        "if len({*names, *BASELINES}) == len(names) + len(BASELINES):",
         "if len(set(names)) == len(names):",
     ),
     Mutation(

@@ -19,7 +19,7 @@ from base_table import ROOT, percent
 
 from graphrerank import Dataset, evaluate
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
-from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.latency import TOTAL
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.significance import across_datasets
 

@@ -10,7 +10,12 @@ from types import ModuleType
 from typing import Any
 
 MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define its names now
-    "graphrerank.api": ("graphrerank.evaluation.evaluate", "graphrerank.feedback.learn"),
+    "graphrerank.api": (
+        "graphrerank.evaluation.evaluate",
+        "graphrerank.evaluation.plan",
+        "graphrerank.evaluation.loading",
+        "graphrerank.feedback.learn",
+    ),
     "graphrerank.caching": ("graphrerank.utils.caching",),
     "graphrerank.checks": ("graphrerank.utils.checks",),
     "graphrerank.cli.index": ("graphrerank_documents.command",),
@@ -25,6 +30,19 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.data.drafted_questions": ("graphrerank.data.synthetic_queries.questions",),
     "graphrerank.data.drafted_rewording": ("graphrerank.data.synthetic_queries.rewording",),
     "graphrerank.data.drafted_wording": ("graphrerank.data.synthetic_queries.wording",),
+    "graphrerank.evaluation.cost": ("graphrerank.evaluation.latency", "graphrerank.evaluation.memory"),
+    "graphrerank.evaluation.exposure": ("graphrerank.evaluation.permission_leakage",),
+    "graphrerank.evaluation.ranking": (
+        "graphrerank.evaluation.ablations",
+        "graphrerank.evaluation.baselines",
+        "graphrerank.evaluation.encoder_checks",
+        "graphrerank.evaluation.latency",
+        "graphrerank.evaluation.reranking",
+        "graphrerank.evaluation.runners.checkpoint",
+        "graphrerank.evaluation.runners.pipeline",
+        "graphrerank.training.tuning",
+    ),
+    "graphrerank.evaluation.sequential": ("graphrerank.evaluation.sequential_test",),
     "graphrerank.extensions": ("graphrerank.installation.plugins",),
     "graphrerank.extras": ("graphrerank.installation.extras",),
     "graphrerank.files": ("graphrerank.utils.files",),

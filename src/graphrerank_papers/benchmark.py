@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking, parse_measures
-from graphrerank.evaluation.ranking import run_pipelines
+from graphrerank.evaluation.runners.pipeline import run_pipelines
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.checks import UserError, check_counts

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking
-from graphrerank.evaluation.ranking import run_pipelines
+from graphrerank.evaluation.runners.pipeline import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.utils.checks import UserError

@@ -110,7 +110,7 @@ def test_the_users_command(run_command, datasets_folder: Path, tmp_path: Path) -
     if not (datasets_folder / "bird").is_dir():
         pytest.skip(f"needs the data set folder bird in {datasets_folder}")
     run_command(
-        "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand", "counterfactuals=[]",
+        "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand", "edge_ablations=[]",
         f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
     systems = systems_of(tmp_path / "run")

@@ -255,7 +255,7 @@ def test_default_job_reaches_its_marks(run_command, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_shipped_checkpoint_gives_the_numbers_in_its_manifest(run_command, tmp_path: Path) -> None:
-    run_command("evaluate.py", "checkpoint=attack", "counterfactuals=[]", f"hydra.run.dir={tmp_path}")
+    run_command("evaluate.py", "checkpoint=attack", "edge_ablations=[]", f"hydra.run.dir={tmp_path}")
     promised = manifest_of(ROOT / "src" / "graphrerank" / "pretrained" / "attack")["metrics"]["attack/test"]
     found = systems_of(tmp_path)["gatv2"]
     assert {name: found[name] for name in promised} == pytest.approx(promised, abs=2e-3)  # processors round otherwise

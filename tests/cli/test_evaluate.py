@@ -69,7 +69,7 @@ def test_all_outputs_print_the_same_numbers(
 ) -> None:
     """The terminal, metrics.json, report.md, report.html and result.json: every mean, interval, p-value and latency."""
     monkeypatch.setenv("COLUMNS", "160")
-    folder = run(f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[base]", "counterfactuals=[]")
+    folder = run(f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[base]", "edge_ablations=[]")
     whole, metrics, report = written(folder)
     page = html.unescape((folder / "report.html").read_text())
     printed = " ".join(capsys.readouterr().out.split())
@@ -131,7 +131,7 @@ def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> Non
 
 def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: Path) -> None:
     shutil.copytree(PRETRAINED / "base", tmp_path / "runs" / "gcs")
-    folder = run(f"datasets=[{ring}]", f"checkpoint=[{tmp_path / 'runs' / 'gcs'},base]", "counterfactuals=[]")
+    folder = run(f"datasets=[{ring}]", f"checkpoint=[{tmp_path / 'runs' / 'gcs'},base]", "edge_ablations=[]")
     assert list(systems_of(folder)) == ["retriever", "ppr", "gcs", "runs-gcs", "base"]
     retriever = manifest_of(PRETRAINED / "base")["retriever"]["choice"]
     note = f"candidates: {retriever} of runs-gcs, vectors: minilm of runs-gcs"
@@ -140,7 +140,7 @@ def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: 
     del manifest["artifact"]
     (tmp_path / "runs" / "gcs" / "manifest.json").write_text(json.dumps(manifest | {"name": "ppr"}))
     with pytest.raises(
-        ValueError, match=r"a system of the name 'ppr', which a frozen row has; 'checkpoint=\[RUN\]' names"
+        ValueError, match=r"a system of the name 'ppr', which a baseline has; 'checkpoint=\[RUN\]' names"
     ):
         run(f"datasets=[{ring}]", f"checkpoint={tmp_path / 'runs' / 'gcs'}")
 
@@ -158,7 +158,7 @@ def test_several_data_sets(run: Run, ring: Path, mine: Path, tmp_path: Path) -> 
         (tmp_path / f"seed{seed}" / "manifest.json").write_text(json.dumps(manifest))
     folder = run(
         f"datasets=[{ring},{second}]", f"systems=['{mine.parent}/{{dataset}}.mine.trec']",
-        f"checkpoint=[{tmp_path / 'seed1'},{tmp_path / 'seed2'}]", "counterfactuals=[]",
+        f"checkpoint=[{tmp_path / 'seed1'},{tmp_path / 'seed2'}]", "edge_ablations=[]",
     )  # fmt: skip
     whole, metrics, report = written(folder)
     assert list(whole.datasets) == ["ring", "second"]

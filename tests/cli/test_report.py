@@ -27,7 +27,7 @@ def compare(tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def job(ring: Path) -> tuple[str, ...]:
-    return (f"datasets=[{ring}]", "checkpoint=base", "counterfactuals=[]", "retriever=hybrid", "retriever.top_k=4")
+    return (f"datasets=[{ring}]", "checkpoint=base", "edge_ablations=[]", "retriever=hybrid", "retriever.top_k=4")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_answers_of_two_runs_are_tested_as_if_they_were_one(run: Run, ring: Path
     settings = (f"datasets=[{ring}]", "measures=[nDCG@10]", "answers=extractive", "retriever=bm25")
     names = ["vector_search", "hipporag2_ppr"]
     one, two = (run(*settings, f"systems=[{name}]", folder=name) for name in names)
-    whole = run(*settings, f"systems=[{','.join(names)}]", "tested=[EM,F1,nDCG@10]", folder="whole")
+    whole = run(*settings, f"systems=[{','.join(names)}]", "significance_measures=[EM,F1,nDCG@10]", folder="whole")
     folder = compare(one, two, tested=["EM", "F1", "nDCG@10"])
     found, expected = (EvaluationResult.load(path).datasets["ring"] for path in (folder, whole))
     assert list(found.systems) == names

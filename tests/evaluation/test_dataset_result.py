@@ -8,12 +8,8 @@ import torch
 
 from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.dataset_result import (
-    break_down,
-    measure_systems,
-    query_differences,
-    relevant_groups,
-)
+from graphrerank.evaluation.comparisons import break_down, query_differences, relevant_groups
+from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
 from graphrerank.evaluation.records import Cost, DatasetResult, SystemResult
 from graphrerank.evaluation.report import dataset_tables
@@ -66,7 +62,9 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
             )
 
     stage: Stage = Lengths()
-    plan = replace(PLAN, measures=("nDCG@10", "Length"), tested=("nDCG@10", "Length"), stage=stage.measures)
+    plan = replace(
+        PLAN, measures=("nDCG@10", "Length"), significance_measures=("nDCG@10", "Length"), stage=stage.measures
+    )
     result = stage(whole, run_dir=tmp_path)
     found = measure_systems(whole, plan, [result])
     EvaluationResult("evaluate", {"toy": found}).save(tmp_path, report=False)

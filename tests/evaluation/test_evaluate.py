@@ -6,8 +6,9 @@ import pytest
 
 from graphrerank import Dataset, GraphReranker
 from graphrerank.config.components import ComponentFactory
-from graphrerank.evaluation.evaluate import evaluate, short_names
-from graphrerank.evaluation.ranking import FROZEN
+from graphrerank.evaluation.baselines import BASELINES
+from graphrerank.evaluation.evaluate import evaluate
+from graphrerank.evaluation.plan import short_names
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.operators.bm25 import BM25Retriever
@@ -25,13 +26,13 @@ def test_short_names() -> None:
         short_names(["a/x.trec", "a/x.run"])
 
 
-@pytest.mark.parametrize("name", FROZEN)
-def test_a_frozen_rows_name_is_taken_by_nothing_else(name: str) -> None:
+@pytest.mark.parametrize("name", BASELINES)
+def test_the_name_of_a_baseline_is_reserved(name: str) -> None:
     assert short_names([f"runs/{name}", "base"]) == [f"runs-{name}", "base"]
     assert short_names([f"/runs/{name}.trec"]) == [f"runs-{name}"]
     assert short_names([f"a/{name}", f"b/{name}"]) == [f"a-{name}", f"b-{name}"]
     with pytest.raises(
-        ValueError, match=rf"none of a frozen row .*, got \['{name}.trec', 'base'\]; write a path with its parent"
+        ValueError, match=rf"none of a baseline .*, got \['{name}.trec', 'base'\]; write a path with its parent"
     ):
         short_names([f"{name}.trec", "base"])
 
@@ -63,7 +64,7 @@ def test_a_filter_leaves_passages_and_their_judgements_out(tmp_path: Path) -> No
     steps = [partial(VectorSearch, retriever=partial(BM25Retriever))]
     pipeline = Pipeline(Dataset.from_folder(folder).graph, steps=steps, budget=12)
     settings: dict[str, Any] = {"encoder": "none", "retriever": "bm25", "resamples": 10, "show": False}
-    settings |= {"measures": ["MRR"], "tested": ["MRR"]}
+    settings |= {"measures": ["MRR"], "significance_measures": ["MRR"]}
     systems = {"bm25": pipeline, "run": tmp_path / "all.trec"}
     found = evaluate(systems, Dataset.from_folder(folder), filter={"even": True}, **settings).datasets["ring"]
     assert len(found.query_ids) == 3
@@ -108,7 +109,7 @@ def test_systems_by_name_and_as_objects(ring: Path, parts: ComponentFactory, tmp
         retriever=partial(BM25Retriever, top_k=8),
         encoder="none",
         stages=[Lengths()],
-        counterfactuals=[],
+        edge_ablations=[],
         resamples=100,
         parts=parts,
         run_dir=tmp_path / "run",
@@ -127,7 +128,7 @@ def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(
     ring: Path, parts: ComponentFactory
 ) -> None:
     settings: dict[str, Any] = {"retriever": partial(BM25Retriever, top_k=8), "encoder": "none", "parts": parts}
-    settings |= {"counterfactuals": [], "resamples": 10, "show": False}
+    settings |= {"edge_ablations": [], "resamples": 10, "show": False}
     result = evaluate("base", str(ring), **settings)
     assert list(result.datasets["ring"].systems) == ["retriever", "ppr", "gcs", "gatv2"]
     assert result.datasets["ring"].measures[:2] == ["PR@5", "PR@10"]
@@ -139,7 +140,7 @@ def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (({"gcs": "base"}, "x"), "none of a frozen row"),
+        (({"gcs": "base"}, "x"), "none of a baseline"),
         (({}, "x"), "must have one name or more"),
         ((["base", "base"], "x"), "must name one system or more, and none twice"),
         (("nothing", "x"), "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),

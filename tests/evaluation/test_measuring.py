@@ -120,7 +120,7 @@ def test_what_ir_measures_cannot_compute_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_tested_where_nothing_is_named(measures: tuple[str, ...], tested: tuple[str, ...]) -> None:
-    assert EvaluationPlan(measures).tested == tested
+    assert EvaluationPlan(measures).significance_measures == tested
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,10 @@ def test_what_is_tested_where_nothing_is_named(measures: tuple[str, ...], tested
         ({"measures": ["TR@0"]}, "must be ours .* got 'TR@0'"),
         ({"measures": ["nDCG(judged_only=True)@10"]}, "judged not relevant"),
         ({"measures": ["Bpref"]}, "'Bpref' reads documents judged not relevant"),
-        ({"measures": ["R@5"], "tested": ["R@6"]}, r"`tested` must be of `measures` \['R@5'\], got \['R@6'\]"),
+        (
+            {"measures": ["R@5"], "significance_measures": ["R@6"]},
+            r"`significance_measures` must be of `measures` \['R@5'\], got \['R@6'\]",
+        ),
         ({"measures": ["R@5"], "resamples": 0}, "`resamples` must be a positive integer, got 0"),
         ({"measures": ["R@5"], "ties": "random"}, r"`ties` must be one of \['own', 'trec'\], got 'random'"),
     ],

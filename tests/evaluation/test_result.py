@@ -9,11 +9,11 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.dataset_result import measure_systems
-from graphrerank.evaluation.evaluate import read_run_file
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.ranking import run_reranker
 from graphrerank.evaluation.records import DatasetResult, to_plain
 from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.runners.checkpoint import run_reranker
+from graphrerank.evaluation.runners.run_file import read_run_file
 from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 
 QUERIES = torch.arange(3)

@@ -11,7 +11,7 @@ from graphrerank.core import Queries, RetrieverFactory
 from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.ranking import rerank
+from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.systems import System
 from graphrerank.models.checkpoint import load_checkpoints, save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker

@@ -11,11 +11,14 @@ from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.folder_layout import ACCOUNT
 from graphrerank.data.readers.folder import AUTO
-from graphrerank.evaluation.diagnosis import MEASURES, graph_shape, without_edges
+from graphrerank.evaluation.diagnosis import DEPTH, MEASURES, Diagnosis, JudgingSheet, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
-from graphrerank.evaluation.evaluate import chosen_part, with_trained_splits
-from graphrerank.evaluation.exposure import crossing_edges, measure_exposure
+from graphrerank.evaluation.loading import resolve_component, with_trained_splits
 from graphrerank.evaluation.measuring import EvaluationPlan
+from graphrerank.evaluation.permission_leakage import crossing_edges, measure_leakage
+from graphrerank.evaluation.records import Counterfactual
+from graphrerank.evaluation.report import print_result
+from graphrerank.evaluation.tables import print_table, records_table
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.safe_loading import printable, read_json
@@ -29,9 +32,10 @@ def diagnose(command: Command) -> Path:
     command.tracking.reads_checkpoint(source)
     manifest = checkpoint.graph_reranker
     parts = command.parts
-    retriever, _ = chosen_part(parts, "retriever", command.chosen("retriever"), {source: manifest}, None)
+    manifests = {source: manifest}
+    retriever = resolve_component(parts, "retriever", command.chosen("retriever"), manifests, None).component
     chosen = NONE if command.choice("encoder") == NONE else command.chosen("encoder")
-    encoder, _ = chosen_part(parts, "encoder", chosen, {source: manifest}, None)
+    encoder = resolve_component(parts, "encoder", chosen, manifests, None).component
     dataset = _read(command, manifest)
     print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
     if (account := Path(str(command.cfg.dataset)) / ACCOUNT).is_file():
@@ -53,8 +57,8 @@ def diagnose(command: Command) -> Path:
     prepared = search(dataset)
     if dataset.graph.is_guarded:
         whole, queries = prepared.dataset, Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors)
-        print(f"principals: {measure_exposure(whole, queries, prepared.ranking, build_retriever)}", flush=True)
-    diagnose_graph(
+        print(f"principals: {measure_leakage(whole, queries, prepared.ranking, build_retriever)}", flush=True)
+    outcome = diagnose_graph(
         prepared,
         search(without_edges(prepared)),
         checkpoint,
@@ -65,7 +69,30 @@ def diagnose(command: Command) -> Path:
         run_dir=command.run_dir,
         command=command.line,
     )
+    if isinstance(outcome, JudgingSheet):
+        show_sheet(outcome)
+    else:
+        show_diagnosis(outcome)
     return command.run_dir
+
+
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    """Print the scores, the edge ablations and the verdict."""
+    result = diagnosis.result
+    print_result(result, ties="own")
+    if result.counterfactuals:
+        print_table(records_table(Counterfactual, result.counterfactuals), title=Counterfactual.TITLE)
+    print(diagnosis.verdict.sentence, f"next: {diagnosis.verdict.next_step}", sep="\n")
+
+
+def show_sheet(sheet: JudgingSheet) -> None:
+    """Print how to judge the passages of a sheet."""
+    print("No question is judged, so that ceilings and gains are unknown.")
+    print(f"The first {DEPTH} passages are others without the graph for {sheet.share_changed:.0%} of the questions.")
+    print(
+        f"next: fill in the column score of {sheet.path} (1 relevant, 0 not; {sheet.num_queries:,} questions), save it "
+        "as qrels/test.csv of the folder, and run this again."
+    )
 
 
 def _read(command: Command, manifest: RerankerManifest) -> Dataset:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.jobs import run_job
-from graphrerank.evaluation import evaluate as api
 from graphrerank.evaluation.compare import metric_differences
+from graphrerank.evaluation.evaluate import evaluate as evaluate_systems
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
+from graphrerank.evaluation.plan import CHECKPOINT, name_systems
 from graphrerank.evaluation.result import METRICS
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
@@ -33,12 +35,12 @@ def evaluate(command: Command) -> Path:
     systems, pipelines = named_systems(command)
     settings: Any = OmegaConf.to_container(cfg.settings)
     conditions: Any = OmegaConf.to_container(cfg.filter)
-    for system in api.name_systems(systems, command.parts):
-        if system.kind == "checkpoint":
+    for system in name_systems(systems, command.parts.choices("pipeline")):
+        if system.kind == CHECKPOINT:
             command.tracking.reads_checkpoint(system.source)
     command.tracking.reads_checkpoints_of(cfg.settings)
     command.tracking.reads_checkpoints_of(cfg.pipeline)
-    result = api.evaluate(
+    result = evaluate_systems(
         systems,
         list(cfg.datasets) if cfg.data is None else [command.chosen("data")],
         split=cfg.split,
@@ -48,10 +50,10 @@ def evaluate(command: Command) -> Path:
         cross_encoder_top_k=cfg.cross_encoder_top_k,
         scorers=list(cfg.scorers),
         measures=list(cfg.measures) or (PIPELINE_MEASURES if pipelines else ()),
-        tested=list(cfg.tested),
+        significance_measures=renamed_setting(cfg, "tested", "significance_measures"),
         ties=cfg.ties,
         resamples=cfg.resamples,
-        counterfactuals=list(cfg.counterfactuals),
+        edge_ablations=renamed_setting(cfg, "counterfactuals", "edge_ablations"),
         settings=settings,
         stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
         filter=conditions,
@@ -68,6 +70,25 @@ def evaluate(command: Command) -> Path:
         if differences:
             sys.exit(1)
     return command.run_dir
+
+
+def renamed_setting(cfg: DictConfig, old: str, new: str) -> list[str]:
+    """Return a setting that was renamed, with a warning if the command uses the old name.
+
+    Args:
+        cfg: Configuration of the command.
+        old: Deprecated name, whose default is null.
+        new: Current name.
+
+    Returns:
+        The list under the old name if there is one, otherwise the one under the new name.
+    """
+    if cfg[old] is None:
+        return list(cfg[new])
+    warnings.warn(
+        f"the setting `{old}` is now called `{new}`; the old name goes in 0.5.0", DeprecationWarning, stacklevel=2
+    )
+    return list(cfg[old])
 
 
 def named_systems(command: Command) -> tuple[Any, bool]:

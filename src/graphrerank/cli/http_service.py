@@ -22,7 +22,7 @@ from graphrerank.corpus_store.preparation import with_words
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
-from graphrerank.evaluation.evaluate import name_systems
+from graphrerank.evaluation.plan import name_systems
 from graphrerank.installation.plugins import load_service
 from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
 from graphrerank.models.manifest import MANIFEST, RerankerManifest
@@ -199,7 +199,7 @@ def add_index(
         entry.label: with_checkpoint(parts.settings("pipeline", entry.source), str(artifact))
         if entry.kind == "pipeline"
         else with_checkpoint(pipeline, locate_model(entry.source))
-        for entry in (name_systems(list(cfg.compare), parts) if cfg.compare else [])
+        for entry in (name_systems(list(cfg.compare), parts.choices("pipeline")) if cfg.compare else [])
     }
     load = partial(
         load_corpus,

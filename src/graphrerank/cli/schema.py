@@ -13,10 +13,12 @@ from graphrerank.installation.plugins import settings_folders
 from graphrerank.utils.checks import UserError
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
+    "counterfactuals": list[str] | None,
     "formats": list[str] | None,
     "num_queries": int | None,
     "operator.gcs.restart_prob": float | None,
     "operator.ppr.restart_prob": float | None,
+    "tested": list[str] | None,
     "train_only": list[str] | None,
 }
 SHARED = "shared"  # parts that files of conf/pipeline refer to

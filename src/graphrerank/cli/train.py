@@ -1,4 +1,4 @@
-"""``python train.py``: train a reranker and its ablations, and evaluate them with the frozen systems."""
+"""``python train.py``: train a reranker and its ablations, and evaluate them with the baselines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.training_run import model_config, resolved, training_folder
 from graphrerank.config.components import ConfiguredComponent
 from graphrerank.core.model_inputs import QUERIES
-from graphrerank.evaluation.cost import peak_memory_mib
+from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
-from graphrerank.evaluation.ranking import FROZEN
+from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.models.manifest import write_manifest
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.fit import fit
@@ -86,7 +86,7 @@ def evaluate_rows(command: Command, rerankers: Mapping[str, GraphReranker], data
         pair_encoder=data.pair_encoder if reads_pairs else None,
         scorers=list(cfg.scorers),
         measures=RERANKER_MEASURES,
-        counterfactuals=(),
+        edge_ablations=(),
         run_dir=run_dir,
         parts=command.parts,
         command=command.line,
@@ -109,9 +109,9 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
             print(f"no row {name}: the model has no setting {unknown[0]}")
         elif changes is not None:
             rows[str(name)] = changes
-    if cfg.system in (*FROZEN, *rows):
+    if cfg.system in (*BASELINES, *rows):
         raise UserError(
-            f"`system` names the trained model, so it must not be one of {[*FROZEN, *rows]}, got {cfg.system!r}"
+            f"`system` names the trained model, so it must not be one of {[*BASELINES, *rows]}, got {cfg.system!r}"
         )
     return {**rows, str(cfg.system): {}}
 

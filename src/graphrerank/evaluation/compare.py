@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from graphrerank.evaluation.dataset_result import with_comparisons
+from graphrerank.evaluation.comparisons import compare_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
 from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.result import EvaluationResult
@@ -55,7 +55,7 @@ def compare_runs(
         notes += _changes(before, after, f"in {run}", f"in {next_run}")
     datasets = {}
     for name in shared:
-        compared = with_comparisons(
+        compared = compare_systems(
             *_merged({run: result.datasets[name] for run, result in results.items()}, tested, resamples, seed)
         )
         timed = sum(system.cost is not None for system in compared.systems.values()) > 1

@@ -1,208 +1,245 @@
-"""From rankings to a result: measures, tests and groups of queries of one data set's systems."""
+"""Measure what all systems ranked on a data set."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.core import Ranking
-from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
-from graphrerank.evaluation.records import (
-    Breakdown,
-    Counterfactual,
-    DatasetResult,
-    PairedTest,
-    QueryDifference,
-    SystemResult,
-)
+from graphrerank.data.dataset import Qrels
+from graphrerank.evaluation.comparisons import compare_dataset, measure_rows
+from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, relevant_nodes, tied_share
+from graphrerank.evaluation.records import DatasetResult, ListReliability, Reliability, SystemResult
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
-from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
+from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
 from graphrerank.utils.checks import UserError
 
-TOP = 10
-TAKEN_OVER = ("name", "kind", "source", "fingerprint", "routes")  # by a result from what was ranked
-MOST = 10  # queries listed on either side
-RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
-
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
-    """Measure and compare systems; the last is the primary one.
+    """Measure all systems on a data set, and compare the last one with every other.
 
-    ``stages`` are the results of stages after ranking.
+    Args:
+        ranked: Rankings of all systems.
+        plan: Measures and significance tests.
+        stages: Results of the stages after ranking.
+
+    Returns:
+        Scores, significance tests and notes.
+
+    Raises:
+        ValueError: If a measure belongs to a stage that was not run.
     """
-    dataset, queries, systems, candidates = ranked.dataset, ranked.queries, ranked.systems, ranked.candidates
+    return compare_dataset(measure_dataset(ranked, plan, stages), ranked, plan)
+
+
+def measure_dataset(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
+    """Measure all systems on a data set, without comparing them.
+
+    Args:
+        ranked: Rankings of all systems.
+        plan: Measures, resampling and the rule for ties.
+        stages: Results of the stages after ranking.
+
+    Returns:
+        Scores of each query with intervals, calibration, the ceiling of the candidates, and notes.
+
+    Raises:
+        ValueError: If a measure belongs to a stage that was not run.
+    """
+    dataset, queries = ranked.dataset, ranked.queries
     qrels, graph = dataset.split(ranked.split), dataset.graph
-    relevant = relevant_nodes(qrels, queries)
-    ids, texts = ([strings[q] for q in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
-
-    def measured(ranking: Ranking) -> dict[str, Tensor]:
-        ranking = break_ties(ranking, graph.node_ids, ties=plan.ties)
-        return measure_ranking(dataset, qrels, queries, ranking, plan.measures, stage=plan.stage)
-
-    values = {}
-    for system in systems:
-        added = _joined(stage.measures.get(system.name, {}) for stage in stages)
-        every = {**measured(system.ranking), **added}
-        if missing := [name for name in plan.measures if name not in every]:
-            raise UserError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
-        values[system.name] = {name: every[name] for name in plan.measures}
-    table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
-    intervals = bootstrap_interval(table, samples=plan.resamples, seed=plan.seed).tolist()
-    results = {}
-    for system, ends in zip(systems, intervals, strict=True):
-        empty = ~(system.ranking.nodes >= 0).any(dim=1)
-        results[system.name] = SystemResult(
-            **{name: getattr(system, name) for name in TAKEN_OVER},
-            values=values[system.name],
-            intervals={name: (low, high) for name, (low, high) in zip(plan.measures, ends, strict=True)},
-            cost=system.cost,
-            missing=tuple(ids[row] for row in empty.nonzero().flatten().tolist()),
-            tied_share=tied_share(system.ranking),
-            ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
-            extra=_joined(stage.system_extra.get(system.name, {}) for stage in stages),
-        )
-    reliability, list_reliability = [], []
-    for system in systems:
-        if system.calibration is not None:
-            lists = label_ranking(system.ranking, qrels, queries, num_nodes=graph.num_nodes)
-            reliability.append(judge_reliability(system.name, system.calibration, *lists.pairs))
-            if system.confidence is not None:
-                list_reliability += judge_confidence(system.name, system.calibration, system.confidence, lists)
-    ceilings: dict[str, Any] = {}
-    if candidates is not None:
-        base = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
-        ceilings = {
-            "candidates": min(candidates.nodes.shape[1], graph.num_nodes),
-            "ceiling": qrels.share_complete(queries, candidates.nodes, num_nodes=graph.num_nodes),
-            "base_ceiling": qrels.share_complete(queries, base, num_nodes=graph.num_nodes),
-        }
-    result = DatasetResult(
+    indices = queries.tolist()
+    reliability = measure_reliability(ranked, qrels)
+    ceiling = candidate_ceiling(ranked.candidates, qrels, queries, num_nodes=graph.num_nodes)
+    return DatasetResult(
         name=dataset.name,
         split=ranked.split,
         fingerprint=dataset.fingerprint,
-        query_ids=ids,
-        query_texts=texts,
-        num_relevant=(relevant >= 0).sum(1).tolist(),
-        systems=results,
-        tested=tuple(plan.tested),
-        counterfactuals=[
-            _compare_with_itself(system, edges, values[system.name], measured(ranking), plan)
-            for system in systems
-            for edges, ranking in system.on_other_edges.items()
-        ],
-        reliability=reliability,
-        list_reliability=list_reliability,
+        query_ids=[dataset.query_ids[query] for query in indices],
+        query_texts=[dataset.query_texts[query] for query in indices],
+        num_relevant=(relevant_nodes(qrels, queries) >= 0).sum(1).tolist(),
+        systems=system_results(ranked, score_systems(ranked, plan, stages), plan, stages),
+        tested=tuple(plan.significance_measures),
+        candidates=ceiling.num_candidates,
+        ceiling=ceiling.share_complete,
+        base_ceiling=ceiling.share_complete_before_expansion,
+        reliability=reliability.candidates,
+        list_reliability=reliability.lists,
         notes=(*ranked.notes, *(note for stage in stages for note in stage.notes)),
         tables=[table for stage in stages for table in stage.tables],
-        groups={
-            by: {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()}
-            for by, groups in _joined(stage.groups for stage in stages).items()
-        },
+        groups=query_groups(stages),
         grouped=[name for name in plan.measures if name in plan.stage],
-        extra=_joined(stage.extra for stage in stages),
+        extra=_merged(stage.extra for stage in stages),
         node_ids=graph.node_ids,
-        **ceilings,
-    )
-    return with_comparisons(result, plan)
-
-
-def _joined(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {key: entry for mapping in mappings for key, entry in mapping.items()}
-
-
-def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResult:
-    """Compare the last system of a result with the others, and average all of them over groups of queries."""
-    *others, last = result.systems
-    result, main = replace(result, tested=tuple(plan.tested)), plan.tested[0]
-    groups = {
-        by: {name: torch.tensor(rows, dtype=torch.int64) for name, rows in parts.items()}
-        for by, parts in result.groups.items()
-    }
-    tests, differences = list[PairedTest](), list[QueryDifference]()
-    if others:
-        values = [system.values for system in result.systems.values()]
-        table = torch.stack([torch.stack([of_system[measure] for measure in plan.tested]) for of_system in values])
-        pairs = [(len(others), other) for other in range(len(others))]
-        found = compare_pairs(table, pairs, resamples=plan.resamples, seed=plan.seed)
-        numbers = {name: column.tolist() for name, column in found.items()}
-        tests = [
-            PairedTest(last, other, measure, **{name: rows[row][column] for name, rows in numbers.items()})
-            for row, other in enumerate(others)
-            for column, measure in enumerate(plan.tested)
-        ]
-        best = max(others, key=lambda name: float(result.systems[name].values[main].nansum()))
-        differences = query_differences(result, baseline=best)
-    by_relevant = relevant_groups(result.num_relevant)
-    usual = {"relevant nodes": by_relevant} if len(by_relevant) > 1 else {}
-    return replace(
-        result,
-        tests=tests,
-        query_differences=differences,
-        breakdowns=[
-            *break_down(result, usual, measure=main),
-            *(group for measure in result.grouped for group in break_down(result, groups, measure=measure)),
-        ],
     )
 
 
-def _compare_with_itself(
-    ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: EvaluationPlan
-) -> Counterfactual:
-    """Compare a system with itself on another graph, in the first tested measure of rankings."""
-    measure = next((name for name in plan.tested if name in changed), next(iter(changed)))
-    table = torch.stack([values[measure], changed[measure]]).unsqueeze(1)
-    found = compare_pairs(table, [(0, 1)], resamples=plan.resamples, seed=plan.seed)
-    top, other = (ranking.nodes[:, :TOP] for ranking in (ranked.ranking, ranked.on_other_edges[edges]))
-    return Counterfactual(
-        system=ranked.name,
-        edges=edges,
-        measure=measure,
-        mean=float(changed[measure].nanmean()),
-        difference=float(found["difference"]),
-        interval=tuple(found["interval"][0, 0].tolist()),
-        p_randomization=float(found["p_randomization"]),
-        share_changed=float((top != other).any(dim=1).double().mean()),
-    )
+def score_systems(
+    ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()
+) -> dict[str, dict[str, Tensor]]:
+    """Score every query of every system in all measures.
 
+    Args:
+        ranked: Rankings of all systems.
+        plan: Measures and the rule for ties.
+        stages: Results of the stages after ranking, which score further measures.
 
-def query_differences(result: DatasetResult, *, baseline: str) -> list[QueryDifference]:
-    """List the queries on which the primary system gains most over another one, then those on which it loses most.
+    Returns:
+        Scores by system and measure, ``[Q]`` float64 each; NaN where a query does not count.
 
-    At most ten of each in the first measure that is tested, the largest first; equal ones by id.
+    Raises:
+        ValueError: If a measure belongs to a stage that was not run.
     """
-    measure, system = result.tested[0], result.primary
-    theirs, ours = (result.systems[name].values[measure].tolist() for name in (baseline, system))
-    facts = zip(result.query_ids, result.query_texts, result.num_relevant, theirs, ours, strict=True)
-    found = [
-        QueryDifference(query, text, baseline, measure, system, relevant, a, b)
-        for query, text, relevant, a, b in facts
-        if abs(b - a) > 0  # not of NaN
-    ]
-    found.sort(key=lambda entry: (-abs(entry.difference), entry.query_id))
-    gains, losses = ([entry for entry in found if sign * entry.difference > 0][:MOST] for sign in (1, -1))
-    return [*gains, *losses]
+    scores = {}
+    for system in ranked.systems:
+        stage_scores = _merged(stage.measures.get(system.name, {}) for stage in stages)
+        available = {**measure_rows(ranked, system.ranking, plan), **stage_scores}
+        if missing := [name for name in plan.measures if name not in available]:
+            raise UserError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
+        scores[system.name] = {name: available[name] for name in plan.measures}
+    return scores
 
 
-def break_down(result: DatasetResult, groups: Mapping[str, Mapping[str, Tensor]], *, measure: str) -> list[Breakdown]:
-    """Average every system over each group of queries, ``[Q]`` bool or ``[n]`` rows."""
-    scores = {name: system.values[measure] for name, system in result.systems.items()}
-    counts = torch.stack([~row.isnan() for row in scores.values()]).any(0)
-    return [
-        Breakdown(by, group, number, measure, {name: float(row[inside].nanmean()) for name, row in scores.items()})
-        for by, parts in groups.items()
-        for group, inside in parts.items()
-        if (number := int(counts[inside].sum()))
-    ]
+def system_results(
+    ranked: RankedDataset,
+    scores: Mapping[str, Mapping[str, Tensor]],
+    plan: EvaluationPlan,
+    stages: Sequence[StageResult] = (),
+) -> dict[str, SystemResult]:
+    """Describe every system with its scores and their intervals.
+
+    Args:
+        ranked: Rankings of all systems.
+        scores: Scores by system and measure (:func:`score_systems`).
+        plan: Measures, resampling and the rule for ties.
+        stages: Results of the stages after ranking.
+
+    Returns:
+        Results by system, in the order of the tables' rows.
+    """
+    table = torch.stack([torch.stack(list(rows.values())) for rows in scores.values()])  # [systems, measures, queries]
+    intervals = bootstrap_interval(table, samples=plan.resamples, seed=plan.seed).tolist()
+    results = {}
+    for system, ends in zip(ranked.systems, intervals, strict=True):
+        results[system.name] = SystemResult(
+            name=system.name,
+            kind=system.kind,
+            source=system.source,
+            fingerprint=system.fingerprint,
+            routes=system.routes,
+            values=scores[system.name],
+            intervals={name: (low, high) for name, (low, high) in zip(plan.measures, ends, strict=True)},
+            cost=system.cost,
+            missing=missing_queries(ranked, system),
+            tied_share=tied_share(system.ranking),
+            ranking=break_ties(system.ranking, ranked.dataset.graph.node_ids, ties=plan.ties),
+            extra=_merged(stage.system_extra.get(system.name, {}) for stage in stages),
+        )
+    return results
 
 
-def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
-    """Group queries by their number of relevant nodes; groups without a query are left out."""
-    counts, groups = torch.tensor(num_relevant), {}
-    for low, high in RELEVANT_GROUPS:
-        inside = (counts >= low) & (counts <= high) if high is not None else counts >= low
-        if bool(inside.any()):
-            groups[f"{low} or more" if high is None else str(low) if low == high else f"{low} to {high}"] = inside
-    return groups
+def missing_queries(ranked: RankedDataset, system: RankedSystem) -> tuple[str, ...]:
+    """List the queries that a system ranked nothing for.
+
+    Args:
+        ranked: Rankings of all systems.
+        system: One of them.
+
+    Returns:
+        Ids of the queries.
+    """
+    is_empty = ~(system.ranking.nodes >= 0).any(dim=1)
+    return tuple(ranked.dataset.query_ids[query] for query in ranked.queries[is_empty.cpu()].tolist())
+
+
+@dataclass(frozen=True)
+class ReliabilityRecords:
+    """Calibration of all calibrated systems.
+
+    Attributes:
+        candidates: How well probabilities of relevance match frequencies.
+        lists: How well probabilities that the top of a list is complete match frequencies.
+    """
+
+    candidates: list[Reliability]
+    lists: list[ListReliability]
+
+
+def measure_reliability(ranked: RankedDataset, qrels: Qrels) -> ReliabilityRecords:
+    """Measure the calibration of the systems whose scores are calibrated.
+
+    Args:
+        ranked: Rankings of all systems.
+        qrels: Judgements of the split.
+
+    Returns:
+        One record per calibrated system, and one per rank for systems with a confidence in whole lists.
+    """
+    records = ReliabilityRecords([], [])
+    for system in ranked.systems:
+        if system.calibration is None:
+            continue
+        lists = label_ranking(system.ranking, qrels, ranked.queries, num_nodes=ranked.dataset.graph.num_nodes)
+        records.candidates.append(judge_reliability(system.name, system.calibration, *lists.pairs))
+        if system.confidence is not None:
+            records.lists.extend(judge_confidence(system.name, system.calibration, system.confidence, lists))
+    return records
+
+
+@dataclass(frozen=True)
+class CandidateCeiling:
+    """Upper limit of perfect recall for rerankers of some candidates. All fields are None without candidates.
+
+    Attributes:
+        num_candidates: Largest number of candidates of a query.
+        share_complete: Share of the queries whose relevant passages are all candidates.
+        share_complete_before_expansion: The same for the candidates before expansion.
+    """
+
+    num_candidates: int | None = None
+    share_complete: float | None = None
+    share_complete_before_expansion: float | None = None
+
+
+def candidate_ceiling(candidates: Ranking | None, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> CandidateCeiling:
+    """Measure the best that a reranker of some candidates can reach.
+
+    Args:
+        candidates: Candidates ``[Q, K]``, or None if no system reranks candidates.
+        qrels: Judgements of the split.
+        queries: Indices of the queries, ``[Q]`` int64.
+        num_nodes: Number of passages in the corpus.
+
+    Returns:
+        The ceiling.
+    """
+    if candidates is None:
+        return CandidateCeiling()
+    before_expansion = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
+    return CandidateCeiling(
+        min(candidates.nodes.shape[1], num_nodes),
+        qrels.share_complete(queries, candidates.nodes, num_nodes=num_nodes),
+        qrels.share_complete(queries, before_expansion, num_nodes=num_nodes),
+    )
+
+
+def query_groups(stages: Sequence[StageResult]) -> dict[str, dict[str, list[int]]]:
+    """List the groups of queries that stages define.
+
+    Args:
+        stages: Results of the stages after ranking.
+
+    Returns:
+        Row numbers of the queries, by kind of group and name of the group.
+    """
+    return {
+        by: {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()}
+        for by, groups in _merged(stage.groups for stage in stages).items()
+    }
+
+
+def _merged(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: entry for mapping in mappings for key, entry in mapping.items()}

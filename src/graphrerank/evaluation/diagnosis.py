@@ -1,7 +1,7 @@
-"""Does the graph of a corpus help a reranker? Measured on judged questions; without any, passages to judge."""
+"""Estimate whether the graph of a corpus improves reranking. Without judgements, export passages to judge."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -15,28 +15,22 @@ from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.judgements import TRAIN, VAL
+from graphrerank.evaluation.ablations import EDGE_ABLATIONS, SHUFFLED, WITHOUT_TYPE, EdgeAblation
+from graphrerank.evaluation.baselines import reranking_systems
 from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.encoder_checks import check_encoder
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
-from graphrerank.evaluation.ranking import (
-    EDGES,
-    SHUFFLED,
-    WITHOUT_TYPE,
-    OtherEdges,
-    check_encoder,
-    rerank,
-    reranking_systems,
-)
-from graphrerank.evaluation.records import RETRIEVER, Counterfactual, DatasetResult, to_plain
-from graphrerank.evaluation.report import print_result
+from graphrerank.evaluation.records import RETRIEVER, DatasetResult, to_plain
+from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.systems import RankedDataset, RankedSystem
-from graphrerank.evaluation.tables import p_text, points_cell, print_table, records_table
+from graphrerank.evaluation.significance import ALPHA
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem, System
+from graphrerank.evaluation.tables import p_text, points_cell
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.files import write_json, write_text
 
-LEVEL = 0.05  # of the tests
-NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain
+MIN_GAIN = 0.01  # smallest noticeable gain of a measure, or of a share of the questions
 WITH, WITHOUT = "with the graph", "without the graph"
 ALL = "all judged questions"
 DRAFTED = "drafted questions"  # which some of its edges were drawn for
@@ -101,19 +95,20 @@ class GraphVerdict:
 
 
 def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
-    """Decide by the paired randomisation tests at the level 0.05, and by the interval of the gain.
+    """Decide whether the graph helps, in the first tested measure.
 
-    Of the first measure tested; ``questions`` says which ones were asked.
+    Paired randomisation tests at the level 0.05 decide, and the interval of the gain where they find no difference.
+
+    Args:
+        result: Scores with and without the graph, and of edge ablations.
+        questions: Questions that were evaluated: ``DRAFTED``, or any description.
+
+    Returns:
+        The verdict, with advice.
     """
     measure = result.tested[0]
     test = next(test for test in result.tests if (test.baseline, test.measure) == (WITHOUT, measure))
     amount = f"{measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
-    changes = {change.edges: change for change in result.counterfactuals}
-    harmful = sorted(
-        (change.difference, edges.removeprefix(WITHOUT_TYPE))
-        for edges, change in changes.items()
-        if edges.startswith(WITHOUT_TYPE) and change.difference < 0 and change.p_randomization < LEVEL
-    )
     if questions == DRAFTED:
         return GraphVerdict(
             "drafted",
@@ -121,27 +116,9 @@ def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
             "is bound to help: this says that the edges can be used, not that your users need them.",
             "Write some questions of your own into queries.jsonl, and run this again for a set to judge.",
         )
-    if test.p_randomization < LEVEL and test.difference < 0:
-        step = "Search without it (retriever=hybrid), or train on your questions, so that the model learns its edges."
-        if harmful:
-            step = f"Leave out the edges of type {harmful[0][1]} first, which cost most."
-        return GraphVerdict("hurts", f"The graph hurts: {amount}.", step)
-    if test.p_randomization < LEVEL:
-        shuffled = changes.get(SHUFFLED)
-        if shuffled is not None and not (shuffled.difference > 0 and shuffled.p_randomization < LEVEL):
-            return GraphVerdict(
-                "helps, as other edges do",
-                f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
-                f"candidates {measure} is {points_cell(shuffled.difference)} lower, "
-                f"{p_text(shuffled.p_randomization)}.",
-                "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges.",
-            )
-        step = "Keep the graph, and train on your own questions: train.py data.splits=auto."
-        if harmful:
-            names = ", ".join(name for _, name in harmful)
-            step = f"Leave out the edges of type {names}, without which the ranking is better."
-        return GraphVerdict("helps", f"The graph helps: {amount}.", step)
-    if test.interval[1] < NOTICEABLE:
+    if test.p_randomization < ALPHA:
+        return _hurts(result, amount) if test.difference < 0 else _helps(result, measure, amount)
+    if test.interval[1] < MIN_GAIN:
         sentence = f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions."
         return GraphVerdict("no help", sentence, _other_edges(result))
     return GraphVerdict(
@@ -151,9 +128,42 @@ def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
     )
 
 
+def _harmful_types(result: DatasetResult) -> list[str]:
+    """Return the edge types without which the ranking is significantly better, the most harmful first."""
+    harmful = sorted(
+        (change.difference, change.edges.removeprefix(WITHOUT_TYPE))
+        for change in result.counterfactuals
+        if change.edges.startswith(WITHOUT_TYPE) and change.difference < 0 and change.p_randomization < ALPHA
+    )
+    return [name for _, name in harmful]
+
+
+def _hurts(result: DatasetResult, amount: str) -> GraphVerdict:
+    step = "Search without it (retriever=hybrid), or train on your questions, so that the model learns its edges."
+    if harmful := _harmful_types(result):
+        step = f"Leave out the edges of type {harmful[0]} first, which cost most."
+    return GraphVerdict("hurts", f"The graph hurts: {amount}.", step)
+
+
+def _helps(result: DatasetResult, measure: str, amount: str) -> GraphVerdict:
+    shuffled = next((change for change in result.counterfactuals if change.edges == SHUFFLED), None)
+    if shuffled is not None and not (shuffled.difference > 0 and shuffled.p_randomization < ALPHA):
+        return GraphVerdict(
+            "helps, as other edges do",
+            f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
+            f"candidates {measure} is {points_cell(shuffled.difference)} lower, "
+            f"{p_text(shuffled.p_randomization)}.",
+            "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges.",
+        )
+    step = "Keep the graph, and train on your own questions: train.py data.splits=auto."
+    if harmful := _harmful_types(result):
+        step = f"Leave out the edges of type {', '.join(harmful)}, without which the ranking is better."
+    return GraphVerdict("helps", f"The graph helps: {amount}.", step)
+
+
 def _other_edges(result: DatasetResult) -> str:
     before, after = result.base_ceiling or 0.0, result.ceiling or 0.0
-    if after >= before + NOTICEABLE:
+    if after >= before + MIN_GAIN:
         return (
             f"Expansion finds more (all that is relevant among the candidates for {after:.1%} of the questions, "
             f"{before:.1%} before), and the ranking does not use it: train on your own questions (train.py "
@@ -163,6 +173,51 @@ def _other_edges(result: DatasetResult) -> str:
         "The edges do not lead to relevant passages that the search misses: try others (data.edges=auto, "
         "data.mentions, data.entities; docs/your_data.md), or search without any."
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Scores with and without the graph.
+
+    Attributes:
+        questions: Questions that were evaluated: a split, all judged ones, or drafted ones.
+        result: Scores, significance tests and edge ablations.
+        verdict: Whether the graph helps.
+    """
+
+    questions: str
+    result: DatasetResult
+    verdict: GraphVerdict
+
+    def save(self, run_dir: Path, *, command: str, graph: CorpusGraph, resamples: int) -> None:
+        """Write ``diagnosis.json`` and the files of an evaluation.
+
+        Args:
+            run_dir: Folder for the files.
+            command: Command line, for the report.
+            graph: Corpus graph, whose shape is described.
+            resamples: Number of sign flips and of bootstrap samples, for the report.
+        """
+        name = self.result.name
+        EvaluationResult(command, {name: self.result}, settings={"resamples": resamples}).save(run_dir)
+        content = {"dataset": name, "questions": self.questions, "num_queries": len(self.result.query_ids)}
+        content |= {"shape": graph_shape(graph), "verdict": self.verdict}
+        write_json(run_dir / "diagnosis.json", to_plain(content))
+
+
+@dataclass(frozen=True)
+class JudgingSheet:
+    """Passages to judge, where no question is judged.
+
+    Attributes:
+        path: CSV file with an empty column ``score``.
+        num_queries: Number of questions in it.
+        share_changed: Share of the questions whose first ``DEPTH`` passages are others without the graph.
+    """
+
+    path: Path
+    num_queries: int
+    share_changed: float
 
 
 def diagnose(
@@ -176,52 +231,91 @@ def diagnose(
     device: torch.device,
     run_dir: Path,
     command: str,
-) -> None:
-    """Measure whether the edges of a corpus help a reranker, print the verdict, and write it and the report.
+) -> Diagnosis | JudgingSheet:
+    """Measure whether the edges of a corpus help a reranker, and write the results to a folder.
 
-    ``bare`` is the same data set, :func:`without_edges`. Judgements are those of ``split``, else all. The verdict is on
-    nDCG@10 where it is one of the measures, else on the first. Where nothing is judged, ``to_judge.csv`` is written.
+    Args:
+        prepared: Data set with candidates.
+        bare: The same data set :func:`without_edges`, with its own candidates.
+        checkpoint: Reranker.
+        plan: Measures and significance tests. The verdict is on nDCG@10 where it is measured, otherwise on the first
+            measure.
+        split: Split whose judgements are used. If the data set does not have it, all judgements are used.
+        num_queries: Number of questions. If None, all judged ones, or 50 to judge.
+        device: Device of the model.
+        run_dir: Folder for the files.
+        command: Command line, for the report.
+
+    Returns:
+        The diagnosis, or a sheet of passages to judge if nothing is judged.
+
+    Raises:
+        ValueError: If the data set was encoded by another encoder than the checkpoint needs.
     """
     prepared, questions = _one_split(prepared, split)
-    dataset, names = prepared.dataset, checkpoint.reranker.retriever.feature_names
-    whole = prepared.with_features(names)
-    bare = bare.with_features(names)
+    dataset = prepared.dataset
+    names = checkpoint.reranker.retriever.feature_names
+    whole, bare = prepared.with_features(names), bare.with_features(names)
     check_encoder(checkpoint, whole)
     rows = reranking_systems({WITH: checkpoint.model}, checkpoint.reranker.operators, device=device)
     systems = {row.name: row for row in rows}
-    queries = judged_queries(dataset, ALL, num_queries) if dataset.splits else chosen_queries(dataset, num_queries)
-    rankings = {
+    if not dataset.splits:
+        queries = chosen_queries(dataset, num_queries)
+        return write_judging_sheet(dataset, queries, rank_both_ways(whole, bare, queries, systems), run_dir)
+    queries = judged_queries(dataset, ALL, num_queries)
+    ranked = [
+        RankedSystem(name, "operator", name, ranking)
+        for name, ranking in rank_both_ways(whole, bare, queries, systems).items()
+    ]
+    variants = EdgeAblation(whole, EDGE_ABLATIONS, seed=plan.seed).systems(systems[WITH])
+    ablated = {kind: rerank(whole, queries, variant) for kind, variant in variants.items()}
+    ranked[-1] = replace(ranked[-1], on_other_edges=ablated)
+    result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
+    diagnosis = Diagnosis(questions, result, verdict(result, questions))
+    diagnosis.save(run_dir, command=command, graph=dataset.graph, resamples=plan.resamples)
+    return diagnosis
+
+
+def rank_both_ways(
+    whole: PreparedDataset, bare: PreparedDataset, queries: Tensor, systems: Mapping[str, System]
+) -> dict[str, Ranking]:
+    """Rank questions with and without the graph.
+
+    Args:
+        whole: Data set with its edges.
+        bare: The same data set without edges.
+        queries: Indices of the questions, ``[Q]`` int64.
+        systems: The retriever, PPR, and the reranker under ``WITH``.
+
+    Returns:
+        Rankings ``[Q, K]`` of the retriever, of PPR, and of the reranker without and with the graph.
+    """
+    return {
         RETRIEVER: rerank(whole, queries, systems[RETRIEVER]),
         "ppr": rerank(whole, queries, systems["ppr"]),
         WITHOUT: rerank(bare, queries, systems[WITH]),
         WITH: rerank(whole, queries, systems[WITH]),
     }
-    if not dataset.splits:
-        tops = [rankings[name].nodes[:, :DEPTH].sort(dim=1).values for name in (WITH, WITHOUT)]
-        changed_share = float((tops[0] != tops[1]).any(dim=1).double().mean())
-        file = run_dir / "to_judge.csv"
-        write_text(file, pool_csv(dataset, queries, list(rankings.values())))
-        print("No question is judged, so that ceilings and gains are unknown.")
-        print(f"The first {DEPTH} passages are others without the graph for {changed_share:.0%} of the questions.")
-        print(
-            f"next: fill in the column score of {file} (1 relevant, 0 not; {len(queries):,} questions), save it as "
-            "qrels/test.csv of the folder, and run this again."
-        )
-        return
-    others = OtherEdges(whole, EDGES, seed=plan.seed).systems(systems[WITH])
-    ranked = [RankedSystem(name, "operator", name, ranking) for name, ranking in rankings.items()]
-    on_other_edges = {kind: rerank(whole, queries, changed) for kind, changed in others.items()}
-    ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
-    result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
-    judged = verdict(result, questions)
-    EvaluationResult(command, {dataset.name: result}, settings={"resamples": plan.resamples}).save(run_dir)
-    content = {"dataset": dataset.name, "questions": questions, "num_queries": len(queries)}
-    content |= {"shape": graph_shape(dataset.graph), "verdict": judged}
-    write_json(run_dir / "diagnosis.json", to_plain(content))
-    print_result(result, ties=plan.ties)
-    if result.counterfactuals:
-        print_table(records_table(Counterfactual, result.counterfactuals), title=Counterfactual.TITLE)
-    print(judged.sentence, f"next: {judged.next_step}", sep="\n")
+
+
+def write_judging_sheet(
+    dataset: Dataset, queries: Tensor, rankings: Mapping[str, Ranking], run_dir: Path
+) -> JudgingSheet:
+    """Write the passages to judge into ``to_judge.csv``.
+
+    Args:
+        dataset: Data set without judgements.
+        queries: Indices of the questions, ``[Q]`` int64.
+        rankings: Rankings ``[Q, K]`` (:func:`rank_both_ways`).
+        run_dir: Folder for the file.
+
+    Returns:
+        Facts about the sheet.
+    """
+    top, top_without = (rankings[name].nodes[:, :DEPTH].sort(dim=1).values for name in (WITH, WITHOUT))
+    path = run_dir / "to_judge.csv"
+    write_text(path, pool_csv(dataset, queries, list(rankings.values())))
+    return JudgingSheet(path, len(queries), float((top != top_without).any(dim=1).double().mean()))
 
 
 def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:

@@ -27,32 +27,45 @@ CUT = re.compile(r"(TR|MissTR|Coverage)(@[1-9][0-9]*)?")
 RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
 MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers, pipelines and run files together
-TESTED = ("nDCG@10", "PR@10", "CR@10")  # those of them that are measured, by default
+SIGNIFICANCE_MEASURES = ("nDCG@10", "PR@10", "CR@10")  # tested by default, where they are measured
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Measures, comparisons and the confidence of their tests; a ValueError names what does not fit."""
+    """Measures, significance tests, and the rule for ties.
 
-    # names of measures, the tables' columns; each is kept under its one name (`R_cap@10` is `CR@10`)
+    Attributes:
+        measures: Names of measures, the columns of the tables. Each is stored under its canonical name (``R_cap@10``
+            becomes ``CR@10``).
+        significance_measures: Measures to run significance tests on; a subset of ``measures``. The first one decides
+            tables of single queries. If empty, those of ``SIGNIFICANCE_MEASURES`` that are measured, otherwise the
+            first measure.
+        ties: Order of passages with equal scores, ``own`` or ``trec`` (:func:`break_ties`).
+        resamples: Number of sign flips of each test, and of bootstrap samples.
+        seed: Random seed for sign flips and samples.
+        stage: Measures that a stage after ranking scores; a subset of ``measures``.
+
+    Raises:
+        ValueError: If a measure is unknown or named twice, a tested one is not measured, or another field is invalid.
+    """
+
     measures: Sequence[str]
-    # those of them that are tested; tables of single queries use the first. Empty: those of `TESTED` that
-    # are measured, else the first measure
-    tested: Sequence[str] = ()
-    ties: str = "own"  # how ties are broken (`break_ties`)
-    resamples: int = RESAMPLES  # sign flips of each test, and bootstrap samples
-    seed: int = 0  # of sign flips and samples
-    stage: Sequence[str] = ()  # those of `measures` that a stage after ranking scores
+    significance_measures: Sequence[str] = ()
+    ties: str = "own"
+    resamples: int = RESAMPLES
+    seed: int = 0
+    stage: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         measures = tuple(parse_measures(self.measures, self.stage))
-        tested = tuple(parse_measures(self.tested, self.stage)) if self.tested else ()
+        tested = tuple(parse_measures(self.significance_measures, self.stage)) if self.significance_measures else ()
         if unknown := [name for name in tested if name not in measures]:
-            raise UserError(f"`tested` must be of `measures` {list(measures)}, got {unknown}")
+            raise UserError(f"`significance_measures` must be of `measures` {list(measures)}, got {unknown}")
         check_choice(TIES, ties=self.ties)
         check_counts(resamples=self.resamples)
+        usual = tuple(name for name in SIGNIFICANCE_MEASURES if name in measures)
         object.__setattr__(self, "measures", measures)
-        object.__setattr__(self, "tested", tested or tuple(n for n in TESTED if n in measures) or measures[:1])
+        object.__setattr__(self, "significance_measures", tested or usual or measures[:1])
 
 
 def judged_queries(dataset: Dataset, split: str, limit: int | None = None) -> Tensor:

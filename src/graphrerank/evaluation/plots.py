@@ -10,7 +10,7 @@ from math import isnan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.latency import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
 from graphrerank.evaluation.tables import Cell, points_cell, row_name
 

@@ -11,8 +11,8 @@ from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
-from graphrerank.evaluation.ranking import rerank
 from graphrerank.evaluation.records import ListReliability, Reliability
+from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.systems import System
 from graphrerank.metrics import area_under_roc, brier_score, expected_calibration_error, reliability_bins
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.latency import TOTAL
 from graphrerank.evaluation.records import (
     READING,
     Counterfactual,
@@ -15,6 +15,7 @@ from graphrerank.evaluation.records import (
     Reliability,
     SystemResult,
 )
+from graphrerank.evaluation.significance import ALPHA
 from graphrerank.evaluation.tables import (
     Cell,
     Table,
@@ -32,7 +33,6 @@ from graphrerank.evaluation.tables import (
 QUANTILES = ("p50", "p95")
 NAMED = 5  # missing queries that are named
 SHOWN_TEXT = 120  # characters of a text of several sentences
-LEVEL = 0.05  # of the corrected p-value, for sentences
 RERANK = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
 TIES = {
     "own": "equal scores in the order that the system gave (else that of the corpus)",
@@ -95,7 +95,7 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
     primary, sentences = row_name(dataset.primary), []
     for baseline in dict.fromkeys(test.baseline for test in known):
         tests = [test for test in known if test.baseline == baseline]
-        clear = tests[0].p_holm < LEVEL
+        clear = tests[0].p_holm < ALPHA
         outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
         verb = {"unclear": "does not differ clearly from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
         short = [

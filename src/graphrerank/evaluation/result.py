@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from graphrerank.core import Ranking
-from graphrerank.evaluation.cost import peak_memory_mib
+from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import DatasetResult, Replication, to_plain
 from graphrerank.evaluation.report import (

@@ -11,8 +11,8 @@ from graphrerank.evaluation.records import DatasetResult, PairedTest, Replicatio
 from graphrerank.utils.checks import UserError, check_counts
 
 RESAMPLES = 10_000
-LEVEL = 0.95  # of an interval
-LARGEST_P = 0.05  # of a win that is replicated
+CONFIDENCE = 0.95  # level of an interval
+ALPHA = 0.05  # significance level of tests
 BLOCK_NUMBERS = 1 << 21  # random numbers drawn at once: 16 MiB
 TOLERANCE = 1e-9  # of a mean; sums of one set of numbers differ by rounding when their order does
 
@@ -54,7 +54,7 @@ def compare_pairs(
     }
 
 
-def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
+def bootstrap_interval(values: Tensor, *, level: float = CONFIDENCE, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
     """Return the percentile bootstrap interval of a mean over queries.
 
     It says how much the mean would vary with other queries, not with another seed of training.
@@ -201,7 +201,7 @@ def count_replicated(p_values: Sequence[float]) -> int:
     """
     ordered = torch.tensor(sorted(p_values), dtype=torch.float64)
     left = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
-    return int(((left * ordered).cummax(0).values <= LARGEST_P).sum())
+    return int(((left * ordered).cummax(0).values <= ALPHA).sum())
 
 
 def combined_randomization(
@@ -240,7 +240,7 @@ def across_datasets(
         p_values = torch.tensor([test.p_greater for _, test in compared], dtype=torch.float64)
         values = [[dataset.systems[name].values[measure] for name in (system, baseline)] for dataset, _ in compared]
         mean, p_combined = combined_randomization([a - b for a, b in values], permutations=permutations, seed=seed)
-        won = tuple(name for name, p in zip(names, holm(p_values).tolist(), strict=True) if p <= LARGEST_P)
+        won = tuple(name for name, p in zip(names, holm(p_values).tolist(), strict=True) if p <= ALPHA)
         count = count_replicated(p_values.tolist())
-        replications.append(Replication(baseline, system, measure, names, LARGEST_P, count, won, mean, p_combined))
+        replications.append(Replication(baseline, system, measure, names, ALPHA, count, won, mean, p_combined))
     return replications

@@ -13,7 +13,7 @@ from graphrerank.config.components import ComponentFactory
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.data.synthetic_queries.questions import draft_questions
-from graphrerank.evaluation.ranking import check_encoder
+from graphrerank.evaluation.encoder_checks import check_encoder
 from graphrerank.feedback.learning import DRAFTS, JUDGED, Learned, Material, learn_from_sessions, normalized
 from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from graphrerank.artifacts.artifact import artifact_name, model_info, read_artifact_manifest
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.evaluation.sequential import preference_evidence
+from graphrerank.evaluation.sequential_test import preference_evidence
 from graphrerank.feedback.log import INTERLEAVED
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
@@ -27,7 +27,8 @@ from graphrerank.serving.search_engine import SearchEngine, SearchRequest, Searc
 from graphrerank.serving.watching import WatchedFolder
 from graphrerank.utils.files import write_json
 
-LEVEL = math.log(1 / 0.05)  # of evidence: each verdict is wrong with at most this probability, over the whole time
+# Each verdict is wrong with a probability of at most 5% over the whole time of the comparison.
+EVIDENCE_THRESHOLD = math.log(1 / 0.05)
 MOST_OF_USER, SHARE_OF_USER = 3, 0.2  # judgements of one user that count, the larger: nobody decides alone
 COMPARING, WORSE, BETTER = "comparing", "worse", "better"
 DROPPED = "dropped"  # folder in that of the log: comparisons that ended, which a restart does not begin again
@@ -135,7 +136,7 @@ class Comparison:
         self._by_user[user] += 1
         self.counts[event["won"]] += 1
         better, worse = preference_evidence(self.counts[self.rival], self.counts[self.live])
-        verdict = WORSE if worse >= LEVEL else BETTER if better >= LEVEL else self.verdict
+        verdict = WORSE if worse >= EVIDENCE_THRESHOLD else BETTER if better >= EVIDENCE_THRESHOLD else self.verdict
         if verdict != self.verdict != WORSE:
             self.verdict = verdict
             log("interleaved artifact judged", **self.describe())

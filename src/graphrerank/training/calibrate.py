@@ -13,8 +13,9 @@ from graphrerank.calibration.logistic import Calibration
 from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.ranking import check_encoder, rerank, trained_system
+from graphrerank.evaluation.encoder_checks import check_encoder
 from graphrerank.evaluation.reliability import CONFIDENCE_RANKS, LabelledLists, label_ranking, labelled_lists
+from graphrerank.evaluation.reranking import rerank, trained_system
 from graphrerank.evaluation.systems import System
 from graphrerank.metrics import brier_score, expected_calibration_error
 from graphrerank.models.checkpoint import Checkpoint, save_weights

@@ -19,7 +19,8 @@ from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.ranking import own_encoder, trained_system, tune_restart_probs
+from graphrerank.evaluation.encoder_checks import own_encoder
+from graphrerank.evaluation.reranking import trained_system
 from graphrerank.models.checkpoint import (
     Checkpoint,
     build_model,
@@ -44,6 +45,7 @@ from graphrerank.training.training_data import (
     declared_inputs,
     prepare_training,
 )
+from graphrerank.training.tuning import tune_restart_probs
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import claim_folder
 from graphrerank.utils.processes import is_first_process

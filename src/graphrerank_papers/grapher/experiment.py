@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.ranking import measure_queries, reranking_systems, tune_restart_probs
+from graphrerank.evaluation.baselines import reranking_systems
+from graphrerank.evaluation.reranking import measure_queries
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.training.fit import fit
 from graphrerank.training.training_data import FitSettings, TrainingData, with_matches
+from graphrerank.training.tuning import tune_restart_probs
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.experiments import do_step, step_file, write_tables
 

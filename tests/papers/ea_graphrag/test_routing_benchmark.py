@@ -9,9 +9,9 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.report import notes_of
 from graphrerank.evaluation.result import dataset_metrics
+from graphrerank.evaluation.runners.pipeline import run_pipelines
 from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router

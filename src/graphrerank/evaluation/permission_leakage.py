@@ -1,4 +1,4 @@
-"""What a graph with principals would show of what callers may not see, if their answers were filtered afterwards."""
+"""Measure what a graph with permissions would leak about hidden passages if answers were filtered afterwards."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,17 +11,25 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset
 
 DEPTH = 10  # passages of an answer
-MOST_CALLERS = 20  # with one principal each, the most frequent ones, and one without any
+MAX_CALLERS = 20  # callers with one principal each, the most frequent ones; one caller without principals is added
 
 
 @dataclass(frozen=True)
-class Exposure:
-    """Answers that hidden passages change or are in, over all pairs of a question and a caller."""
+class PermissionLeakage:
+    """Answers that hidden passages change or are in, over all pairs of a question and a caller.
+
+    Attributes:
+        num_callers: Number of callers.
+        num_questions: Number of questions.
+        changed: Share of the pairs whose answer, filtered afterwards, differs from the answer over the part of the
+            corpus that the caller may see.
+        shown: Share of the pairs whose unfiltered answer has a passage that the caller may not see.
+    """
 
     num_callers: int
     num_questions: int
-    changed: float  # share of the pairs whose answer, filtered afterwards, is not that of what the caller may see
-    shown: float  # share of those whose unfiltered answer has a passage that the caller may not see
+    changed: float
+    shown: float
 
     def __str__(self) -> str:
         """Say what filtering afterwards would have done."""
@@ -52,13 +60,23 @@ def crossing_edges(graph: CorpusGraph) -> tuple[int, int]:
     return len(pairs), int((label[pairs[:, 0]] != label[pairs[:, 1]]).sum()) if len(pairs) else 0
 
 
-def measure_exposure(
+def measure_leakage(
     dataset: Dataset, queries: Queries, ranking: Ranking, build_retriever: RetrieverFactory
-) -> Exposure:
-    """Compare the ranking of a whole corpus, filtered afterwards, with those of what callers may see."""
+) -> PermissionLeakage:
+    """Compare the ranking of a whole corpus, filtered afterwards, with rankings of what callers may see.
+
+    Args:
+        dataset: Data set whose passages have principals.
+        queries: Questions.
+        ranking: Ranking of the whole corpus for these questions, ``[Q, K]``.
+        build_retriever: Builds the retriever over the part of the corpus that a caller may see.
+
+    Returns:
+        How often filtering afterwards would leak something.
+    """
     graph, metadata = dataset.graph, dataset.graph.passages.metadata
-    held = Counter(name for names in ([] if metadata is None else metadata.audiences()) for name in names or ())
-    callers = [frozenset[str](), *(frozenset([name]) for name, _ in held.most_common(MOST_CALLERS))]
+    principals = Counter(name for names in ([] if metadata is None else metadata.audiences()) for name in names or ())
+    callers = [frozenset[str](), *(frozenset([name]) for name, _ in principals.most_common(MAX_CALLERS))]
     changed, shown = torch.zeros(()), torch.zeros(())
     for caller in callers:
         part = dataset.seen_by(caller)
@@ -71,7 +89,7 @@ def measure_exposure(
         seen = number[ranking.nodes.cpu()]
         changed += (_first(seen) != _padded(first)).any(1).float().mean()
         shown += ((seen[:, :DEPTH] < 0) & (ranking.nodes[:, :DEPTH].cpu() >= 0)).any(1).float().mean()
-    return Exposure(len(callers), len(queries), float(changed) / len(callers), float(shown) / len(callers))
+    return PermissionLeakage(len(callers), len(queries), float(changed) / len(callers), float(shown) / len(callers))
 
 
 def _first(nodes: Tensor) -> Tensor:

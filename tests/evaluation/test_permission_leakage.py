@@ -8,7 +8,7 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_lists import GuardedEdges
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.exposure import crossing_edges, measure_exposure
+from graphrerank.evaluation.permission_leakage import crossing_edges, measure_leakage
 from graphrerank.operators.bm25 import BM25Retriever
 
 
@@ -24,10 +24,10 @@ def test_what_filtering_afterwards_tells_by_hand() -> None:
     dataset = Dataset("drawn", replace(graph, guarded=guarded), ["q", "r"], ["red", "plum"], {})
     queries = Queries(["q", "r"], ["red", "plum"], None)
     search = partial(BM25Retriever, top_k=4)
-    found = measure_exposure(dataset, queries, search(graph).retrieve(queries), search)
+    found = measure_leakage(dataset, queries, search(graph).retrieve(queries), search)
     assert (found.num_callers, found.num_questions) == (2, 2)
     assert found.shown == 0.5  # to the caller without principals, for both questions
     assert found.changed == 0.0  # the order of the others stays
     few = partial(BM25Retriever, top_k=1)  # the one candidate is hidden
-    assert measure_exposure(dataset, queries, few(graph).retrieve(queries), few).changed == 0.25
-    assert "afterwards, 25.0% tell" in str(measure_exposure(dataset, queries, few(graph).retrieve(queries), few))
+    assert measure_leakage(dataset, queries, few(graph).retrieve(queries), few).changed == 0.25
+    assert "afterwards, 25.0% tell" in str(measure_leakage(dataset, queries, few(graph).retrieve(queries), few))

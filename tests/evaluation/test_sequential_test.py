@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from graphrerank.evaluation.sequential import preference_evidence
+from graphrerank.evaluation.sequential_test import preference_evidence
 
-LEVEL = math.log(20)
+THRESHOLD = math.log(20)
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (3, 0), (7, 12), (60, 40)])
@@ -24,14 +24,14 @@ def test_against_the_integral(wins: int, losses: int) -> None:
 def test_what_is_not_worse_is_seldom_called_so_however_often_one_looks(preference: float) -> None:
     """2,000 streams of 1,000 judgements, with a look after each: at most 5% in expectation."""
     draws = np.random.default_rng(0).random((2000, 1000)) < preference
-    wrong = sum(worst_evidence(stream) >= LEVEL for stream in draws)
+    wrong = sum(worst_evidence(stream) >= THRESHOLD for stream in draws)
     assert wrong / len(draws) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
     assert preference > 0.5 or wrong > 0
 
 
 def test_what_is_worse_is_found() -> None:
     draws = np.random.default_rng(1).random((100, 1000)) < 0.4
-    assert sum(worst_evidence(stream) >= LEVEL for stream in draws) >= 95
+    assert sum(worst_evidence(stream) >= THRESHOLD for stream in draws) >= 95
 
 
 def worst_evidence(stream: np.ndarray) -> float:

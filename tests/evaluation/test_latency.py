@@ -1,7 +1,6 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,39 +8,9 @@ import torch
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import RunRetriever
-from graphrerank.evaluation.cost import (
-    peak_memory_mib,
-    retrieval_times,
-    stage_quantiles,
-    time_stages,
-    with_peak_memory,
-)
+from graphrerank.evaluation.latency import retrieval_times, spread_over, stage_quantiles, time_stages
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
-
-MIB = 1 << 18  # float32 numbers
-
-
-def test_peak_memory_of_one_piece_of_work() -> None:
-    def work(size: int) -> float:
-        return float(torch.ones(size * MIB).sum())
-
-    _, large = with_peak_memory(lambda: work(256))
-    _, small = with_peak_memory(lambda: work(8))
-    if large is None or small is None:
-        pytest.skip("peaks of resident memory are reset on Linux alone")
-    assert 128 < large - small < 320
-    assert peak_memory_mib() >= large  # the whole process's peak is not forgotten
-
-
-@pytest.mark.parametrize(("platform", "unit"), [("linux", 1 << 10), ("darwin", 1 << 20)])
-def test_the_unit_of_the_peak_is_the_systems(platform: str, unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On macOS the system reports bytes, which were once taken for KiB."""
-    monkeypatch.setattr("graphrerank.evaluation.cost.sys.platform", platform)
-    monkeypatch.setattr("graphrerank.evaluation.cost._highest", 0.0)
-    usage = SimpleNamespace(ru_maxrss=3 * unit)
-    monkeypatch.setattr("graphrerank.evaluation.cost.resource.getrusage", lambda _: usage)
-    assert peak_memory_mib() == 3.0
 
 
 def test_stages_of_each_query() -> None:
@@ -60,9 +29,14 @@ def test_stages_of_each_query() -> None:
     assert found["total"]["p95"] == pytest.approx(452.9)
 
 
-def test_a_slow_system_is_timed_on_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphrerank.evaluation.cost.MOST_SECONDS", 0.0)
-    assert time_stages([1, 2, 3], lambda query: {"rerank": 1.0}, warm_up=0) == {"rerank": [1000.0]}
+def test_a_slow_system_is_timed_on_fewer_queries() -> None:
+    seconds = iter([0.0, 8.0, 16.0, 24.0, 32.0])  # the beginning, then after each query
+    times = time_stages([1, 2, 3, 4], lambda query: {"rerank": 8.0}, warm_up=0, clock=lambda: next(seconds))
+    assert times == {"rerank": [8000.0, 8000.0, 8000.0]}  # the third query exceeds the 20 seconds
+    assert next(seconds) == 32.0
+
+
+def test_the_sum_is_over_queries_that_have_all_stages() -> None:
     assert stage_quantiles({"a": [1.0, 2.0], "b": [1.0]})["total"] == {"p50": 2.0, "p95": 2.0}
 
 
@@ -88,3 +62,8 @@ def test_a_search_is_timed_and_a_lookup_is_not(tmp_path: Path, monkeypatch: pyte
     assert retrieval_times(replace(data, retriever=lookup), queries) == {}
     expanding = ExpandRetriever(dataset.graph, base=lambda _, **__: lookup, similarity_weight=0)
     assert retrieval_times(replace(data, retriever=expanding), queries) == {}
+
+
+@pytest.mark.parametrize(("count", "wanted", "chosen"), [(5, 3, [0, 2, 4]), (2, 5, [0, 1]), (1, 1, [0])])
+def test_indices_are_spread_evenly(count: int, wanted: int, chosen: list[int]) -> None:
+    assert spread_over(count, wanted).tolist() == chosen

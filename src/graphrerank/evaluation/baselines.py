@@ -1,0 +1,99 @@
+"""Baselines: rows without training that stand next to those of checkpoints, over the same candidates."""
+
+from collections.abc import Hashable, Iterable, Mapping
+
+import torch
+from torch import nn
+
+from graphrerank.evaluation.records import RETRIEVER
+from graphrerank.evaluation.reranking import trained_system
+from graphrerank.evaluation.systems import System, base_ranking
+from graphrerank.models.manifest import RerankerManifest
+from graphrerank.operators.gcs import GCS
+from graphrerank.operators.ppr import PPR
+
+PAIR_BASELINES = ("cross_encoder", "granker")  # only next to checkpoints that read a cross-encoder's vectors
+BASELINES = (RETRIEVER, "ppr", "gcs", *PAIR_BASELINES)
+
+
+def baseline_systems(restart_probs: Mapping[str, float]) -> list[System]:
+    """Build the baselines that every table of rerankers has.
+
+    Args:
+        restart_probs: Restart probabilities of ``ppr`` and ``gcs``, in (0, 1].
+
+    Returns:
+        The retriever's ranking, PPR and GCS.
+    """
+    return [
+        System(RETRIEVER, base_ranking, reads_graph=False),
+        System("ppr", PPR(restart_prob=restart_probs["ppr"]).score),
+        System("gcs", GCS(restart_prob=restart_probs["gcs"]).score),
+    ]
+
+
+def reranking_systems(
+    models: Mapping[str, nn.Module],
+    restart_probs: Mapping[str, float],
+    *,
+    device: torch.device,
+    scorers: Iterable[System] = (),
+) -> list[System]:
+    """List the rows of a table of rerankers: baselines, further scorers, trained models.
+
+    Args:
+        models: Trained models by row name.
+        restart_probs: Restart probabilities of ``ppr`` and ``gcs``, in (0, 1].
+        device: Device on which the models score candidates.
+        scorers: Further systems.
+
+    Returns:
+        Systems in the order of the table's rows.
+    """
+    trained = [trained_system(name, model, device) for name, model in models.items()]
+    return [*baseline_systems(restart_probs), *scorers, *trained]
+
+
+def baseline_settings(manifest: RerankerManifest) -> dict[str, Hashable]:
+    """Return what determines the ranking of each baseline next to a checkpoint.
+
+    Args:
+        manifest: Manifest of the checkpoint.
+
+    Returns:
+        Setting by baseline. Two checkpoints share the row of a baseline if its settings are equal.
+    """
+    settings: dict[str, Hashable] = {RETRIEVER: None, **manifest.operators}
+    if manifest.pair_encoder is not None:
+        settings |= dict.fromkeys(PAIR_BASELINES, manifest.pair_encoder.fingerprint)
+    return settings
+
+
+def baseline_row_name(baseline: str, checkpoint: str, settings: Mapping[str, Mapping[str, Hashable]]) -> str | None:
+    """Name the row of a baseline that is run with the settings of a checkpoint.
+
+    A baseline has one row per distinct setting. The row is computed next to the first checkpoint with this setting.
+
+    Args:
+        baseline: Name of the baseline.
+        checkpoint: Label of the checkpoint.
+        settings: Settings of the baselines (:func:`baseline_settings`) by label of the checkpoint.
+
+    Returns:
+        The baseline's name if all checkpoints share one setting, otherwise the name with the checkpoint's label added.
+        None if an earlier checkpoint has the same setting.
+
+    Example:
+        >>> settings = {"a": {"gcs": 0.3, "ppr": 0.1}, "b": {"gcs": 0.5, "ppr": 0.1}}
+        >>> [baseline_row_name("gcs", label, settings) for label in settings]
+        ['gcs-a', 'gcs-b']
+        >>> [baseline_row_name("ppr", label, settings) for label in settings]
+        ['ppr', None]
+    """
+    first_label: dict[Hashable, str] = {}
+    for label, of_checkpoint in settings.items():
+        if baseline in of_checkpoint:
+            first_label.setdefault(of_checkpoint[baseline], label)
+    if first_label[settings[checkpoint][baseline]] != checkpoint:
+        return None
+    return baseline if len(first_label) == 1 else f"{baseline}-{checkpoint}"

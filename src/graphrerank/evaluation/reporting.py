@@ -1,0 +1,70 @@
+"""The last step of an evaluation: collect the results, print a data set's table, and write the files."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphrerank.corpus.metadata import Filter
+from graphrerank.evaluation.measuring import EvaluationPlan
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.report import print_result
+from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.significance import CONFIDENCE, across_datasets
+from graphrerank.models.checkpoint import library_versions
+
+
+def summarize(
+    datasets: Mapping[str, DatasetResult],
+    plan: EvaluationPlan,
+    *,
+    command: str,
+    config: Mapping[str, Any] | None = None,
+    filter: Filter | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> EvaluationResult:
+    """Collect the results of all data sets so far, and test what holds over all of them.
+
+    Args:
+        datasets: Results by name of the data set.
+        plan: Resampling and the rule for ties.
+        command: Command line, for the report.
+        config: Configuration of the command. If None, it is empty.
+        filter: Metadata filter, or None.
+        counts: Counts of an encoder behind an endpoint. If None, there is none.
+
+    Returns:
+        The result of the evaluation.
+    """
+    settings: dict[str, Any] = {
+        "ties": plan.ties,
+        "resamples": plan.resamples,
+        "level": CONFIDENCE,
+        "seed": plan.seed,
+    }
+    if filter:
+        settings["filter"] = json.dumps(filter)
+    return EvaluationResult(
+        command,
+        dict(datasets),
+        across_datasets(list(datasets.values()), permutations=plan.resamples, seed=plan.seed),
+        settings,
+        config or {},
+        library_versions(),
+        counts or {},
+    )
+
+
+def report_dataset(result: EvaluationResult, name: str, *, show: bool = True, run_dir: Path | None = None) -> None:
+    """Print the table of a data set, and write the files of the evaluation so far.
+
+    Args:
+        result: Result of the evaluation.
+        name: Name of the data set to print.
+        show: Whether to print the table.
+        run_dir: Folder for the files. If None, none are written.
+    """
+    if show:
+        print_result(result.datasets[name], ties=result.ties)
+    if run_dir is not None:
+        result.save(run_dir)

@@ -1,0 +1,103 @@
+"""Rerank the candidates of a data set with one system, in batches."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from graphrerank.core import CandidateGraphs, ModelInputs, Ranking
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.measuring import measure_ranking
+from graphrerank.evaluation.systems import System
+
+BATCH_QUERIES = 64
+
+
+@torch.inference_mode()
+def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Ranking:
+    """Rerank the candidates of some queries in batches.
+
+    Args:
+        prepared: Data set with the candidates of its queries.
+        queries: Indices of the queries to rerank, ``[Q]`` int64.
+        system: System that scores the candidates.
+
+    Returns:
+        Ranking ``[Q, top_k]``, best first, padded with node -1 and score ``-inf``.
+
+    Raises:
+        ValueError: If a score is NaN.
+    """
+    batches = [
+        rerank_batch(prepared.graphs(batch, inputs=system.inputs), system, prepared.top_k)
+        for batch in torch.split(queries, BATCH_QUERIES)
+    ]
+    nodes = torch.cat([ranking.nodes for ranking in batches])
+    return Ranking(nodes, torch.cat([ranking.scores for ranking in batches]))
+
+
+def rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Ranking:
+    """Rerank one batch of candidate graphs.
+
+    Args:
+        graphs: Candidate graphs of ``B`` queries.
+        system: System that scores the candidates.
+        top_k: Number of columns of the result. Must be at least the number of candidates of each query.
+
+    Returns:
+        Ranking ``[B, top_k]``, best first, padded with node -1 and score ``-inf``.
+
+    Raises:
+        ValueError: If a score is NaN.
+    """
+    node_scores = system.score(graphs).cpu().float()
+    order = graphs.order(node_scores)
+    is_padding, position = order < 0, order.clamp(min=0)
+    assert graphs.nodes is not None
+    nodes = graphs.nodes[position].masked_fill(is_padding, -1)
+    scores = node_scores[position].masked_fill(is_padding, -torch.inf)
+    padding = (0, top_k - nodes.shape[1])
+    return Ranking(
+        torch.nn.functional.pad(nodes, padding, value=-1), torch.nn.functional.pad(scores, padding, value=-torch.inf)
+    )
+
+
+@torch.inference_mode()
+def measure_queries(
+    prepared: PreparedDataset, split: str, system: System, *, measures: Sequence[str]
+) -> dict[str, Tensor]:
+    """Rerank the queries of a split with one system and measure each of them.
+
+    Args:
+        prepared: Data set with the candidates of its queries.
+        split: Split whose queries and judgements are used.
+        system: System that scores the candidates.
+        measures: Names of measures, such as ``nDCG@10``.
+
+    Returns:
+        Scores by measure, ``[Q]`` float64 each (:func:`~graphrerank.evaluation.measuring.measure_ranking`).
+    """
+    qrels = prepared.dataset.split(split)
+    return measure_ranking(prepared.dataset, qrels, qrels.queries, rerank(prepared, qrels.queries, system), measures)
+
+
+def trained_system(name: str, model: nn.Module, device: torch.device) -> System:
+    """Wrap a trained model as a system.
+
+    Args:
+        name: Name of the system in reports.
+        model: Trained reranker. It is moved to ``device`` and set to evaluation mode.
+        device: Device on which the model scores candidates.
+
+    Returns:
+        System that reranks with the model.
+    """
+    model = model.to(device).eval()
+    inputs = cast(ModelInputs, model.inputs)
+
+    def score(graphs: CandidateGraphs) -> Tensor:
+        scores: Tensor = model(*graphs.to(device).model_inputs(inputs))
+        return scores
+
+    return System(name, score, inputs=inputs)
