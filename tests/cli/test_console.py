@@ -1,10 +1,14 @@
+import ast
 import logging
+from pathlib import Path
 
 import pytest
 
+import graphrerank
 from graphrerank.cli.console import records_shown
 from graphrerank.utils.progress import advance, progress_bar
 
+PACKAGE = Path(graphrerank.__file__).parent
 LOGGER = logging.getLogger("graphrerank.somewhere")
 
 
@@ -43,3 +47,14 @@ def test_a_service_shows_no_progress(capsys: pytest.CaptureFixture[str]) -> None
     with records_shown(progress=False), progress_bar("pairs", 2, clock=lambda: next(seconds)):
         advance(1)
     assert capsys.readouterr() == ("", "")
+
+
+def test_only_the_command_line_prints() -> None:
+    """Tables are printed by functions whose names say so, where an argument asks for it."""
+    printing = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert {name for name in printing if not name.startswith("cli/")} == set()

@@ -1,6 +1,7 @@
 """What a training prints, draws and writes."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from graphrerank.cli import schema
+from graphrerank.cli.console import records_shown
 from graphrerank.training import AtomicCheckpoints, EpochTable, GradientNorm, LearningCurves, LearningRate
 from tests.support import CONF
 
@@ -56,6 +58,12 @@ NAMES = ["epoch", "train/loss", "val/loss", "val/ndcg@10", "val/pr@10", "val/pr@
 
 def shown(capsys: pytest.CaptureFixture[str], *epochs: dict[str, float]) -> list[str]:
     table = EpochTable()
+    with records_shown():
+        show_epochs(table, epochs)
+    return capsys.readouterr().out.splitlines()
+
+
+def show_epochs(table: EpochTable, epochs: Sequence[dict[str, float]]) -> None:
     for number, numbers in enumerate(epochs):
         metrics = {name: torch.tensor(found) for name, found in numbers.items()}
         counts = {"current_epoch": number, "max_epochs": 2, "num_training_batches": 1}
@@ -63,7 +71,6 @@ def shown(capsys: pytest.CaptureFixture[str], *epochs: dict[str, float]) -> list
         table.on_train_epoch_start(trainer, None)
         table.on_train_batch_end(trainer)
         table.on_train_epoch_end(trainer, None)
-    return capsys.readouterr().out.splitlines()
 
 
 def test_one_table_of_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +199,7 @@ def test_curves_change_no_weight(logger: bool, tmp_path: Path) -> None:
 
 
 def test_curves_are_no_columns_of_the_epoch_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fitted(tmp_path, GradientNorm(), LearningRate(), EpochTable())
+    with records_shown():
+        fitted(tmp_path, GradientNorm(), LearningRate(), EpochTable())
     header = capsys.readouterr().out.splitlines()[0]
     assert header.split() == ["epoch", "seconds"]

@@ -1,5 +1,6 @@
 """Calibration: scores as probabilities of relevance, fitted on validation splits or on a corpus's judged questions."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from graphrerank.models.manifest import GroupEntry, write_manifest
 from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.checks import UserError
 
+LOGGER = logging.getLogger(__name__)
 FEWEST = 10  # questions
 FOLDS = 5
 ENOUGH_LISTS = 40  # for a list_confidence
@@ -54,7 +56,7 @@ def calibrate_checkpoint(
     val_split: str = "val",
     num_queries: int | None = None,
 ) -> None:
-    """Calibrate a checkpoint, print its errors, and write it to a folder; only the manifest's entries of it change.
+    """Calibrate a checkpoint, log its errors, and write it to a folder; only the manifest's entries of it change.
 
     Without ``data`` it is fitted on the validation splits of the training. With it, on the judged questions of this
     corpus: those of its validation split, or all of them if there is none. Then ``num_queries``, chosen by a hash of
@@ -93,7 +95,7 @@ def fit_probabilities(lists: Mapping[str, LabelledLists], *, name: str = "", wit
         )
     except ValueError as error:
         if name:
-            print(f"{name}: no list_confidence: {error}")
+            LOGGER.info("%s: no list_confidence: %s", name, error)
         return calibration, None
 
 
@@ -145,14 +147,14 @@ def _calibrate_corpus(
         errors = {"before": _errors(held_out, *_predict(held_out, *before)), **errors}
     entries = _entries({dataset.name: fitted}, split, *after)
     entries["calibration"]["fitted"] |= {"queries": count, "held_out": {"how": how, **errors}}
-    print(f"{dataset.name}: fitted on {count:,} questions ({split}), {len(fitted.pairs[0]):,} candidates")
+    LOGGER.info(f"{dataset.name}: fitted on {count:,} questions ({split}), {len(fitted.pairs[0]):,} candidates")
     for when, found in errors.items():
-        print(
+        LOGGER.info(
             f"{when}: expected calibration error {found['ece']:.4f}, of the first {SHOWN} {found['ece_top']:.4f}, "
             f"Brier score {found['brier']:.4f} ({how})"
         )
         if listed := [f"{name} {error:.4f}" for name, error in _of_lists(found).items()]:
-            print(f"{when}: expected calibration error of lists {', '.join(listed)} ({how})")
+            LOGGER.info(f"{when}: expected calibration error of lists {', '.join(listed)} ({how})")
     return entries
 
 
@@ -185,11 +187,13 @@ def _entries(
 def _show(entries: Mapping[str, Any], split: str) -> None:
     fitted = entries["calibration"]["fitted"]
     for dataset, error in fitted["ece_by_dataset"].items():
-        print(f"{dataset} {split}: expected calibration error {error:.4f}")
+        LOGGER.info(f"{dataset} {split}: expected calibration error {error:.4f}")
     for dataset, errors in entries.get("list_confidence", {}).get("fitted", {}).get("ece_by_dataset", {}).items():
         listed = ", ".join(f"{measure} {error:.4f}" for measure, error in errors.items())
-        print(f"{dataset} {split}: expected calibration error of lists {listed}")
-    print(f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant")
+        LOGGER.info(f"{dataset} {split}: expected calibration error of lists {listed}")
+    LOGGER.info(
+        f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant"
+    )
 
 
 def _predict(lists: LabelledLists, calibration: Calibration, confidence: ListConfidence | None) -> Probabilities:

@@ -1,5 +1,6 @@
-"""What a training prints, draws and writes: the table of its epochs, learning curves, checkpoints."""
+"""What a training logs, draws and writes: the table of its epochs, learning curves, checkpoints."""
 
+import logging
 import shutil
 import time
 from contextlib import ExitStack
@@ -13,6 +14,8 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import atomic_path, save_figure
 from graphrerank.utils.progress import advance, progress_bar
+
+LOGGER = logging.getLogger(__name__)
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
@@ -31,7 +34,7 @@ class AtomicCheckpoints(TorchCheckpointIO):
 
 
 class EpochTable(L.Callback):
-    """Show a bar within each epoch, and print a row of the numbers that are logged for it, under one header.
+    """Show a bar within each epoch, and log a row of the numbers that are logged for it, under one header.
 
     Where a row is wider than the terminal (``COLUMNS``, or 80), each number stands behind its name.
     """
@@ -54,7 +57,7 @@ class EpochTable(L.Callback):
         advance(int(trainer.is_global_zero))
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Print the epoch's row, below the header where it is the first or has other columns."""
+        """Log the epoch's row, below the header where it is the first or has other columns."""
         self._bar.close()
         if not trainer.is_global_zero:
             return
@@ -64,9 +67,9 @@ class EpochTable(L.Callback):
         if len(line) > shutil.get_terminal_size().columns:
             line = ", ".join(f"{name} {number}" for name, number in row.items())
         elif list(row) != self._header:
-            print("  ".join(row))
+            LOGGER.info("  ".join(row))
         self._header = list(row)
-        print(line, flush=True)
+        LOGGER.info(line)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Take the bar away."""

@@ -213,7 +213,7 @@ class GraphERTables:
     def _fit(self, step: Step, folder: Path) -> nn.Module:
         composed, searched = self._compose(step), dict(step.choice)
         sets = {name: self._dataset(step, name) for name in step.train}
-        data = {name: self._parts.part("data", name) for name in step.train}
+        data = {name: self._parts.component("data", name) for name in step.train}
         reranker = fit(
             TrainingData(sets, data, *self._retrieval(composed)),
             model=ConfiguredComponent(composed.model, "gatv2"),

@@ -6,6 +6,7 @@ of HippoRAG 2 are of the hub's files at the pinned revision. For the others, ``g
 files that users fetch themselves. ``conf/data/shared/public.yaml`` lists all of them.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from graphrerank.installation.plugins import find_builder
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import temporary_folder
 
+LOGGER = logging.getLogger(__name__)
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 
 
@@ -57,7 +59,7 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     if home.build is None:
         raise UserError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
     locations = ", ".join(home.files)
-    print(f"fetching {source} from {locations}", flush=True)
+    LOGGER.info("fetching %s from %s", source, locations)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(folder.parent, source) as temporary:
