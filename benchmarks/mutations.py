@@ -182,13 +182,13 @@ MUTATIONS = (
         "torch.argsort(total, stable=True)",
     ),
     Mutation(
-        "serving/rerank_request.py",
+        "serving/schemas/rerank.py",
         "boundary of the length",
         "length > (most := limits.text_chars):",
         "length > 1 + (most := limits.text_chars):",
     ),
     Mutation(
-        "serving/rerank_request.py",
+        "serving/schemas/edges.py",
         "a limit on edges is ignored",
         "check_most(limits_of(info).edges, len(given)",
         "check_most(10 * limits_of(info).edges, len(given)",
@@ -231,7 +231,7 @@ MUTATIONS = (
     ),
     Mutation("utils/caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"),
     Mutation(
-        "serving/batches.py",
+        "serving/batching.py",
         "expired requests are computed",
         "waiting.result.done() or waiting.deadline <= now",
         "waiting.result.done()",
@@ -249,7 +249,7 @@ MUTATIONS = (
         "len(key) > 0 and self.settings.api_key.startswith(key)",
     ),
     Mutation("serving/routes.py", "held bytes are not given back", "self._hold(request, -len(body))\n", "pass\n"),
-    Mutation("serving/limits.py", "edges that are explained cost nothing", "if explain:", "if False:"),
+    Mutation("serving/work_estimates.py", "edges that are explained cost nothing", "if explain:", "if False:"),
     Mutation("utils/safe_loading.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
     Mutation("utils/safe_loading.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
     Mutation("models/checkpoint.py", "another is primary", "(name in primary, name)", "(name not in primary, name)"),

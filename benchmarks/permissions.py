@@ -30,8 +30,10 @@ from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
-from graphrerank.serving.callers import Caller
-from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest
+from graphrerank.serving.auth import Caller
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
+from graphrerank.serving.schemas.search import SearchRequest
 
 DIM, WORDS, TEAMS = 384, 20_000, 10
 

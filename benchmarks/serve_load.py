@@ -34,7 +34,7 @@ from torch_geometric.nn import GATv2Conv
 
 from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import find_checkpoint, load_checkpoint
-from graphrerank.serving.rerank_engine import RerankEngine
+from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.server import Service, run
 from graphrerank.serving.settings import ServiceSettings
 

@@ -35,15 +35,13 @@ from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
-from graphrerank.serving.callers import Caller
+from graphrerank.serving.auth import Caller
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.search_engine import (
-    InspectEngine,
-    InspectRequest,
-    SearchableCorpus,
-    SearchEngine,
-    SearchRequest,
-)
+from graphrerank.serving.engines.inspection import InspectEngine
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
+from graphrerank.serving.schemas.inspection import InspectRequest
+from graphrerank.serving.schemas.search import SearchRequest
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -89,13 +89,72 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.progress": ("graphrerank.utils.progress",),
     "graphrerank.quiet": ("graphrerank.utils.quiet",),
     "graphrerank.serving.artifact": ("graphrerank.artifacts.artifact",),
+    "graphrerank.serving.batches": ("graphrerank.serving.batching",),
     "graphrerank.serving.bench": ("graphrerank.artifacts.benchmark",),
+    "graphrerank.serving.calibration": ("graphrerank.serving.price_measurement",),
+    "graphrerank.serving.callers": ("graphrerank.serving.auth",),
+    "graphrerank.serving.deployment": (
+        "graphrerank.serving.deployment.deployed_engine",
+        "graphrerank.serving.deployment.interleaving",
+        "graphrerank.serving.deployment.artifact_search",
+    ),
+    "graphrerank.serving.documents_engine": (
+        "graphrerank.serving.engines.documents",
+        "graphrerank.serving.schemas.documents",
+    ),
     "graphrerank.serving.export": ("graphrerank.artifacts.export",),
+    "graphrerank.serving.feedback": (
+        "graphrerank.serving.recorder",
+        "graphrerank.serving.engines.feedback",
+        "graphrerank.serving.schemas.feedback",
+    ),
     "graphrerank.serving.formats": ("graphrerank.artifacts.formats",),
+    "graphrerank.serving.limits": (
+        "graphrerank.serving.schemas.requests",
+        "graphrerank.serving.work_estimates",
+        "graphrerank.serving.auth",
+    ),
     "graphrerank.serving.parity": ("graphrerank.artifacts.parity",),
+    "graphrerank.serving.rerank_engine": ("graphrerank.serving.engines.rerank",),
+    "graphrerank.serving.rerank_request": (
+        "graphrerank.serving.schemas.rerank",
+        "graphrerank.serving.schemas.tei",
+        "graphrerank.serving.schemas.explanation",
+        "graphrerank.serving.schemas.edges",
+    ),
+    "graphrerank.serving.search_engine": (
+        "graphrerank.serving.engines.search",
+        "graphrerank.serving.engines.searchable_corpus",
+        "graphrerank.serving.engines.inspection",
+        "graphrerank.serving.schemas.search",
+        "graphrerank.serving.schemas.inspection",
+    ),
+    "graphrerank.serving.watching": ("graphrerank.serving.deployment.hot_reload",),
     "graphrerank.training.calibration": ("graphrerank.calibration.fitting",),
     "graphrerank.untrusted": ("graphrerank.utils.safe_loading",),
 }
+
+
+def moved_names(module: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that still exists while some of its names have moved.
+
+    Args:
+        module: Absolute name of the module, a key of :data:`MOVED`.
+
+    Returns:
+        Function that returns an attribute of the first new module that has it, with a ``DeprecationWarning``.
+    """
+
+    def attribute(name: str) -> Any:
+        if not name.startswith("__"):
+            for new in MOVED[module]:
+                if hasattr(found := import_module(new), name):
+                    message = f"{module}.{name} moved to {new}; the old path goes in 0.5.0"
+                    warnings.warn(message, DeprecationWarning, stacklevel=2)
+                    return getattr(found, name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return attribute
 
 
 class MovedModule(ModuleType):

@@ -9,8 +9,8 @@ from graphrerank import GraphReranker
 from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.engines.rerank import RerankEngine
+from graphrerank.serving.schemas.rerank import RerankRequest
 from tests.support.commands import manifest_of, measures_of, systems_of
 
 PASSAGES, SCORES = ["a worm", "a removable drive", "a key logger"], [0.5, 0.4, 0.3]

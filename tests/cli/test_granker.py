@@ -13,9 +13,9 @@ from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import load_checkpoints
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.serving.engines.rerank import load_rerank_engine
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import load_rerank_engine
-from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.schemas.rerank import RerankRequest
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support.commands import manifest_of, measures_of, weights_of
 from tests.support.encoders import HashPairEncoder

@@ -16,8 +16,9 @@ from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.models.manifest import parse_manifest, read_manifest
-from graphrerank.serving.callers import PermissionSettings
-from graphrerank.serving.search_engine import SearchEngine, SearchRequest
+from graphrerank.serving.auth import PermissionSettings
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.schemas.search import SearchRequest
 from graphrerank.serving.settings import PageSettings
 from tests.support import ROOT
 from tests.support.folders import write_dataset

@@ -13,9 +13,9 @@ from graphrerank.artifacts.parity import parity_batches
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.pyg_reranker import PyGReranker
 from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.serving.engines.rerank import load_rerank_engine
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import load_rerank_engine
-from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.schemas.rerank import RerankRequest
 from tests.support.commands import manifest_of, measures_of
 from tests.support.folders import write_dataset
 

@@ -11,7 +11,7 @@ import torch
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.relations import lift_replacements, valid_at
-from graphrerank.serving.documents_engine import AddDocuments
+from graphrerank.serving.schemas.documents import AddDocuments
 from tests.support.pages import PAGES, blocks_of
 
 

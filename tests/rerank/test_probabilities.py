@@ -13,8 +13,8 @@ from graphrerank.artifacts.export import export_artifact
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
-from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.engines.rerank import RerankEngine
+from graphrerank.serving.schemas.rerank import RerankRequest
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
 LOGISTIC = Calibration(slope=0.7, intercept=-1.0)

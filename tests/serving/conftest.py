@@ -6,9 +6,9 @@ from fastapi import FastAPI
 from graphrerank.artifacts.artifact import Artifact, load_artifact
 from graphrerank.artifacts.export import export_artifact
 from graphrerank.cli.http_service import RERANK, TEI
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
+from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from tests.artifacts.conftest import _one_thread, make_checkpoint  # noqa: F401 # fixtures

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.fair_queue import Sender
 from graphrerank.serving.limits import Limits

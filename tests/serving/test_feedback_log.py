@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from graphrerank.serving import feedback_log as module
-from graphrerank.serving.callers import Caller, User
+from graphrerank.serving.auth import Caller, User
 from graphrerank.serving.feedback_log import (
     FeedbackSettings,
     FeedbackStore,
@@ -256,7 +256,7 @@ def test_a_forgotten_user_does_not_come_back_when_files_are_rewritten(tmp_path: 
 KILLED_IN_PRUNE = """
 import os, sys
 from graphrerank.serving import feedback_log
-from graphrerank.serving.callers import Caller
+from graphrerank.serving.auth import Caller
 from graphrerank.serving.feedback_log import FeedbackStore, FeedbackSettings
 from pathlib import Path
 log = FeedbackStore(FeedbackSettings(sys.argv[1], max_bytes=400_000))

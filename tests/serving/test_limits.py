@@ -4,9 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from graphrerank.rerank.rerank_input import RerankInput
-from graphrerank.serving.limits import Limits, rerank_work
-from graphrerank.serving.rerank_request import RerankRequest, TeiRequest
-from graphrerank.serving.search_engine import InspectRequest, SearchRequest
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.schemas.inspection import InspectRequest
+from graphrerank.serving.schemas.rerank import RerankRequest
+from graphrerank.serving.schemas.search import SearchRequest
+from graphrerank.serving.schemas.tei import TeiRequest
+from graphrerank.serving.work_estimates import rerank_work
 from graphrerank_papers.ea_graphrag.route_engine import RouteRequest
 
 BODIES = {

@@ -5,10 +5,11 @@ import itertools
 import pytest
 
 from graphrerank.rerank.rerank_input import RerankInput
-from graphrerank.serving.calibration import load_prices, measure_prices
-from graphrerank.serving.limits import Limits, explain_counts, rerank_work
+from graphrerank.serving.engines.rerank import RerankEngine, probe_request
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.price_measurement import load_prices, measure_prices
 from graphrerank.serving.prices import DEFAULT_PRICES, MeasuredSpeeds, Prices, Work, fit_prices, work_of
-from graphrerank.serving.rerank_engine import RerankEngine, probe_request
+from graphrerank.serving.work_estimates import explain_counts, rerank_work
 
 TRUE = {"requests": 2e-3, "documents": 30e-6, "edges": 9e-6, "explained_nodes": 5e-6, "explained_graph_edges": 1.5e-6}
 PLAIN = [(2, 1, False), (100, 300, False), (500, 300, False), (200, 5000, False)]

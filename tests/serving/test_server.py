@@ -12,11 +12,11 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from graphrerank.serving import http_guard
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
+from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.json_log import LOGGER, JsonFormatter
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import RerankEngine
 from tests.support.client import TestClient, make_client
 
 BODY = {"query": "who wrote the red book", "documents": ["the red book", "a green pear", "who is who"]}

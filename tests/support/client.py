@@ -3,7 +3,7 @@
 import warnings
 
 from graphrerank.cli.http_service import RERANK
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 

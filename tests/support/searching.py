@@ -12,7 +12,7 @@ from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
-from graphrerank.serving.search_engine import SearchableCorpus
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from tests.support.encoders import HashEncoder
 
 

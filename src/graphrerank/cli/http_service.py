@@ -28,33 +28,26 @@ from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_vers
 from graphrerank.models.manifest import MANIFEST, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.rerank.hub import is_hub_id, locate_model, model_source
-from graphrerank.serving.batches import FEEDBACK
-from graphrerank.serving.callers import PermissionSettings
-from graphrerank.serving.deployment import ArtifactSearch, DeployedEngine
-from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
+from graphrerank.serving.auth import PermissionSettings
+from graphrerank.serving.batching import FEEDBACK
+from graphrerank.serving.deployment.artifact_search import ArtifactSearch
+from graphrerank.serving.deployment.deployed_engine import DeployedEngine
 from graphrerank.serving.engine import EngineFactory
-from graphrerank.serving.feedback import AddFeedback, FeedbackEngine, FeedbackResponse, RemoveFeedback
+from graphrerank.serving.engines.documents import DocumentsEngine
+from graphrerank.serving.engines.feedback import FeedbackEngine
+from graphrerank.serving.engines.inspection import InspectEngine
+from graphrerank.serving.engines.rerank import load_rerank_engine
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.serving.feedback_log import FeedbackSettings, folder_key, open_log
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import load_rerank_engine
-from graphrerank.serving.rerank_request import (
-    RerankRequest,
-    RerankResponse,
-    TeiRequest,
-    TeiResult,
-    render_rerank,
-    render_tei,
-)
 from graphrerank.serving.routes import SHADOW_OF, Route
-from graphrerank.serving.search_engine import (
-    InspectEngine,
-    InspectRequest,
-    InspectResponse,
-    SearchableCorpus,
-    SearchEngine,
-    SearchRequest,
-    SearchResponse,
-)
+from graphrerank.serving.schemas.documents import AddDocuments, DocumentsResponse, RemoveDocuments
+from graphrerank.serving.schemas.feedback import AddFeedback, FeedbackResponse, RemoveFeedback
+from graphrerank.serving.schemas.inspection import InspectRequest, InspectResponse
+from graphrerank.serving.schemas.rerank import RerankRequest, RerankResponse, render_rerank
+from graphrerank.serving.schemas.search import SearchRequest, SearchResponse
+from graphrerank.serving.schemas.tei import TeiRequest, TeiResult, render_tei
 from graphrerank.serving.server import Service, run
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.text.languages import AUTO, language_of

@@ -31,7 +31,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from graphrerank.feedback.log import FEEDBACK, HASHED, SHADOW, SHOWN
-from graphrerank.serving.callers import Caller, User
+from graphrerank.serving.auth import Caller, User
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import (
     FolderInUseError,
@@ -196,7 +196,7 @@ class FeedbackStore:
         self._files[events[0]["event"]].append(b"".join(to_json(event) + b"\n" for event in events))
 
     def pseudonym(self, user: str) -> str:
-        """Return the pseudonym of a user, by its :attr:`~graphrerank.serving.callers.User.key`."""
+        """Return the pseudonym of a user, by its :attr:`~graphrerank.serving.auth.User.key`."""
         return pseudonym(self._key, "user", user)
 
     def sender(self, caller: Caller, user: str | None) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class FeedbackStore:
 
         Args:
             caller: Who sends the request, as the service knows it.
-            user: Whom the request is of, by :func:`~graphrerank.serving.feedback.user_named`.
+            user: Whom the request is of, by :func:`~graphrerank.serving.recorder.user_named`.
 
         Returns:
             ``user``, a pseudonym or None; ``authenticated``, whether it was verified; and ``client``, 8 bits of a hash
@@ -427,7 +427,7 @@ def forget_user(folder: Path, user: str, kind: str | None = None) -> int:
 
     Args:
         folder: The folder of the log.
-        user: Name of the user (:meth:`~graphrerank.serving.callers.User.called`).
+        user: Name of the user (:meth:`~graphrerank.serving.auth.User.called`).
         kind: Kind of the user, ``sub``, ``principals`` or ``name``. If None, users of all kinds that have the name.
 
     Returns:

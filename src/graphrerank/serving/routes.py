@@ -16,14 +16,15 @@ from pydantic_core import from_json, to_json
 
 from graphrerank.feedback.log import SHADOW
 from graphrerank.serving import metrics
-from graphrerank.serving.batches import Batcher
-from graphrerank.serving.callers import Caller
+from graphrerank.serving.auth import Caller
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.fair_queue import Sender, peer_sender
-from graphrerank.serving.feedback import Answered, Recorder
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import CallerRequest, Limits
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.prices import DEFAULTS, Prices, Work
+from graphrerank.serving.recorder import Answered, Recorder
+from graphrerank.serving.schemas.requests import CallerRequest
 
 SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
 NEAR = 0.8  # share of characters, from which on a known field is suggested

@@ -22,15 +22,15 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from graphrerank.serving import metrics
-from graphrerank.serving.batches import Batcher
-from graphrerank.serving.calibration import load_prices
-from graphrerank.serving.deployment import DeployedEngine
+from graphrerank.serving.batching import Batcher
+from graphrerank.serving.deployment.deployed_engine import DeployedEngine
 from graphrerank.serving.engine import Engine, EngineFactory, Refusal, error_response
-from graphrerank.serving.feedback import Recorder
 from graphrerank.serving.feedback_log import open_log
 from graphrerank.serving.http_guard import HttpGuard, RefusingProtocol
 from graphrerank.serving.json_log import LOG_CONFIG
 from graphrerank.serving.page import PAGE_PATHS, add_page
+from graphrerank.serving.price_measurement import load_prices
+from graphrerank.serving.recorder import Recorder
 from graphrerank.serving.routes import SHADOW_OF, Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.supervisor import FAILED, SERVING, STANDING_BY, Post, supervise

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphrerank.serving.callers import PermissionSettings
+from graphrerank.serving.auth import PermissionSettings
 from graphrerank.serving.feedback_log import FeedbackSettings
 from graphrerank.serving.limits import Limits
 from graphrerank.utils.checks import UserError, check_choice, check_counts

@@ -10,9 +10,9 @@ from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.pipelines.router import ROUTES, choose_routes
 from graphrerank.serving.engine import Check, EngineFactory
-from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.routes import Route
+from graphrerank.serving.schemas.requests import QueryRequest
 from graphrerank_papers.ea_graphrag.complexity_adapter import ThresholdsEntry
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 

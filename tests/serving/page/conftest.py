@@ -16,11 +16,13 @@ from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
 from graphrerank.corpus.edge_types import ADJACENCY, REFERENCE
 from graphrerank.corpus.metadata import Metadata
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Engine
+from graphrerank.serving.engines.inspection import InspectEngine
+from graphrerank.serving.engines.rerank import RerankEngine
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from tests.support import ROOT

@@ -20,11 +20,14 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from graphrerank.serving.batches import Batcher
-from graphrerank.serving.callers import NAMED, Caller, PermissionSettings, User, names_in_header
-from graphrerank.serving.documents_engine import DocumentsEngine
+from graphrerank.serving.auth import NAMED, Caller, PermissionSettings, User, names_in_header
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine, SearchRequest
+from graphrerank.serving.engines.documents import DocumentsEngine
+from graphrerank.serving.engines.inspection import InspectEngine
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
+from graphrerank.serving.schemas.search import SearchRequest
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.utils.checks import UserError

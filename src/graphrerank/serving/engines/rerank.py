@@ -22,16 +22,11 @@ from graphrerank.rerank.model_inputs import BM25_SCORE
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.rerank.reranked_list import RerankedList
 from graphrerank.serving.engine import Check, encode
-from graphrerank.serving.limits import NO_CONFIDENCE, Limits
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
-from graphrerank.serving.rerank_request import (
-    Explanation,
-    RankedDocuments,
-    RerankRequest,
-    RerankResponse,
-    explanation_of,
-    render_rerank,
-)
+from graphrerank.serving.schemas.explanation import Explanation, explanation_of
+from graphrerank.serving.schemas.requests import NO_CONFIDENCE
+from graphrerank.serving.schemas.rerank import RankedDocuments, RerankRequest, RerankResponse, render_rerank
 from graphrerank.text.languages import AUTO
 from graphrerank.utils.checks import UserError
 

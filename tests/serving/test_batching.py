@@ -13,7 +13,7 @@ import pytest
 from torch import Tensor
 
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits, Work
 from tests.support import ROOT
@@ -282,9 +282,9 @@ def test_a_process_whose_engine_does_not_come_back_ends() -> None:
     """uvicorn starts another."""
     program = """
 import asyncio
-from graphrerank.serving.batches import Batcher
+from graphrerank.serving.batching import Batcher
 from graphrerank.serving.limits import Limits, Work
-from tests.serving.test_batches import Job, Recorder
+from tests.serving.test_batching import Job, Recorder
 
 async def ask():
     engine = Recorder()

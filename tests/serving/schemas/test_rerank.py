@@ -9,8 +9,8 @@ from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.corpus.edge_types import OTHER, REFERENCE
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_request import RankedDocuments, RerankRequest, render_rerank
 from graphrerank.serving.routes import _from_json, parse
+from graphrerank.serving.schemas.rerank import RankedDocuments, RerankRequest, render_rerank
 from graphrerank.text.tokenizer import WordTokenizer
 from tests.support.client import TestClient
 

@@ -9,8 +9,8 @@ from typing import Any
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.engine import Engine, Probed, Refusal, answer_all, encode
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import num_encoded_chars
 from graphrerank.serving.prices import ENCODING, Prices, fit_prices
+from graphrerank.serving.work_estimates import num_encoded_chars
 from graphrerank.utils.files import write_json
 from graphrerank.utils.safe_loading import read_json
 

@@ -11,9 +11,9 @@ from graphrerank.artifacts.formats import COMPILERS
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.serving.engine import answer_all
+from graphrerank.serving.engines.rerank import RerankEngine, load_rerank_engine
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
-from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.schemas.rerank import RerankRequest
 from tests.artifacts.conftest import SMALL
 from tests.support.device import made_up_device, traffic
 

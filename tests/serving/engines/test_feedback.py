@@ -21,14 +21,18 @@ from graphrerank.feedback.propensity import user_weights
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from graphrerank.serving.batches import Batcher
-from graphrerank.serving.callers import PermissionSettings
-from graphrerank.serving.deployment import ArtifactSearch, DeployedEngine
-from graphrerank.serving.feedback import MAX_EXPLORED, AddFeedback, FeedbackEngine, Recorder
+from graphrerank.serving.auth import PermissionSettings
+from graphrerank.serving.batching import Batcher
+from graphrerank.serving.deployment.artifact_search import ArtifactSearch
+from graphrerank.serving.deployment.deployed_engine import DeployedEngine
+from graphrerank.serving.engines.feedback import FeedbackEngine
+from graphrerank.serving.engines.rerank import RerankEngine
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import LOGGER
-from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
+from graphrerank.serving.recorder import MAX_EXPLORED, Recorder
+from graphrerank.serving.schemas.feedback import AddFeedback
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from tests.support import ROOT

@@ -1,35 +1,22 @@
-"""Adds passages to a corpus folder while it is served, and removes some; they are on the disk before the answer."""
+"""``POST`` and ``DELETE /documents``: requests and answers."""
 
 import json
-import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
-from subprocess import Popen
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.corpus.metadata import PRINCIPALS, check_record, misplaced_principals
-from graphrerank.corpus_store.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
-from graphrerank.corpus_store.opening import open_corpus, read_manifest
-from graphrerank.data.encoder import Encoder
+from graphrerank.corpus_store.growth import NewEdge
 from graphrerank.data.readers.documents import Document
 from graphrerank.rerank.edge_forms import edge_rows, type_numbers, weights_of
-from graphrerank.serving.callers import WRITE
-from graphrerank.serving.engine import Check, Engine, Refusal, too_late
-from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import CallerRequest, check_most, growth_work, limits_of
 from graphrerank.serving.prices import Work
-from graphrerank.serving.rerank_request import edge_schema, listed_edges
-from graphrerank.serving.watching import folder_version
+from graphrerank.serving.schemas.edges import edge_schema, listed_edges
+from graphrerank.serving.schemas.requests import CallerRequest, check_most, limits_of
+from graphrerank.serving.work_estimates import growth_work
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import FolderInUseError
-
-WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
@@ -169,65 +156,3 @@ class DocumentsResponse(BaseModel):
     removed: int  # passages, those that were replaced among them
     documents: int  # passages of the corpus now
     meta: dict[str, Any]  # `index`, the version of the corpus, as of answers of `POST /search`
-
-
-class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
-    """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
-
-    Where many passages have come or gone, another process compacts the folder, which may be a link; meanwhile requests
-    wait. ``make_encoder`` returns the encoder of a corpus with vectors. Unless the service ``knows_callers``, nobody
-    may change a corpus that not everybody may see.
-    """
-
-    def __init__(
-        self, folder: Path, make_encoder: Callable[[], Encoder] | None, *, knows_callers: bool = False
-    ) -> None:
-        self._folder, self._knows_callers = folder, knows_callers
-        reads_vectors = read_manifest(folder.resolve()).encoder is not None
-        self.encoder = make_encoder() if make_encoder is not None and reads_vectors else None
-        self._compaction: Popen[bytes] | None = None
-
-    def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:
-        """Change the corpus for each request of a batch, by id."""
-        return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
-
-    def _answer(self, uid: str, job: AddDocuments | RemoveDocuments, check: Check) -> DocumentsResponse | Refusal:
-        if not self._knows_callers and open_corpus(self._folder.resolve()).graph.is_guarded:
-            return Refusal(403, f"the corpus has principals, so that `{WRITE}` must come from one of `permissions`")
-        while True:
-            try:
-                check()
-                growth = self._grow(job)
-                if growth.needs_compaction and (self._compaction is None or self._compaction.poll() is not None):
-                    self._compaction = start_compaction(self._folder.resolve())
-            except FolderInUseError:
-                time.sleep(WAIT_SECONDS)
-            except TimeoutError:
-                return too_late()
-            except EdgeError as error:
-                return Refusal(422, f"edges.{error.place}: must join a document of the request with one of the corpus")
-            except OSError as error:
-                log("corpus could not be written", level=logging.ERROR, error=error, id=uid)
-                return Refusal(507, f"the corpus could not be written, and is as before: {error.strerror}")
-            except ValueError as error:
-                log("corpus takes no documents", level=logging.ERROR, error=error, id=uid)
-                return Refusal(409, f"the corpus takes no documents; see the logs for this id: {uid}")
-            else:
-                counts = {"added": growth.num_added, "removed": growth.num_removed, "documents": growth.num_nodes}
-                return DocumentsResponse(id=uid, **counts, meta={"index": folder_version(self._folder)})
-
-    def _grow(self, job: AddDocuments | RemoveDocuments) -> Growth:
-        folder = self._folder.resolve()
-        if isinstance(job, RemoveDocuments):
-            return grow_corpus(folder, remove=job.ids, ignore_absent=True, compact=False)
-        return grow_corpus(
-            folder,
-            [document.id for document in job.documents],
-            job.texts_to_encode()[1],
-            edges=job.edges,
-            replace=True,
-            encoder=self.encoder,
-            title_lengths=[len(document.title.strip()) for document in job.documents],
-            metadata=[document.metadata for document in job.documents],
-            compact=False,
-        )

@@ -15,9 +15,12 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, RemoveDocuments
+from graphrerank.serving.engines.documents import DocumentsEngine
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest
+from graphrerank.serving.schemas.documents import AddDocuments, RemoveDocuments
+from graphrerank.serving.schemas.search import SearchRequest
 from graphrerank.utils.files import sole_use
 from tests.support.encoders import HashEncoder
 

@@ -1,30 +1,29 @@
-"""Requests to rank documents, with limits as validation context, and their responses: Cohere's format, and TEI's."""
+"""``POST /v1/rerank`` and ``POST /v2/rerank``: requests and answers in Cohere's wire format."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.rerank.arrays import LARGEST
-from graphrerank.rerank.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT, read_edges
-from graphrerank.rerank.explanation import DocumentExplanation
+from graphrerank.rerank.edge_forms import read_edges
 from graphrerank.rerank.rerank_input import RerankInput
-from graphrerank.serving.limits import (
+from graphrerank.serving.prices import Work
+from graphrerank.serving.schemas.edges import NUMBERED_EDGES, listed_edges
+from graphrerank.serving.schemas.explanation import Explanation
+from graphrerank.serving.schemas.requests import (
     EngineRequest,
     Flag,
     Positive,
@@ -32,9 +31,8 @@ from graphrerank.serving.limits import (
     Query,
     check_most,
     limits_of,
-    rerank_work,
 )
-from graphrerank.serving.prices import Work
+from graphrerank.serving.work_estimates import rerank_work
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 from graphrerank.utils.checks import UserError
@@ -44,28 +42,6 @@ Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 ChunkNumber = Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]
 Document = str | dict[str, Any]
-
-
-def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
-    """Return the JSON schema of a list of edges between ends of a schema."""
-    weight = {"type": ["number", "null"], "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
-    name = {"type": ["string", "null"], "examples": list(EDGE_TYPES)}
-    third = {"anyOf": [weight, name, {"type": "object", "properties": {"weight": weight, "type": name}}]}
-    edge = {"type": "array", "prefixItems": [end, end, third, name], "minItems": 2, "maxItems": 4}
-    return WithJsonSchema({"type": "array", "items": edge})
-
-
-NUMBERED_EDGES = edge_schema({"type": "integer", "minimum": 0})
-
-
-def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
-    """Check that edges from JSON are a list within its limit."""
-    if given is None:
-        return None
-    if not isinstance(given, list | tuple):
-        raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
-    check_most(limits_of(info).edges, len(given), "edges")
-    return list(given)
 
 
 class RerankRequest(EngineRequest):
@@ -227,26 +203,6 @@ def _text(document: Document, rank_fields: list[str] | None, index: int) -> str:
 AS_GIVEN = RerankInput.__dataclass_fields__.keys() & RerankRequest.model_fields.keys() - {"query", "edges", "language"}
 
 
-class EdgeEffect(BaseModel):
-    """Effect of an edge on a score."""
-
-    edge: tuple[int, int]  # the documents that it joins
-    effect: float  # the score with it minus the score without it
-    type: str | None  # None where the model merges types
-
-
-class Explanation(BaseModel):
-    """Parts of a document's score."""
-
-    base_rank: int  # by the base score, from 1, ties by index
-    base_score: float  # the given one, or the hybrid of BM25 and cosine
-    gcs_part: float  # of Graph Cohesive Smoothing; 0 for a model without it
-    learned_part: float  # of the network
-    score: float  # the sum of both parts
-    edges: list[EdgeEffect]  # up to five whose removal changes the score most, largest change first
-    probability: float | None = None  # of relevance, if the artifact is calibrated
-
-
 class RerankResult(BaseModel):
     """One document of an answer.
 
@@ -297,16 +253,6 @@ class RankedDocuments:
         return replace(self, **changed)
 
 
-def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:
-    """Return an explanation as it is sent."""
-    return Explanation(
-        **{name: getattr(explanation, name) for name in ("base_rank", "base_score", "gcs_part", "learned_part")},
-        score=explanation.gcs_part + explanation.learned_part,
-        edges=[EdgeEffect(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
-        probability=probability,
-    )
-
-
 def render_rerank(
     request: RerankRequest, ranked: RankedDocuments, uid: str, path: str = "/v2/rerank"
 ) -> dict[str, Any]:
@@ -325,57 +271,3 @@ def render_rerank(
     meta |= {} if ranked.language is None else {"language": ranked.language}
     confidence = {} if ranked.perfect_recall is None else {"perfect_recall": ranked.perfect_recall}
     return {"id": uid, "results": results, **confidence, "meta": meta}
-
-
-class TeiRequest(BaseModel):
-    """Body of ``POST /rerank``.
-
-    Attributes:
-        query: The query, not blank.
-        texts: The documents.
-        raw_scores: Whether to return the model's scores in place of probabilities.
-        return_text: Whether results contain the texts.
-        truncate: Ignored: long texts are always truncated.
-        truncation_direction: Ignored but for its value: texts are truncated at their end.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    query: Query
-    texts: Annotated[list[str], Field(min_length=1, fail_fast=True)]
-    raw_scores: Flag = False
-    return_text: Flag = False
-    truncate: bool | None = None
-    truncation_direction: Literal["right", "Right"] = "right"
-    _job: RerankRequest = PrivateAttr()
-
-    @model_validator(mode="after")
-    def _follows_the_rules_of_documents(self, info: ValidationInfo) -> "TeiRequest":
-        given = {"query": self.query, "documents": self.texts}
-        self._job = RerankRequest.model_validate(given, context=info.context)
-        return self
-
-    def to_job(self) -> RerankRequest:
-        """Return the request in Cohere's wire format."""
-        return self._job
-
-
-class TeiResult(BaseModel):
-    """One document of an answer."""
-
-    index: int  # in the request, from 0
-    score: float  # its relevance score; with `raw_scores` the model's score
-    text: str | None = None  # if `return_text` is set
-
-
-def render_tei(
-    request: TeiRequest | RerankRequest, ranked: RankedDocuments, uid: str, path: str
-) -> list[dict[str, Any]] | dict[str, Any]:
-    """Return a list of results, best first; of a request with ``documents`` what :func:`render_rerank` returns."""
-    if isinstance(request, RerankRequest):
-        return render_rerank(request, ranked, uid)
-    scores = ranked.scores if request.raw_scores else ranked.relevance
-    return [
-        {"index": index, "score": score} | ({"text": request.texts[index]} if request.return_text else {})
-        for index, score in zip(ranked.indices, scores, strict=True)
-    ]

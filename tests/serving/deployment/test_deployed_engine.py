@@ -14,15 +14,21 @@ import pytest
 from graphrerank.artifacts.artifact import artifact_name, load_artifact, read_artifact_manifest
 from graphrerank.artifacts.export import export_artifact
 from graphrerank.cli.http_service import ADD_FEEDBACK, RERANK
-from graphrerank.serving.batches import Batcher
-from graphrerank.serving.deployment import MOST_OF_USER, WORSE, ArtifactSearch, Comparison, DeployedEngine, team_draft
+from graphrerank.serving.batching import Batcher
+from graphrerank.serving.deployment.artifact_search import ArtifactSearch
+from graphrerank.serving.deployment.deployed_engine import DeployedEngine
+from graphrerank.serving.deployment.interleaving import MOST_OF_USER, WORSE, Comparison, team_draft
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.feedback import FeedbackEngine, Recorder
+from graphrerank.serving.engines.feedback import FeedbackEngine
+from graphrerank.serving.engines.inspection import InspectEngine
+from graphrerank.serving.engines.rerank import RerankEngine
+from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
-from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.recorder import Recorder
 from graphrerank.serving.routes import SHADOW_OF
-from graphrerank.serving.search_engine import InspectEngine, InspectRequest, SearchEngine, SearchRequest
+from graphrerank.serving.schemas.inspection import InspectRequest
+from graphrerank.serving.schemas.rerank import RerankRequest
+from graphrerank.serving.schemas.search import SearchRequest
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from tests.support.client import TestClient

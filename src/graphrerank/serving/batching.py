@@ -20,8 +20,9 @@ from graphrerank.serving import metrics
 from graphrerank.serving.engine import Check, Engine, Refusal, answer_all, encode, too_late
 from graphrerank.serving.fair_queue import Backlog, FairQueue, Sender
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import EXPLAIN, READ_CHARS, Limits, encoding_seconds, num_encoded_chars
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.prices import DEFAULT_PRICES, DEFAULTS, ENCODING, MeasuredSpeeds, Prices, Work
+from graphrerank.serving.work_estimates import EXPLAIN, READ_CHARS, encoding_seconds, num_encoded_chars
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full

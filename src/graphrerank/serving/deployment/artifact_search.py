@@ -1,0 +1,43 @@
+"""Search of a corpus with an artifact as the last step of its pipeline."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from graphrerank.data.vector_cache import MemoryVectorCache
+from graphrerank.serving.engine import Check, Refusal
+from graphrerank.serving.engines.search import SearchEngine
+from graphrerank.serving.engines.searchable_corpus import scorer_of
+from graphrerank.serving.schemas.search import SearchRequest, SearchResponse
+
+
+class ArtifactSearch:
+    """Searches the corpus of a search engine with an artifact as the last step of its pipeline."""
+
+    def __init__(self, search: SearchEngine, folder: Path) -> None:
+        self.search = search
+        trained = scorer_of(search.current[1].pipeline.last_step)
+        self.scorer = None if trained is None else trained.with_model(folder)
+
+    @property
+    def encoder(self) -> MemoryVectorCache | None:
+        """The encoder of queries."""
+        return self.search.encoder
+
+    @property
+    def corpus(self) -> str | None:
+        """The fingerprint of the corpus."""
+        return self.search.current[1].fingerprint
+
+    def answer(
+        self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
+    ) -> Mapping[str, SearchResponse | Refusal]:
+        """Search for the queries of a batch of requests, by id."""
+        return self.search.answer(jobs, check, scorer=self.scorer)
+
+    def warm_up(self) -> None:
+        """Search once."""
+        self.answer({"first": SearchRequest(query="what warms up?")})
+
+    def probes(self) -> list[SearchRequest]:
+        """Return searches for short and long queries."""
+        return self.search.probes()

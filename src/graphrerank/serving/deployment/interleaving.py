@@ -1,0 +1,100 @@
+"""Comparison of two artifacts by feedback on interleaved results."""
+
+import json
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from graphrerank.evaluation.sequential_test import preference_evidence
+from graphrerank.serving.json_log import log
+from graphrerank.utils.files import write_json
+
+# Each verdict is wrong with a probability of at most 5% over the whole time of the comparison.
+EVIDENCE_THRESHOLD = math.log(1 / 0.05)
+MOST_OF_USER, SHARE_OF_USER = 3, 0.2  # judgements of one user that count, the larger: nobody decides alone
+COMPARING, WORSE, BETTER = "comparing", "worse", "better"
+DROPPED = "dropped"  # folder in that of the log: comparisons that ended, which a restart does not begin again
+OUTCOME = re.compile(rb'^\{"event":"feedback",.*"won":.*\}$', re.MULTILINE)
+
+
+def team_draft(first: Sequence[str], second: Sequence[str], count: int) -> list[tuple[int, int]]:
+    """Draw an interleaved list of ``count`` ids from two rankings: pairs of the ranking, 0 or 1, and the place in it.
+
+    The ranking with fewer ids in the list, of equal ones a random one, adds its best id that is not in it yet.
+
+    Source: Radlinski et al., *How does clickthrough data reflect retrieval quality?*, 2008, Algorithm 2.
+    """
+    rankings, places, sizes = (first, second), [0, 0], [0, 0]
+    taken, picks = set[str](), list[tuple[int, int]]()
+    while len(picks) < count:
+        turn = (sizes[0] > sizes[1]) if sizes[0] != sizes[1] else random.randrange(2)
+        for team in (int(turn), 1 - int(turn)):  # the other one, where a ranking has ended
+            while places[team] < len(rankings[team]) and rankings[team][places[team]] in taken:
+                places[team] += 1
+            if places[team] < len(rankings[team]):
+                break
+        else:
+            break
+        taken.add(rankings[team][places[team]])
+        picks.append((team, places[team]))
+        sizes[team] += 1
+    return picks
+
+
+class Comparison:
+    """Counts what the feedback of all processes says of two artifacts, and tests it after each judgement.
+
+    The first judgement of a list counts, and of one user ``MOST_OF_USER``, or ``SHARE_OF_USER`` of all. It ends for
+    good when the rival is worse (:func:`preference_evidence`).
+    """
+
+    def __init__(self, folder: Path, live: str, rival: str) -> None:
+        self.live, self.rival = live, rival
+        self.counts = Counter[str]()  # of lists won, by artifact
+        self._folder, self._read = folder, Counter[Path]()  # bytes, by file
+        self._judged, self._by_user = set[str](), Counter[str]()
+        self._mark = folder / DROPPED / blake2b(f"{live} {rival}".encode(), digest_size=8).hexdigest()
+        self.verdict = WORSE if self._mark.is_file() else COMPARING
+        self.look()
+
+    def look(self) -> None:
+        """Read the feedback that was written since the last look."""
+        for path in sorted(self._folder.glob("feedback-*.jsonl")):
+            with suppress(FileNotFoundError), path.open("rb") as file:  # old ones are deleted
+                file.seek(self._read[path])
+                content = file.read()
+                self._read[path] += (end := content.rfind(b"\n") + 1)
+                for line in OUTCOME.findall(content, 0, end):
+                    self._count(json.loads(line))
+
+    def _count(self, event: Mapping[str, Any]) -> None:
+        if {event["won"], event["lost"]} != {self.live, self.rival} or event["request_id"] in self._judged:
+            return
+        self._judged.add(event["request_id"])
+        user, most = event["user"], max(MOST_OF_USER, SHARE_OF_USER * self.counts.total())
+        if user is not None and self._by_user[user] >= most:
+            return
+        self._by_user[user] += 1
+        self.counts[event["won"]] += 1
+        better, worse = preference_evidence(self.counts[self.rival], self.counts[self.live])
+        verdict = self.verdict
+        if worse >= EVIDENCE_THRESHOLD:
+            verdict = WORSE
+        elif better >= EVIDENCE_THRESHOLD:
+            verdict = BETTER
+        if verdict != self.verdict != WORSE:
+            self.verdict = verdict
+            log("interleaved artifact judged", **self.describe())
+            if verdict == WORSE:
+                write_json(self._mark, self.describe())
+
+    def describe(self) -> dict[str, Any]:
+        """Return both artifacts, how many lists each won, and the verdict on the rival."""
+        wins = {"wins": self.counts[self.rival], "losses": self.counts[self.live]}
+        return {"artifact": self.rival, "against": self.live, **wins, "verdict": self.verdict}

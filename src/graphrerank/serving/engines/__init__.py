@@ -1,0 +1,1 @@
+"""Engines, each of which answers batches of one kind of request."""

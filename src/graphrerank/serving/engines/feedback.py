@@ -1,0 +1,98 @@
+"""Engine of ``/feedback``: writes events of users into the log, and deletes them."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from graphrerank.feedback.log import EARLY, FEEDBACK, GAINS, INTERLEAVED
+from graphrerank.serving import metrics
+from graphrerank.serving.engine import Check, Engine, Refusal
+from graphrerank.serving.feedback_log import FeedbackStore
+from graphrerank.serving.json_log import log
+from graphrerank.serving.recorder import user_named
+from graphrerank.serving.schemas.feedback import AHEAD, AddFeedback, FeedbackResponse, RemoveFeedback
+
+
+class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
+    """Writes the feedback of a batch of requests at once."""
+
+    def __init__(self, log: FeedbackStore) -> None:
+        self._log = log
+
+    def answer(self, jobs: Mapping[str, AddFeedback | RemoveFeedback], check: Check = lambda: None) -> dict[str, Any]:
+        """Answer when the events are written, by id."""
+        answers: dict[str, Any] = {}
+        events: dict[str, dict[str, Any]] = {}
+        for uid, job in jobs.items():
+            check()
+            if isinstance(job, AddFeedback):
+                try:
+                    events[uid] = self._event(job)
+                except Refusal as refusal:
+                    answers[uid] = refusal
+            else:
+                answers[uid] = FeedbackResponse(id=uid, events=self._log.forget(job.user, job.kind))
+        try:
+            if events:
+                self._log.append(*events.values())
+        except OSError as error:
+            log("feedback log could not be written", level=logging.ERROR, error=error)
+            return answers | dict.fromkeys(events, Refusal(507, "the feedback could not be written"))
+        for event in events.values():
+            for kind in GAINS:
+                metrics.FEEDBACK.labels(kind).inc(len(event.get(kind, ())))
+        return answers | {uid: FeedbackResponse(id=uid, events=1) for uid in events}
+
+    def warm_up(self) -> None:
+        """Index what was shown before."""
+        self._log.find("0" * 36)
+
+    def _event(self, job: AddFeedback) -> dict[str, Any]:
+        """Return what is written; raise a refusal: the same for what others were shown as for what was never shown."""
+        shown, user = self._log.find(job.request_id), user_named(job.caller, job)
+        named = None if user is None else self._log.pseudonym(user)
+        if shown is None or named not in (None, shown["user"]):
+            raise Refusal(404, "request_id: must be of an answer that this caller was shown and the service remembers")
+        now = round(time.time(), 3)
+        moment = now if job.time is None else job.time
+        event: dict[str, Any] = {"event": FEEDBACK, "request_id": job.request_id, "time": moment}
+        if not shown["time"] - EARLY <= moment <= now + AHEAD:
+            raise Refusal(
+                422,
+                f"time: must be between the time of the answer and now, in seconds since 1970, got {job.time}",
+                [{"loc": ["time"], "msg": "must be between the answer and now", "type": "value_error"}],
+            )
+        sender = self._log.sender(job.caller, user_named(job.caller, job))
+        sender["authenticated"] &= shown.get("authenticated", False)
+        event |= {**sender, "user": shown["user"], "weight": job.weight}
+        ids = shown["ids"]
+        for kind in GAINS:
+            named_ids = []
+            for place, result in enumerate(getattr(job, kind)):
+                if isinstance(result, int) and 1 <= result <= len(ids):
+                    named_ids.append(ids[result - 1])
+                elif result in ids:
+                    named_ids.append(result)
+                else:
+                    raise Refusal(
+                        422,
+                        f"{kind}.{place}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
+                        [{"loc": [kind, place], "msg": "must be a result that was shown", "type": "value_error"}],
+                    )
+            event |= {kind: list(dict.fromkeys(named_ids))} if named_ids else {}
+        return event | _outcome(shown, event)
+
+
+def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str, str]:
+    """Return which artifact ``won`` and which ``lost`` an interleaved list by feedback on it; empty for a tie."""
+    if shown["ranker"] != INTERLEAVED:
+        return {}
+    team_of, gains = dict(zip(shown["ids"], shown["teams"], strict=True)), Counter(dict.fromkeys(shown["between"], 0))
+    bad = set(feedback.get("dismissed", ()))
+    good = {each for kind in GAINS for each in feedback.get(kind, ())} - bad
+    gains.update(map(team_of.__getitem__, good))
+    gains.subtract(map(team_of.__getitem__, bad))
+    (won, most), (lost, least) = gains.most_common(2)
+    return {"won": won, "lost": lost} if most > least else {}

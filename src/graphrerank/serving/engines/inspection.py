@@ -1,0 +1,133 @@
+"""Engine of ``POST /inspect``: a search of one query with the result of every step."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+
+import torch
+
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph, candidate_edges
+from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.pipelines.pipeline import TracedStep
+from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
+from graphrerank.serving.engine import Check, Engine, fault_of_service
+from graphrerank.serving.engines.search import PROBE_QUERIES, SearchEngine
+from graphrerank.serving.engines.searchable_corpus import scorer_of
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.metrics import STAGE_SECONDS
+from graphrerank.serving.schemas.explanation import Explanation, explanation_of
+from graphrerank.serving.schemas.inspection import InspectedNode, InspectedRanking, InspectRequest, InspectResponse
+
+SHOWN_CHARACTERS = 4000  # of a passage
+RETRIEVER = "retriever"
+SYSTEM = "ours"
+
+
+class InspectEngine(Engine[InspectRequest]):
+    """Searches for one query after the other with the corpus of a search engine, and keeps what every step did."""
+
+    def __init__(
+        self,
+        search: SearchEngine,
+        limits: Limits | None = None,
+        scorer: Callable[[], CheckpointScorer | None] = lambda: None,
+    ) -> None:
+        self._search = search
+        self._scorer = scorer  # returns that which serves in the place of the pipeline's
+        self.encoder = search.encoder  # one for all corpora
+        self._limits = limits or Limits()
+
+    def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
+        """Inspect the searches of a batch of requests, by id; a ValueError for too many edges to leave out."""
+        return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
+
+    def probes(self) -> list[InspectRequest]:
+        """Return inspections without and with explanations."""
+        return [InspectRequest(query=query) for query in PROBE_QUERIES[:2]] + [
+            InspectRequest(query=PROBE_QUERIES[0], explain=True)
+        ]
+
+    def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
+        version, whole = self._search.current
+        corpus = whole.view(request).by(self._scorer())
+        meta = corpus.meta(version)
+        if not corpus.graph.num_nodes:
+            return InspectResponse(id=uid, nodes=[], edges=[], rankings=[], milliseconds={}, meta=meta)
+        with STAGE_SECONDS.labels("inspect").time():
+            begin = time.perf_counter()
+            queries = Queries([uid], [request.query], corpus.encode([request.query]))
+            seconds = {} if queries.vectors is None else {"encode query": time.perf_counter() - begin}
+            with fault_of_service():
+                steps, by_stage = corpus.pipeline.trace(queries)
+                last = steps[-1]
+                check()
+                shown = [(type(step.step).__name__, step) for step in steps[:-1]] + [(SYSTEM, last)]
+                if len(steps) > 1 and isinstance(steps[0].step, VectorSearch):
+                    shown[0] = (RETRIEVER, steps[0])
+                for name, pipeline in corpus.compared.items():
+                    shown.append((name, pipeline.trace(queries)[0][-1]))
+                    check()
+                nodes = list(dict.fromkeys(chain(_nodes(last), *(_nodes(step) for _, step in shown))))
+                place_of = {node: place for place, node in enumerate(nodes)}
+            explained = self._explain(last, queries, place_of, check) if request.explain else {}
+        graph = corpus.graph
+        return InspectResponse(
+            id=uid,
+            nodes=[
+                InspectedNode(doc_id=graph.node_ids[i], text=graph.texts[i][:SHOWN_CHARACTERS], explanation=found)
+                for i, found in zip(nodes, map(explained.get, nodes), strict=True)
+            ],
+            edges=_edges(graph, nodes),
+            rankings=[_ranking(name, step, place_of) for name, step in shown],
+            milliseconds={stage: round(1000 * taken, 3) for stage, taken in (seconds | dict(by_stage)).items()},
+            meta=meta | {"model": getattr(scorer_of(last.step), "name", None)},
+        )
+
+    def _explain(
+        self, step: TracedStep, queries: Queries, place_of: Mapping[int, int], check: Check
+    ) -> dict[int, Explanation]:
+        """Explain the passages that a graph reranker has read, by their numbers in the corpus."""
+        scorer = scorer_of(step.step)
+        if scorer is None:
+            return {}
+        assert isinstance(step.step, GraphRerank)
+        graphs = step.step.candidate_graphs(step.before)
+        assert graphs.nodes is not None
+        most = self._limits.most_explained_edges(graphs.num_nodes)
+        numbers = graphs.nodes.tolist()
+        rows = scorer.explain(queries, graphs, max_edges=most, check=check)
+        explained = {node: explanation_of(row, None) for node, row in zip(numbers, rows, strict=True)}
+        for edge in chain.from_iterable(explanation.edges for explanation in explained.values()):
+            edge.edge = (place_of[numbers[edge.edge[0]]], place_of[numbers[edge.edge[1]]])
+        return explained
+
+
+def _nodes(step: TracedStep) -> list[int]:
+    """List the passages that a step ranked, by their numbers in the corpus."""
+    return [node for node in step.after.nodes[0].tolist() if node >= 0]
+
+
+def _ranking(name: str, step: TracedStep, place_of: Mapping[int, int]) -> InspectedRanking:
+    nodes, scorer = _nodes(step), scorer_of(step.step)
+    scores = step.after.scores[0, : len(nodes)]
+    probabilities = None if scorer is None else scorer.probabilities(scores)
+    return InspectedRanking(
+        name=name,
+        nodes=[place_of[node] for node in nodes],
+        scores=[score if math.isfinite(score) else None for score in scores.tolist()],
+        probabilities=None if probabilities is None else probabilities.tolist(),
+    )
+
+
+def _edges(graph: CorpusGraph, numbers: Sequence[int]) -> list[tuple[int, int, float, str]]:
+    """List the undirected edges among some passages, by their positions."""
+    nodes = torch.tensor([list(numbers)], dtype=torch.int64, device=graph.device)
+    edge_index, weight, _, edge_type = candidate_edges(graph, nodes, keep_types=True)
+    assert edge_type is not None
+    is_first = edge_index[0] < edge_index[1]
+    columns = (*edge_index[:, is_first], weight[is_first], edge_type[is_first])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(i, j, w, EDGE_TYPES[number]) for i, j, w, number in rows]

@@ -1,0 +1,137 @@
+"""Engine of ``POST /search``: a pipeline over an indexed corpus, which is replaced without interruption."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphrerank.calibration.list_confidence import adaptive_k
+from graphrerank.core import Queries
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.metadata import CONTRADICTS, SUPERSEDED
+from graphrerank.corpus.passages import Passages
+from graphrerank.corpus.relations import relations_among
+from graphrerank.data.readers.documents import split_passage
+from graphrerank.data.vector_cache import MemoryVectorCache
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
+from graphrerank.serving.deployment.hot_reload import WatchedFolder
+from graphrerank.serving.engine import Check, Refusal, fault_of_service
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus, scorer_of
+from graphrerank.serving.metrics import STAGE_SECONDS
+from graphrerank.serving.schemas.requests import NO_CONFIDENCE
+from graphrerank.serving.schemas.search import SearchRequest, SearchResponse, SearchResult
+from graphrerank.utils.checks import UserError
+
+PROBE_QUERIES = ("what has a price?", "how long does a search take? " * 8, "how long is a long query? " * 40)
+
+
+class SearchEngine:
+    """Searches a corpus (:class:`WatchedFolder`) for the queries of many requests at once."""
+
+    def __init__(self, load: Callable[[Path], SearchableCorpus], folder: Path, *, look_seconds: float = 2.0) -> None:
+        self._corpus = WatchedFolder(folder, load, "corpus", look_seconds=look_seconds)
+
+    @property
+    def current(self) -> tuple[str, SearchableCorpus]:
+        """The corpus that is searched now, with its version."""
+        return self._corpus.current
+
+    @property
+    def encoder(self) -> MemoryVectorCache | None:
+        """The encoder of queries."""
+        return self.current[1].encoder
+
+    def answer(
+        self,
+        jobs: Mapping[str, SearchRequest],
+        check: Check = lambda: None,
+        *,
+        scorer: CheckpointScorer | None = None,
+    ) -> dict[str, SearchResponse | Refusal]:
+        """Search for the queries of a batch of requests, by id; ``scorer`` in the place of the pipeline's."""
+        version, whole = self.current
+        answers: dict[str, SearchResponse | Refusal] = {}
+        views: dict[int, tuple[SearchableCorpus, dict[str, SearchRequest]]] = {}
+        for uid, request in jobs.items():
+            try:
+                view = whole.view(request)
+                views.setdefault(id(view), (view, {}))[1][uid] = request
+            except Refusal as refusal:  # its filter does not fit
+                answers[uid] = refusal
+        for view, requests in views.values():
+            answers |= self._search(version, view.by(scorer), requests)
+        return answers
+
+    def _search(
+        self, version: str, corpus: SearchableCorpus, jobs: Mapping[str, SearchRequest]
+    ) -> dict[str, SearchResponse | Refusal]:
+        """Search one part of the corpus for some requests."""
+        if not corpus.graph.num_nodes:
+            return {uid: _response(corpus, uid, job, [], torch.zeros(0), version) for uid, job in jobs.items()}
+        texts = [request.query for request in jobs.values()]
+        with fault_of_service():  # whose text may tell of what is hidden
+            retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
+        for stage, seconds in retrieved.seconds.items():
+            STAGE_SECONDS.labels(f"search/{stage}").observe(seconds)
+        ranking = retrieved.ranking
+        answers: dict[str, SearchResponse | Refusal] = {}
+        for (uid, request), nodes, scores in zip(jobs.items(), ranking.nodes.tolist(), ranking.scores, strict=True):
+            try:
+                answers[uid] = _response(corpus, uid, request, nodes, scores, version)
+            except ValueError as error:  # it needs what the pipeline does not have
+                answers[uid] = Refusal(422, str(error))
+        return answers
+
+    def warm_up(self) -> None:
+        """Search once."""
+        self.answer({"first": SearchRequest(query="what warms up?")})
+
+    def probes(self) -> list[SearchRequest]:
+        """Return searches for short and long queries."""
+        return [SearchRequest(query=query, return_documents=True) for query in PROBE_QUERIES]
+
+
+def _response(
+    corpus: SearchableCorpus, uid: str, request: SearchRequest, nodes: list[int], scores: Tensor, version: str
+) -> SearchResponse:
+    """Answer with the first of the nodes, which are padded with -1."""
+    scorer, found = scorer_of(corpus.pipeline.last_step), sum(node >= 0 for node in nodes)
+    confidence = None if scorer is None else scorer.confidence
+    probabilities = None if scorer is None else scorer.probabilities(scores[:found])
+    ends = {"min_probability": request.min_probability, "min_perfect_recall": request.min_perfect_recall}
+    is_unknown = probabilities is None and scorer is not None and scorer.calibration is not None  # of alike passages
+    kept = None if is_unknown else adaptive_k(probabilities, confidence, **ends)
+    count = min(request.top_n, found if kept is None else kept)
+    perfect_recall = None
+    if request.return_confidence:
+        if confidence is None:
+            raise UserError(NO_CONFIDENCE)
+        perfect_recall = None if probabilities is None else confidence.perfect_recall(probabilities)[:count].tolist()
+    relations = _relations(corpus.graph.passages, nodes[:found])
+    results = [
+        SearchResult(
+            doc_id=corpus.graph.node_ids[node],
+            score=float(scores[rank]),
+            probability=None if probabilities is None else float(probabilities[rank]),
+            relations=relations.get(rank),
+            document=_document(corpus.graph, node) if request.return_documents else None,
+        )
+        for rank, node in enumerate(nodes[:count])
+    ]
+    return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=corpus.meta(version))
+
+
+def _relations(passages: Passages, nodes: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
+    """List the relations of each of some passages, by its place, with others of them."""
+    held = defaultdict[int, list[tuple[str, str]]](list)
+    for place, other, kind in relations_among(passages, nodes):
+        held[place].append((kind, passages.ids[nodes[other]]))
+        held[other].append((kind if kind == CONTRADICTS else SUPERSEDED, passages.ids[nodes[place]]))
+    return held
+
+
+def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
+    title, text = split_passage(graph.texts[node], len(graph.passages.title(node)))
+    return {"title": title, "text": text} if title else {"text": text}

@@ -1,0 +1,127 @@
+"""A corpus that is searched, and its views: the parts that a caller may see or that pass a filter."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from graphrerank.core.queries import query_encoder
+from graphrerank.corpus import CorpusGraph
+from graphrerank.corpus.metadata import Filter
+from graphrerank.corpus.relations import valid_at
+from graphrerank.data.vector_cache import MemoryVectorCache
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.step import Step
+from graphrerank.pipelines.views import Views
+from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
+from graphrerank.serving.engine import Refusal, fault_of_service
+from graphrerank.serving.schemas.search import CorpusRequest
+
+MOST_SCORERS = 3  # of other artifacts over one corpus: one that is served, one to compare, and one that goes
+
+
+@dataclass(frozen=True)
+class SearchableCorpus:
+    """A corpus with its pipeline and encoder."""
+
+    graph: CorpusGraph
+    pipeline: Pipeline
+    encoder: MemoryVectorCache | None  # of queries; None if no vectors are needed
+    compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
+    see: Callable[[frozenset[str]], CorpusGraph] | None = None  # what some principals see; None: as of the graph
+    has_permissions: bool = False  # whether callers have principals
+    fingerprint: str | None = None  # of the data set
+
+    @fault_of_service()
+    def view(self, request: CorpusRequest) -> "SearchableCorpus":
+        """Return the part of the corpus that a request may search; a refusal if its filter does not fit."""
+        seen = self._seen_by(self.graph.known_principals(request.caller.principals))
+        metadata = seen.graph.passages.metadata
+        if metadata is None:
+            return seen._where(request.filter)
+        valid = valid_at(request.as_of, metadata.times) if metadata.times else {}
+        parts = [part for part in (valid, request.filter) if part]
+        return seen._where({"and": parts} if parts else {}, ranks_now=request.as_of is None)
+
+    def _seen_by(self, principals: frozenset[str]) -> "SearchableCorpus":
+        """Return what the holders of some principals may see; those who see the same share it."""
+        if not self.graph.is_guarded:
+            return self
+        see, graph = self.see or self.graph.seen_by, self.graph
+        make: Callable[[Tensor], SearchableCorpus] = lambda _: self._over(see(principals).to(graph.device))  # noqa: E731
+        selection = ("principals", principals)
+        return self._views.get(selection, lambda: graph.held_by(principals), make, variant="principals")
+
+    def _where(self, conditions: Filter, *, ranks_now: bool = True) -> "SearchableCorpus":
+        """Return the view of the passages that meet a filter.
+
+        Args:
+            conditions: The filter, with that of the time that is asked for.
+            ranks_now: Whether a passage ranks below the one that supersedes it, as it does unless a request asks for
+                a time. The same passages give different answers with and without, so it is a part of the cache's key.
+
+        Raises:
+            Refusal: If the filter does not fit the passages.
+        """
+        graph = self.graph
+        if not graph.num_nodes or (ranks_now and not conditions):
+            return self
+
+        def make(nodes: Tensor) -> "SearchableCorpus":
+            if ranks_now and len(nodes) == graph.num_nodes:
+                return self
+            part = graph.select(nodes.to(graph.device))
+            return self._over(part if ranks_now else part.without_relations())
+
+        def passing() -> Tensor:
+            try:
+                return graph.numbers_passing(conditions)
+            except ValueError as error:
+                raise Refusal(422, str(error)) from None
+
+        variant = "ranked as of now" if ranks_now else "ranked as of a time"
+        return self._views.get(("filter", json.dumps(conditions)), passing, make, variant=variant)
+
+    def _over(self, graph: CorpusGraph) -> "SearchableCorpus":
+        if not graph.num_nodes:
+            return replace(self, graph=graph, see=None)
+        compared = {name: pipeline.over(graph) for name, pipeline in self.compared.items()}
+        return replace(self, graph=graph, pipeline=self.pipeline.over(graph), compared=compared, see=None)
+
+    @cached_property
+    def _views(self) -> "Views[SearchableCorpus]":
+        return Views(self.graph.num_nodes)
+
+    def by(self, scorer: CheckpointScorer | None) -> "SearchableCorpus":
+        """Return the corpus as the model of another scorer ranks it; those used last stay."""
+        trained = scorer_of(self.pipeline.last_step)
+        if scorer is None or trained is None or not self.graph.num_nodes:
+            return self
+        if (ranked := self._ranked.get(scorer)) is None:
+            pipeline = self.pipeline.ranked_by(trained.with_model(scorer))
+            ranked = self._ranked[scorer] = replace(self, pipeline=pipeline)
+            while len(self._ranked) > MOST_SCORERS:
+                self._ranked.pop(next(iter(self._ranked)), None)
+        return ranked
+
+    @cached_property
+    def _ranked(self) -> "dict[CheckpointScorer, SearchableCorpus]":
+        return {}
+
+    def meta(self, version: str) -> dict[str, Any]:
+        """Describe the corpus; its version would tell of changes that the caller may not see."""
+        language = {"language": self.graph.passages.language}
+        return language if self.has_permissions else {"index": version, **language}
+
+    def encode(self, texts: list[str]) -> Tensor | None:
+        """Encode queries on the corpus's device; None if no vectors are needed."""
+        return None if self.encoder is None else query_encoder(self.encoder).encode(texts).to(self.graph.device)
+
+
+def scorer_of(step: Step) -> CheckpointScorer | None:
+    """Return the trained model of a step that has one."""
+    scorer = getattr(step, "scorer", None)
+    return scorer if isinstance(scorer, CheckpointScorer) else None

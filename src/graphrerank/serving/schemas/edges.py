@@ -1,0 +1,36 @@
+"""Edges in request bodies: their JSON schema, and the check of their number."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import (
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.rerank.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT
+from graphrerank.serving.schemas.requests import check_most, limits_of
+from graphrerank.utils.checks import UserError
+
+
+def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
+    """Return the JSON schema of a list of edges between ends of a schema."""
+    weight = {"type": ["number", "null"], "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
+    name = {"type": ["string", "null"], "examples": list(EDGE_TYPES)}
+    third = {"anyOf": [weight, name, {"type": "object", "properties": {"weight": weight, "type": name}}]}
+    edge = {"type": "array", "prefixItems": [end, end, third, name], "minItems": 2, "maxItems": 4}
+    return WithJsonSchema({"type": "array", "items": edge})
+
+
+NUMBERED_EDGES = edge_schema({"type": "integer", "minimum": 0})
+
+
+def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
+    """Check that edges from JSON are a list within its limit."""
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple):
+        raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
+    check_most(limits_of(info).edges, len(given), "edges")
+    return list(given)

@@ -1,0 +1,41 @@
+"""Old import paths of public names."""
+
+import importlib
+import importlib.util
+
+import pytest
+
+from graphrerank import _moved
+
+MOVED_FROM_SERVING = [
+    ("graphrerank.serving.callers", "PermissionSettings", "graphrerank.serving.auth"),
+    ("graphrerank.serving.batches", "Batcher", "graphrerank.serving.batching"),
+    ("graphrerank.serving.rerank_request", "RerankRequest", "graphrerank.serving.schemas.rerank"),
+    ("graphrerank.serving.search_engine", "SearchRequest", "graphrerank.serving.schemas.search"),
+    ("graphrerank.serving.search_engine", "InspectEngine", "graphrerank.serving.engines.inspection"),
+    ("graphrerank.serving.feedback", "Recorder", "graphrerank.serving.recorder"),
+]
+MOVED_FROM_MODULES_THAT_STAY = [
+    ("graphrerank.serving.limits", "QueryRequest", "graphrerank.serving.schemas.requests"),
+    ("graphrerank.serving.deployment", "DeployedEngine", "graphrerank.serving.deployment.deployed_engine"),
+]
+
+
+@pytest.mark.parametrize(("old", "name", "new"), [*MOVED_FROM_SERVING, *MOVED_FROM_MODULES_THAT_STAY])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_old_path_gives_the_same_object(old: str, name: str, new: str) -> None:
+    assert getattr(importlib.import_module(old), name) is getattr(importlib.import_module(new), name)
+
+
+@pytest.mark.parametrize(("old", "name", "new"), MOVED_FROM_MODULES_THAT_STAY)
+def test_a_name_that_left_a_module_warns(old: str, name: str, new: str) -> None:
+    module = importlib.import_module(old)
+    with pytest.warns(DeprecationWarning, match=f"{old}.{name} moved to {new}; the old path goes in 0.5.0"):
+        getattr(module, name)
+    with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'nothing'"):
+        _ = module.nothing
+
+
+@pytest.mark.parametrize("new", sorted({new for targets in _moved.MOVED.values() for new in targets}))
+def test_every_new_path_exists(new: str) -> None:
+    assert importlib.util.find_spec(new) is not None
