@@ -152,7 +152,7 @@ MUTATIONS = (
     ),
     Mutation("rerank/edge_forms.py", "self-loops stay", "pairs[:, 0] != pairs[:, 1]", "pairs[:, 0] >= 0"),
     Mutation(
-        "rerank/model_inputs.py",
+        "rerank/candidate_lists.py",
         "edges go one way",
         "parts += [(edges.flip(1), weight, edge_type)",
         "parts += [(edges, weight, edge_type)",
@@ -266,7 +266,7 @@ MUTATIONS = (
         "place <= np.array(",
     ),
     Mutation(
-        "rerank/model_inputs.py",
+        "features/candidate_texts.py",
         "BM25 is not normalised",
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",

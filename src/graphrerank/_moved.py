@@ -80,7 +80,7 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.inference.explanation": ("graphrerank.rerank.explanation",),
     "graphrerank.inference.graph_reranker": ("graphrerank.rerank.graph_reranker",),
     "graphrerank.inference.hub": ("graphrerank.rerank.hub",),
-    "graphrerank.inference.inputs": ("graphrerank.rerank.model_inputs",),
+    "graphrerank.inference.inputs": ("graphrerank.rerank.candidate_lists",),
     "graphrerank.inference.rerank_input": ("graphrerank.rerank.rerank_input",),
     "graphrerank.inference.reranked_list": ("graphrerank.rerank.reranked_list",),
     "graphrerank.parts": ("graphrerank.config.components",),

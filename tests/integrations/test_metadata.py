@@ -5,7 +5,7 @@ import pytest
 from graphrerank import GraphReranker
 from graphrerank.corpus.edge_types import ADJACENCY, ENTITY
 from graphrerank.integrations.metadata import input_from_metadata, ranked
-from graphrerank.rerank.model_inputs import input_edges
+from graphrerank.rerank.candidate_lists import input_edges
 from tests.integrations.conftest import QUERY, TEXTS
 
 SCORES = [0.9, 0.3, 0.2, 0.1]

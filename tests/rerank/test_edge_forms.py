@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from graphrerank import RerankInput
 from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.rerank.candidate_lists import input_edges
 from graphrerank.rerank.edge_forms import read_edge_index, read_edges
-from graphrerank.rerank.model_inputs import input_edges
 
 IDS = ["a", "b", "c", "d"]
 PAIRS = [(0, 1), (1, 2), (0, 3)]

@@ -1,18 +1,21 @@
 """The corpus graph: passages, edges and their types, entities, metadata, filters and permissions."""
 
-from graphrerank.corpus.candidate_edges import candidate_edges
+from graphrerank.corpus.candidate_edges import CandidateEdges, candidate_edges
 from graphrerank.corpus.corpus_graph import CorpusGraph
+from graphrerank.corpus.edge_lists import TypedEdges
 from graphrerank.corpus.entity_incidence import EntityIncidence, conceptual_edges
 from graphrerank.corpus.packed_strings import PackedStrings
 from graphrerank.corpus.passages import AddedTokens, Postings, TextStems, Vocabulary, WordIndex
 
 __all__ = [
     "AddedTokens",
+    "CandidateEdges",
     "CorpusGraph",
     "EntityIncidence",
     "PackedStrings",
     "Postings",
     "TextStems",
+    "TypedEdges",
     "Vocabulary",
     "WordIndex",
     "candidate_edges",

@@ -1,5 +1,7 @@
 """Edges of the corpus graph among each query's candidates."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -11,17 +13,40 @@ from graphrerank.corpus.entity_incidence import conceptual_edges
 from graphrerank.utils.checks import UserError
 
 
-def candidate_edges(
-    graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = False
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+class CandidateEdges(NamedTuple):
+    """Edges among the candidates of ``B`` queries, which are packed one query after the other.
+
+    Attributes:
+        edge_index: ``[2, E]`` int64 edges (source, target) in packed numbering, sorted by target.
+        weight: ``[E]`` float32 weights.
+        ptr: ``[B + 1]`` int64; the candidates of query ``b`` are ``ptr[b]`` to ``ptr[b + 1] - 1``.
+        edge_type: ``[E]`` int64 numbers of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`, or None where types are
+            merged.
+    """
+
+    edge_index: Tensor
+    weight: Tensor
+    ptr: Tensor
+    edge_type: Tensor | None
+
+
+def candidate_edges(graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = False) -> CandidateEdges:
     """Find all edges among each row's nodes: those of the corpus, and where it has entities the conceptual ones.
 
     Work grows with the sum of the candidates' degrees, memory never with the corpus.
 
-    ``nodes`` are ``[B, K]`` int64, padded with -1, unique in a row. There is an edge for each type that joins two nodes
-    if ``keep_types``, else one with the largest weight. Returns ``edge_index [2, E]`` in packed numbering, sorted by
-    target, then by source's node number and type; ``edge_weight [E]``, where the edge ``j -> i`` carries the weight
-    stored in row i; ``ptr [B + 1]``; and ``edge_type [E]`` int64 or None.
+    Args:
+        graph: The corpus.
+        nodes: ``[B, K]`` int64 node numbers, padded with -1, unique in a row.
+        keep_types: Whether there is an edge for each type that joins two nodes. Otherwise there is one with the largest
+            weight.
+
+    Returns:
+        The edges, sorted by target, then by the source's node number and by type. The edge ``j -> i`` carries the
+        weight that is stored in row i.
+
+    Raises:
+        UserError: If a row has a node twice.
     """
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
@@ -48,7 +73,7 @@ def candidate_edges(
     else:
         weight = graph.weight[slot]
     if graph.entities is None:
-        return edge_index, weight, ptr, edge_type
+        return CandidateEdges(edge_index, weight, ptr, edge_type)
     shared_index, shared_weight, _ = conceptual_edges(graph.entities, nodes)
     both, weights = torch.cat([edge_index, shared_index], dim=1), torch.cat([weight, shared_weight])
     wanted = both[1] * graph.num_nodes + packed[both[0]]
@@ -58,4 +83,5 @@ def candidate_edges(
     key, place = torch.unique(wanted, return_inverse=True)
     merged = both.new_empty(2, key.numel()).index_copy_(1, place, both)
     edge_type = None if edge_type is None else key % len(EDGE_TYPES)
-    return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr, edge_type
+    largest = weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax")
+    return CandidateEdges(merged, largest, ptr, edge_type)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +15,20 @@ from graphrerank.utils.checks import UserError
 
 # what is done with edges of users that are none, or there before, and counted
 SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
+
+
+class TypedEdges(NamedTuple):
+    """``M`` directed edges with weights and types.
+
+    Attributes:
+        pairs: ``[M, 2]`` int64 pairs (target, source): a row of the adjacency matrix and one of its neighbours.
+        weight: ``[M]`` float32 weights.
+        types: ``[M]`` int64 numbers of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+    """
+
+    pairs: Tensor
+    weight: Tensor
+    types: Tensor
 
 
 @dataclass(frozen=True)
@@ -65,15 +80,13 @@ def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tenso
     return edges[first], largest
 
 
-def merge_parallel_of_types(
-    edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third."""
+def merge_parallel_of_types(edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int) -> TypedEdges:
+    """Sort edges and merge those of one type, as :func:`merge_parallel` does."""
     num_types = len(EDGE_TYPES)
     typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
     merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
     second = torch.div(merged[:, 1], num_types, rounding_mode="floor")
-    return torch.stack([merged[:, 0], second], dim=1), largest, merged[:, 1] - second * num_types
+    return TypedEdges(torch.stack([merged[:, 0], second], dim=1), largest, merged[:, 1] - second * num_types)
 
 
 def lay_out_types(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:

@@ -12,11 +12,11 @@ from graphrerank.core import CandidateGraphs, ModelInputs, PairEncoder, Queries,
 from graphrerank.core.model_inputs import SCORES
 from graphrerank.core.queries import query_encoder
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.corpus import candidate_edges
 from graphrerank.corpus.edge_types import SIMILARITY
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
+from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.utils.caching import cached_tensors, hash_texts, short_hash
@@ -54,70 +54,73 @@ class PreparedDataset:
         inputs: ModelInputs = SCORES,
         edges: bool = True,
     ) -> CandidateGraphs:
-        """Build the candidate graphs of queries ``[B]`` int64, all at once.
+        """Build the candidate graphs of some queries, all at once.
 
-        The judgements of a ``split`` are attached as ``relevance``, and the ``inputs`` of a model. A ValueError if the
-        model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``; or there is no such
-        split.
+        Args:
+            queries: ``[B]`` int64 numbers of queries.
+            split: Split whose judgements are attached as ``relevance`` and ``gains``. None for neither.
+            inputs: The tensors that the model reads.
+            edges: Whether there are edges among the candidates.
+
+        Returns:
+            ``B`` packed graphs, with ``feature_names`` as the columns of ``x``.
+
+        Raises:
+            UserError: If the model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``; or
+                if there is no such split.
         """
-        ranking = self.ranking.select(queries)
-        graph, valid = self.dataset.graph, ranking.nodes >= 0
-        corpus, nodes = graph if edges else graph.without_edges(), ranking.nodes[valid]
-        edge_index, weight, ptr, types = candidate_edges(corpus, ranking.nodes, keep_types=inputs.reads_edge_types)
-        assert ranking.features is not None
-        graphs = CandidateGraphs(
-            x=ranking.features[valid],
-            edge_index=edge_index,
-            edge_attr=weight,
-            ptr=ptr,
-            nodes=nodes,
-            inputs=self._inputs(inputs, queries, nodes),
-            query_index=queries,
-            edge_type=types,
-        )
+        self._check_inputs(inputs)
+        candidates = self._candidates(queries, with_edges=edges)
+        builder = CandidateGraphBuilder(inputs, pair_encoder=self.pair_encoder)
+        graphs = replace(builder.from_corpus(candidates), query_index=queries)
         if split is None:
             return graphs
-        qrels = self.dataset.split(split)
-        relevance = qrels.relevance(queries, ranking.nodes, num_nodes=graph.num_nodes)[valid]
+        qrels, nodes = self.dataset.split(split), candidates.ranking.nodes
+        relevance = qrels.relevance(queries, nodes, num_nodes=self.dataset.graph.num_nodes)[candidates.is_candidate]
         return replace(graphs, relevance=relevance, gains=qrels.gains(queries))
 
-    def _inputs(self, inputs: ModelInputs, queries: Tensor, nodes: Tensor) -> dict[str, Tensor]:
-        """Return the inputs of a model besides scores and edges; ``nodes [N]`` are the queries' candidates."""
-        graph, tensors = self.dataset.graph, dict[str, Tensor]()
-        if inputs.reads_vectors:
-            if self.query_vectors is None or graph.embedding is None:
-                needed = "an encoder (encoder=minilm), got none; only features=scores does without"
-                raise UserError(f"`vectors` of data set {self.dataset.name!r} need {needed}")
-            vectors = {"query_vectors": self.query_vectors[queries], "node_vectors": graph.embedding[nodes].float()}
-            tensors |= vectors
-        if inputs.reads_pairs:
-            if self.pair_encoder is None:
-                raise UserError(f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none")
-            tensors["degree"] = graph.count_neighbours(nodes)
-            tensors["pair_vectors"] = self.pair_encoder.encode(*self.pairs(queries))
-        return tensors
+    def _candidates(self, queries: Tensor, *, with_edges: bool = True) -> CorpusCandidates:
+        dataset = self.dataset
+        rows = Queries(dataset.query_ids, dataset.query_texts, self.query_vectors).select(queries)
+        return CorpusCandidates(
+            dataset.graph, rows, self.ranking.select(queries), self.feature_names, with_edges=with_edges
+        )
+
+    def _check_inputs(self, inputs: ModelInputs) -> None:
+        """Refuse a model that reads vectors or pairs that the data do not have."""
+        if inputs.reads_vectors and (self.query_vectors is None or self.dataset.graph.embedding is None):
+            needed = "an encoder (encoder=minilm), got none; only features=scores does without"
+            raise UserError(f"`vectors` of data set {self.dataset.name!r} need {needed}")
+        if inputs.reads_pairs and self.pair_encoder is None:
+            raise UserError(f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none")
 
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
-        """Return the data with the features that a model was trained on, in its order (:func:`feature_columns`).
+        """Return the data with the features that a model was trained on.
 
-        Matches are computed from the texts and the candidate graphs.
+        Args:
+            names: Names of the features, in the model's order. Matches of the query's words are computed from the texts
+                and the candidate graphs if the retriever does not give them.
+
+        Returns:
+            The same data with these columns (:func:`~graphrerank.features.feature_columns.feature_columns`).
+
+        Raises:
+            UserError: If a feature is unknown.
         """
         assert self.ranking.features is not None
-
-        def match(with_words: bool) -> Tensor:  # [Q, K, ...], 0 where padded
-            matches = TextMatch.of(self.dataset.graph)
-            features = torch.zeros(*nodes.shape, len(TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES))
-            for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
-                graphs = self.graphs(queries)
-                assert graphs.nodes is not None
-                texts = [self.dataset.query_texts[query] for query in queries.tolist()]
-                scores = matches.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr, with_words=with_words)
-                features[queries] = features[queries].masked_scatter((nodes[queries] >= 0).unsqueeze(-1), scores)
-            return features
-
-        nodes = self.ranking.nodes
-        columns = feature_columns(names, self.feature_names, self.ranking.features, match=match)
+        columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
+
+    def _match(self, with_words: bool) -> Tensor:
+        """Match all queries with their candidates: ``[Q, K, 3]``, or ``[Q, K, 27]`` with words; 0 where padded."""
+        text_match = TextMatch.of(self.dataset.graph)
+        names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
+        matches = torch.zeros(*self.ranking.nodes.shape, len(names))
+        for queries in torch.split(torch.arange(len(matches)), MATCH_QUERIES):
+            candidates = replace(self._candidates(queries), text_match=text_match)
+            scores = candidates.match(with_words, edges=candidates.edges())
+            matches[queries] = matches[queries].masked_scatter(candidates.is_candidate.unsqueeze(-1), scores)
+        return matches
 
     def pairs(self, queries: Tensor, *, top_k: int | None = None) -> tuple[list[str], list[str]]:
         """List the texts of some queries and of their candidates, or the first ``top_k``, pair by pair, ``N`` each."""

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from graphrerank.core import CandidateGraphs, Queries, Ranking
 from graphrerank.core.queries import TextEncoder
-from graphrerank.corpus import CorpusGraph, candidate_edges
-from graphrerank.features.feature_columns import feature_columns
+from graphrerank.corpus import CorpusGraph
+from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.rerank.explanation import DocumentExplanation, Explainer
-from graphrerank.utils.checks import UserError
 
 
 class CheckpointScorer:
@@ -74,35 +73,21 @@ class CheckpointScorer:
         return other
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the graphs of ``[B, K]`` candidates with the scores that the model was trained on.
+        """Build the graphs of candidates with the scores that the model was trained on.
 
-        ``ranking.features [B, K, F]`` are named by ``feature_names``. A ValueError if a score is missing.
+        Args:
+            queries: ``B`` queries, with vectors for a model that reads them.
+            ranking: ``[B, K]`` candidates with ``features [B, K, F]``.
+            feature_names: Names of the ``F`` features.
+
+        Returns:
+            ``B`` packed graphs.
+
+        Raises:
+            UserError: If the ranking misses a score that the model reads.
         """
-        if ranking.features is None:
-            raise UserError("`ranking` must have features, got none")
-        keep_types = self.inputs.reads_edge_types
-        edge_index, edge_weight, ptr, edge_type = candidate_edges(self._graph, ranking.nodes, keep_types=keep_types)
-        valid = ranking.nodes >= 0
-        nodes = ranking.nodes[valid]
-
-        def match(with_words: bool) -> Tensor:
-            assert self._match is not None
-            found = self._match.score(queries.texts, nodes.cpu(), edge_index.cpu(), ptr.cpu(), with_words=with_words)
-            return found.to(nodes.device)
-
-        vectors = {}
-        if self.inputs.reads_vectors and self._graph.embedding is not None:
-            embedding = self._graph.embedding[nodes].float()
-            vectors = {"query_vectors": queries.encoded.to(nodes.device), "node_vectors": embedding}
-        return CandidateGraphs(
-            x=feature_columns(self.feature_names, feature_names, ranking.features[valid], match=match),
-            edge_index=edge_index,
-            edge_attr=edge_weight,
-            ptr=ptr,
-            nodes=nodes,
-            inputs=vectors,
-            edge_type=edge_type,
-        )
+        builder = CandidateGraphBuilder(self.inputs, self.feature_names)
+        return builder.from_corpus(CorpusCandidates(self._graph, queries, ranking, feature_names, self._match))
 
     @torch.no_grad()
     def score(self, graphs: CandidateGraphs) -> Tensor:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from graphrerank.core import CandidateGraphs
 from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.features.candidate_texts import CandidateTexts
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.features.word_table import words_of
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.score_features import rank_by_graph
@@ -72,8 +72,7 @@ class Explainer:
         match = None
         is_read = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
         if given.passages is not None and is_read:
-            words, table = words_of(given.passages, language=given.language_of_passages)
-            match = TextMatch(words, table=table)
+            match = CandidateTexts(given.query, given.passages, given.language).text_match
         return self.explain_graph(graphs, given.query, match, num_edges=num_edges, max_edges=max_edges, check=check)
 
     @torch.inference_mode()

@@ -6,8 +6,6 @@ A batch is one forward pass over the packed graphs of all its queries.
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,12 @@ from torch import Tensor
 from graphrerank.calibration.list_confidence import adaptive_k
 from graphrerank.core import CandidateGraphs, PairEncoder
 from graphrerank.core.retriever import BASE_SCORE
-from graphrerank.corpus.edge_lists import merge_parallel, merge_parallel_of_types
+from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CandidateList
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.models.checkpoint import Checkpoint, load_primary, save_weights
 from graphrerank.models.manifest import RerankerManifest, write_manifest
+from graphrerank.rerank.candidate_lists import KNOWN_FEATURES, candidate_list
 from graphrerank.rerank.hub import locate_model, model_source
-from graphrerank.rerank.model_inputs import KNOWN_FEATURES, input_edges, input_features, unit_vectors
 from graphrerank.rerank.rerank_input import Matrix, Numbers, Pairs, RerankInput
 from graphrerank.rerank.reranked_list import RerankedList
 from graphrerank.text.languages import AUTO
@@ -208,8 +206,6 @@ class GraphReranker:
         self._check_pairs()
         graphs = self.candidate_graphs(inputs, check=check)
         check()
-        if self._pair_encoder is not None:
-            graphs = replace(graphs, inputs=self._pair_inputs(self._pair_encoder, inputs, graphs.edge_index[1]))
         with torch.inference_mode():
             scored = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
@@ -222,53 +218,40 @@ class GraphReranker:
         if self._pair_encoder is None:
             _ = self.checkpoint.graph_reranker
 
-    @staticmethod
-    def _pair_inputs(encoder: PairEncoder, inputs: Sequence[RerankInput], target: Tensor) -> dict[str, Tensor]:
-        """Return the vectors ``[N, h]`` of queries and passages, and the degrees among the candidates ``[N]``."""
-        if any(given.passages is None for given in inputs):
-            raise UserError("`passages` must be given for a model that reads them with the query, got none")
-        passages = [given.passages or () for given in inputs]
-        queries = chain.from_iterable([given.query] * given.num_passages for given in inputs)
-        vectors = encoder.encode(list(queries), list(chain.from_iterable(passages)))
-        return {"pair_vectors": vectors, "degree": torch.bincount(target, minlength=len(vectors))}
-
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
-        """Build the model's inputs on the CPU: one graph per query, its nodes in the order of the passages."""
-        parts = []
+        """Build the model's inputs on the CPU.
+
+        Args:
+            inputs: At least one query with its candidates.
+            check: Called between the steps of the work, which may take long. It may raise, to stop it.
+
+        Returns:
+            One graph per query, its nodes in the order of the passages.
+
+        Raises:
+            UserError: If an argument does not fit, or misses something that the model reads. The message names the
+                query's place where there are several.
+        """
+        builder = CandidateGraphBuilder(self.inputs, self.feature_names, self._pair_encoder)
+        return builder.from_lists(self._candidate_lists(inputs, check), check=check)
+
+    def _candidate_lists(self, inputs: Sequence[RerankInput], check: Check) -> list[CandidateList]:
+        lists = []
         for place, given in enumerate(inputs):
             check()
             try:
-                vectors = unit_vectors(given, self._dim)
-                if vectors is None and self.inputs.reads_vectors:
+                candidates = candidate_list(given, self.feature_names, self._dim, self._weights)
+                if candidates.vectors is None and self.inputs.reads_vectors:
                     raise UserError(
                         f"`query_vector` and `vectors` must be given: the model {self.name!r} reads vectors of width "
                         f"{self._dim}; a model of features=scores needs none"
                     )
-                edges = input_edges(given)
-                x = input_features(given, self.feature_names, vectors, edges[0], self._weights)
-                parts.append((x, edges, vectors))
             except ValueError as error:
                 if len(inputs) == 1:
                     raise
                 raise UserError(f"query {place}: {error}") from error
-        rows, edges_of, vectors_of = zip(*parts, strict=True)
-        ptr = torch.tensor([0, *map(len, rows)]).cumsum(0)
-        pairs = torch.cat([pairs + start for (pairs, *_), start in zip(edges_of, ptr[:-1], strict=True)])
-        weight, edge_type = torch.cat([weight for _, weight, _ in edges_of]), None
-        if self.inputs.reads_edge_types:
-            types = torch.cat([types for *_, types in edges_of])
-            pairs, weight, edge_type = merge_parallel_of_types(pairs, weight, types, int(ptr[-1]))
-        else:
-            pairs, weight = merge_parallel(pairs, weight, int(ptr[-1]))
-        read = [vectors for vectors in vectors_of if vectors is not None and self.inputs.reads_vectors]
-        return CandidateGraphs(
-            x=torch.cat(rows),
-            edge_index=pairs.flip(1).T.contiguous(),
-            edge_attr=weight,
-            ptr=ptr,
-            inputs=dict(zip(("query_vectors", "node_vectors"), map(torch.cat, zip(*read, strict=True)), strict=False)),
-            edge_type=edge_type,
-        )
+            lists.append(candidates)
+        return lists
 
 
 def _warn_of(inputs: Sequence[RerankInput]) -> None:

@@ -11,16 +11,16 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
+from graphrerank.features.candidate_texts import matched_language
 from graphrerank.rerank.edge_forms import EdgeList, read_edge_index, read_edges
 from graphrerank.text.characters import whole_characters
-from graphrerank.text.languages import AUTO, detect_language, language_of
+from graphrerank.text.languages import AUTO, language_of
 from graphrerank.utils.checks import UserError, check_counts, check_share
 
 Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
 Matrix = Tensor | npt.NDArray[Any] | Sequence[Sequence[float]]  # [n, d]
 Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
 PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors", "cross_encoder_scores")
-DETECTED_CHARS = 4000  # of a request's passages, by which their language is detected
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,9 +164,7 @@ class RerankInput:
     @property
     def language_of_passages(self) -> str:
         """The name of the language in which words are matched."""
-        if self.language != AUTO or self.passages is None:
-            return self.language
-        return detect_language(self.passages, max_chars=DETECTED_CHARS)
+        return self.language if self.passages is None else matched_language(self.passages, self.language)
 
     @property
     def num_passages(self) -> int:

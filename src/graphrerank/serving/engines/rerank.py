@@ -16,9 +16,9 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
+from graphrerank.rerank.candidate_lists import BM25_SCORE
 from graphrerank.rerank.explanation import Explainer
 from graphrerank.rerank.graph_reranker import GraphReranker
-from graphrerank.rerank.model_inputs import BM25_SCORE
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.rerank.reranked_list import RerankedList
 from graphrerank.serving.engine import Check, encode

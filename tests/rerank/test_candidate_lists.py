@@ -7,10 +7,10 @@ import torch
 from graphrerank import GraphReranker, RerankInput
 from graphrerank.corpus import CorpusGraph, candidate_edges
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER
-from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.features import candidate_texts
+from graphrerank.features.text_match import MATCH_FEATURES
 from graphrerank.operators.bm25 import BM25
-from graphrerank.rerank import model_inputs as inputs
-from graphrerank.rerank.model_inputs import text_features
+from graphrerank.rerank.candidate_lists import candidate_list
 
 PASSAGES = ["one", "two", "three", "four"]
 
@@ -93,27 +93,49 @@ def test_against_the_edges_of_a_corpus(make_checkpoint) -> None:
 
 
 QUERY, FILMS = "director of Solaris born in", ["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome"]
-BOTH_WAYS = torch.tensor([[0, 1], [1, 0]])
-ALL = ["base_score", "bm25_score", *MATCH_FEATURES]
 
 
-def test_texts_against_bm25_and_text_match() -> None:
-    found = text_features(RerankInput(QUERY, FILMS), ALL, BOTH_WAYS)
-    scores = BM25(FILMS).score_all([QUERY])[0]
-    expected = TextMatch(FILMS).score([QUERY], torch.arange(3), BOTH_WAYS.T.flip(0), torch.tensor([0, 3]))
-    assert torch.equal(found.pop("bm25_score"), scores / scores.max())
-    assert torch.equal(torch.stack([found[name] for name in MATCH_FEATURES], dim=1), expected)
+def scores_of(given: RerankInput, *names: str) -> dict[str, torch.Tensor]:
+    return dict(candidate_list(given, ["base_score", *names], None, {"bm25_weight": 0.5, "dense_weight": 0.5}).scores)
 
 
-@pytest.mark.parametrize("names", [[], ["base_score", "hops"], ["bm25_score"], [MATCH_FEATURES[1]]])
-def test_only_what_is_needed_is_computed(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_given_or_bm25() -> None:
+    bm25 = BM25(FILMS).score_all([QUERY])[0]
+    bm25 = bm25 / bm25.max()
+    found = scores_of(RerankInput(QUERY, FILMS), "bm25_score")
+    assert list(found) == ["base_score", "bm25_score"]
+    assert torch.equal(found["base_score"], bm25)
+    assert torch.equal(found["bm25_score"], bm25)
+    given = RerankInput(QUERY, FILMS, scores=[3, 2, 1], features={"hops": [0, 1, 2]})
+    found = scores_of(given, "bm25_score", "hops", "query_coverage")
+    assert {name: tensor.tolist() for name, tensor in found.items() if name != "bm25_score"} == {
+        "base_score": [3, 2, 1],
+        "hops": [0, 1, 2],
+    }
+    with pytest.raises(
+        ValueError, match=r"`features` must be among those the model reads, \['hops'\], got 'bm25_score'"
+    ):
+        scores_of(RerankInput(QUERY, FILMS, scores=[3, 2, 1], features={"bm25_score": [1, 1, 1]}), "hops")
+
+
+@pytest.mark.parametrize(
+    ("names", "given"),
+    [
+        (("base_score", "hops"), {}),
+        (("base_score", "bm25_score"), {"features": {"bm25_score": [1, 2, 3]}}),
+        (("base_score", *MATCH_FEATURES), {"features": {name: [1, 2, 3] for name in MATCH_FEATURES}}),
+    ],
+)
+def test_words_are_read_only_where_they_are_needed(
+    names: tuple[str, ...], given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, make_checkpoint
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("was not needed")
 
-    if "bm25_score" not in names:
-        monkeypatch.setattr(inputs, "bm25_scores", refuse)
-    if MATCH_FEATURES[1] not in names:
-        monkeypatch.setattr(inputs, "TextMatch", refuse)
-    found = text_features(RerankInput(QUERY, FILMS), names, BOTH_WAYS)
-    assert set(found) == {name for name in ALL[1:] if name in names or (len(found) == 3 and name in MATCH_FEATURES)}
-    assert text_features(RerankInput(QUERY, scores=[1.0, 2.0]), names, BOTH_WAYS) == {}
+    monkeypatch.setattr(candidate_texts, "words_of", refuse)
+    monkeypatch.setattr(candidate_texts, "detect_language", refuse)
+    reranker = GraphReranker(make_checkpoint(names))
+    graphs = reranker.candidate_graphs([RerankInput(QUERY, FILMS, scores=[3, 2, 1], **given)])
+    assert graphs.x[:, 0].tolist() == [3, 2, 1]
+    with pytest.raises(AssertionError, match="was not needed"):
+        reranker.candidate_graphs([RerankInput(QUERY, FILMS)])

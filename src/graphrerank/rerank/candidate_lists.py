@@ -1,0 +1,148 @@
+"""A caller's query and candidates, in all forms that callers give them, as a :class:`CandidateList`."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphrerank.core.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES
+from graphrerank.corpus import EntityIncidence, TypedEdges, conceptual_edges
+from graphrerank.corpus.edge_lists import adjacency_edges
+from graphrerank.corpus.edge_types import ADJACENCY, ENTITY
+from graphrerank.corpus.entity_incidence import normalized_names
+from graphrerank.features.candidate_graph_builder import CandidateList, ListVectors
+from graphrerank.features.candidate_texts import CandidateTexts
+from graphrerank.features.feature_columns import cross_encoder_columns
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES
+from graphrerank.rerank.arrays import to_array, to_floats, to_integers
+from graphrerank.rerank.rerank_input import Numbers, RerankInput
+from graphrerank.utils.checks import UserError
+
+BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
+KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # filled here, in addition to the base score
+
+
+def candidate_list(
+    given: RerankInput, names: Sequence[str], dim: int | None, hybrid_weights: Mapping[str, float]
+) -> CandidateList:
+    """Check one query and its candidates, and read them for :class:`CandidateGraphBuilder`.
+
+    Args:
+        given: The query and its ``n`` candidates.
+        names: Names of the scores that the model reads, ``base_score`` first.
+        dim: Width of the vectors that the model reads. If None, any width is right.
+        hybrid_weights: ``bm25_weight`` and ``dense_weight`` of the base score where no scores are given.
+
+    Returns:
+        The candidates with their given scores and edges in the order of the passages.
+
+    Raises:
+        UserError: If an argument does not fit the candidates or the model.
+    """
+    vectors, texts = unit_vectors(given, dim), None
+    if given.passages is not None:
+        texts = CandidateTexts(given.query, given.passages, given.language)
+    edges = input_edges(given)
+    return CandidateList(given_scores(given, names, texts, vectors, hybrid_weights), edges, texts, vectors)
+
+
+def unit_vectors(given: RerankInput, dim: int | None) -> ListVectors | None:
+    """Return the query's and the passages' vectors, scaled to unit length; None if there are none."""
+    if given.query_vector is None or given.vectors is None:
+        return None
+    query = to_floats("query_vector", given.query_vector, (dim,)).unsqueeze(0).double()
+    nodes = to_floats("vectors", given.vectors, (given.num_passages, query.shape[1])).double()
+    return ListVectors(F.normalize(query, dim=1).float(), F.normalize(nodes, dim=1).float())  # norms beyond float32
+
+
+def given_scores(
+    given: RerankInput,
+    names: Sequence[str],
+    texts: CandidateTexts | None,
+    vectors: ListVectors | None,
+    hybrid_weights: Mapping[str, float],
+) -> dict[str, Tensor]:
+    r"""Return the scores of the candidates by name, those among ``names`` that are given or follow from what is given.
+
+    - ``base_score``: the given ``scores``. Without scores it is
+      :math:`w_b\,\mathrm{BM25} / \max \mathrm{BM25} + w_d \cos`, as
+      :class:`~graphrerank.operators.hybrid.HybridRetriever` ranks a corpus, or BM25 alone if there are no vectors.
+    - ``bm25_score``: BM25 among the passages, divided by its maximum; ``dense_score``: the cosine.
+    - ``cross_encoder_score`` and the like: columns of the given ``cross_encoder_scores``.
+
+    ``given.features`` replaces all but the first. :class:`CandidateGraphBuilder` computes the matches of the query's
+    words, and fills the columns of an expansion, and those that miss texts, vectors or scores, with 0.
+
+    Args:
+        given: The query and its ``n`` candidates.
+        names: Names of the scores that the model reads, ``base_score`` first.
+        texts: The texts, or None.
+        vectors: Unit vectors, or None.
+        hybrid_weights: ``bm25_weight``, :math:`w_b`, and ``dense_weight``, :math:`w_d`.
+
+    Returns:
+        ``[n]`` float32 scores, ``base_score`` first.
+
+    Raises:
+        UserError: If a score is given that the model does not read, or is not a finite number per passage.
+    """
+    features = given.features or {}
+    if unknown := [name for name in features if name not in names[1:]]:
+        hint = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
+        raise UserError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{hint}")
+    count = given.num_passages
+    scores = {BASE_SCORE: torch.zeros(count)}
+    if given.cross_encoder_scores is not None:
+        scores |= _cross_encoder_scores(given.cross_encoder_scores, names, count)
+    is_bm25_read = given.scores is None or (BM25_SCORE in names and BM25_SCORE not in features)
+    if is_bm25_read and texts is not None:
+        scores[BM25_SCORE] = texts.bm25()
+    if vectors is not None:
+        scores[DENSE_SCORE] = vectors.nodes @ vectors.query[0]
+    if given.scores is not None:
+        scores[BASE_SCORE] = to_floats("scores", given.scores, (count,))
+    elif vectors is None:
+        scores[BASE_SCORE] = scores[BM25_SCORE]
+    else:
+        bm25, dense = (
+            hybrid_weights["bm25_weight"] * scores[BM25_SCORE],
+            hybrid_weights["dense_weight"] * scores[DENSE_SCORE],
+        )
+        scores[BASE_SCORE] = bm25 + dense
+    return scores | {name: to_floats(f"features[{name!r}]", numbers, (count,)) for name, numbers in features.items()}
+
+
+def _cross_encoder_scores(
+    given: Numbers | Sequence[float | None], names: Sequence[str], count: int
+) -> dict[str, Tensor]:
+    """Return the columns of a cross-encoder's scores, NaN or None where there is none; ``[n]`` each."""
+    if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
+        raise UserError(
+            "`cross_encoder_scores` need a model that was trained with them "
+            f"(features=scores_match_typed_cross_encoder), got one without {missing}"
+        )
+    numbers = given if hasattr(given, "dtype") else [math.nan if score is None else score for score in given]
+    array = to_array("cross_encoder_scores", numbers, (count,), "iuf", "numbers")
+    is_unread = np.isnan(array)
+    scores = to_floats("cross_encoder_scores", np.where(is_unread, 0.0, array), (count,))
+    columns = cross_encoder_columns(scores, torch.from_numpy(~is_unread))
+    return dict(zip(CROSS_ENCODER_FEATURES, columns.T, strict=True))
+
+
+def input_edges(given: RerankInput) -> TypedEdges:
+    """List directed edges of all kinds that are given, in both directions; parallel ones are not merged."""
+    parts = [(given.edge_list.pairs, given.edge_list.weights, given.edge_list.types)]
+    if given.doc_ids is not None and given.chunk_ids is not None:
+        known = [place for place, ids in enumerate(zip(given.doc_ids, given.chunk_ids, strict=True)) if None not in ids]
+        chunk_ids = to_integers("chunk_ids", [given.chunk_ids[place] for place in known], (len(known),)).tolist()
+        edges = torch.tensor(known)[adjacency_edges([str(given.doc_ids[place]) for place in known], chunk_ids)]
+        parts.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
+    parts += [(edges.flip(1), weight, edge_type) for edges, weight, edge_type in parts]
+    if given.entities is not None:
+        incidence = EntityIncidence.from_names(normalized_names(given.entities))
+        edge_index, weight, _ = conceptual_edges(incidence, torch.arange(given.num_passages).unsqueeze(0))
+        parts.append((edge_index.flip(0).T, weight, torch.full_like(edge_index[0], ENTITY)))
+    return TypedEdges(*map(torch.cat, zip(*parts, strict=True)))
