@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 from graphrerank.corpus import CorpusGraph
-from graphrerank.corpus.metadata import Entries, Metadata
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_index import Entries
 from graphrerank.corpus.packed_strings import PackedStrings
 from graphrerank.corpus_store.opening import open_corpus
 from graphrerank.corpus_store.preparation import StoredVectors, prepare_corpus

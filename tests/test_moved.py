@@ -16,12 +16,26 @@ MOVED_FROM_SERVING = [
     ("graphrerank.serving.feedback", "Recorder", "graphrerank.serving.recorder"),
 ]
 MOVED_FROM_MODULES_THAT_STAY = [
+    ("graphrerank.corpus.metadata", "check_record", "graphrerank.corpus.metadata_fields"),
+    ("graphrerank.corpus.metadata", "resembles_principals", "graphrerank.corpus.permissions"),
+    ("graphrerank.corpus.metadata", "OPERATORS", "graphrerank.corpus.filters"),
+    ("graphrerank.corpus.passages", "Postings", "graphrerank.corpus.inverted_index"),
     ("graphrerank.serving.limits", "QueryRequest", "graphrerank.serving.schemas.requests"),
     ("graphrerank.serving.deployment", "DeployedEngine", "graphrerank.serving.deployment.deployed_engine"),
 ]
 
 
-@pytest.mark.parametrize(("old", "name", "new"), [*MOVED_FROM_SERVING, *MOVED_FROM_MODULES_THAT_STAY])
+MOVED_FROM_GRAPHS = [
+    ("graphrerank.graphs.metadata", "check_filter", "graphrerank.corpus.filters"),
+    ("graphrerank.graphs.metadata", "Metadata", "graphrerank.corpus.metadata"),
+    ("graphrerank.graphs.passages", "Postings", "graphrerank.corpus.inverted_index"),
+    ("graphrerank.graphs.passages", "NodeVectors", "graphrerank.corpus.passages"),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "new"), [*MOVED_FROM_GRAPHS, *MOVED_FROM_SERVING, *MOVED_FROM_MODULES_THAT_STAY]
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_old_path_gives_the_same_object(old: str, name: str, new: str) -> None:
     assert getattr(importlib.import_module(old), name) is getattr(importlib.import_module(new), name)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from graphrerank.corpus.edge_types import REFERENCE
-from graphrerank.corpus.metadata import Entries, Metadata
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_index import Entries
 from graphrerank.corpus.packed_strings import PackedStrings
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.relations import (

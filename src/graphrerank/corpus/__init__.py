@@ -4,8 +4,8 @@ from graphrerank.corpus.candidate_edges import CandidateEdges, candidate_edges
 from graphrerank.corpus.corpus_graph import CorpusGraph
 from graphrerank.corpus.edge_lists import TypedEdges
 from graphrerank.corpus.entity_incidence import EntityIncidence, conceptual_edges
+from graphrerank.corpus.inverted_index import AddedTokens, Postings, TextStems, Vocabulary, WordIndex
 from graphrerank.corpus.packed_strings import PackedStrings
-from graphrerank.corpus.passages import AddedTokens, Postings, TextStems, Vocabulary, WordIndex
 
 __all__ = [
     "AddedTokens",

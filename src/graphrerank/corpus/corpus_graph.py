@@ -16,8 +16,10 @@ from graphrerank.core.sparse_rows import row_slots
 from graphrerank.corpus.edge_lists import GuardedEdges, check_edges, lay_out_types, merge_parallel
 from graphrerank.corpus.edge_types import ENTITY, OTHER
 from graphrerank.corpus.entity_incidence import EntityIncidence
+from graphrerank.corpus.filters import Filter
 from graphrerank.corpus.mapped_pages import MappedPages
-from graphrerank.corpus.metadata import Filter, Mask, Metadata
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_index import Mask
 from graphrerank.corpus.passages import NodeVectors, Passages
 from graphrerank.utils.checks import UserError
 
@@ -324,7 +326,7 @@ class CorpusGraph:
         return self if metadata is None else self.with_passages(metadata=replace(metadata, ranks_now=False))
 
     def where(self, conditions: Filter | None) -> "CorpusGraph":
-        """Return the graph of the passages whose metadata meet a filter (:mod:`~graphrerank.corpus.metadata`)."""
+        """Return the graph of the passages whose metadata meet a filter (:mod:`~graphrerank.corpus.filters`)."""
         if not conditions:
             return self
         return self.select(self.numbers_passing(conditions).to(self.device))

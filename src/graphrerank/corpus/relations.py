@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.corpus.metadata import RELATIONS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO, Filter
+from graphrerank.corpus.filters import Filter
+from graphrerank.corpus.metadata_fields import RELATIONS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.times import as_iso, now, parse_time
 from graphrerank.utils.checks import UserError

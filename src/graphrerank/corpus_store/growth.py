@@ -25,7 +25,9 @@ from graphrerank.corpus import PackedStrings
 from graphrerank.corpus.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER
 from graphrerank.corpus.entity_incidence import normalized_names
-from graphrerank.corpus.metadata import PRINCIPALS, Metadata, check_record
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_fields import check_record
+from graphrerank.corpus.permissions import PRINCIPALS
 from graphrerank.corpus_store.opening import (
     MANIFEST,
     VECTOR_INDEXES,

@@ -36,7 +36,8 @@ from graphrerank.corpus.corpus_graph import combined_hash
 from graphrerank.corpus.edge_lists import GuardedEdges
 from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.corpus.mapped_pages import MappedPages
-from graphrerank.corpus.metadata import Entries, Metadata
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_index import Entries
 from graphrerank.corpus.passages import NodeVectors, Passages
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.derived_edges import EdgeRule, Edges, FoundEdges

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.corpus import CorpusGraph, PackedStrings, Postings, TextStems, Vocabulary, WordIndex
-from graphrerank.corpus.metadata import Entries, Metadata
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_index import Entries
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus_store.opening import (
     FORMAT,

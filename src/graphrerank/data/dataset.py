@@ -16,7 +16,8 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_lists import adjacency_edges
 from graphrerank.corpus.edge_types import ADJACENCY, OTHER, REFERENCE
 from graphrerank.corpus.entity_incidence import normalized_names
-from graphrerank.corpus.metadata import Filter, Metadata
+from graphrerank.corpus.filters import Filter
+from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.packed_strings import chosen
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.relations import with_relations
@@ -338,7 +339,7 @@ class Dataset:
         )
 
     def where(self, conditions: Filter | None) -> "Dataset":
-        """Return the data of the passages that meet a filter (:mod:`~graphrerank.corpus.metadata`).
+        """Return the data of the passages that meet a filter (:mod:`~graphrerank.corpus.filters`).
 
         Queries stay; judgements of other passages go. A ValueError if no passage passes.
         """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graphrerank.config.components import ComponentFactory
-from graphrerank.corpus.metadata import Filter
+from graphrerank.corpus.filters import Filter
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS
 from graphrerank.evaluation.comparisons import compare_dataset
 from graphrerank.evaluation.dataset_result import measure_dataset
@@ -89,7 +89,7 @@ def evaluate(
         settings: Changed settings of pipelines, by label.
         stages: Stages after ranking, called with the rankings of all systems
             (:class:`~graphrerank.evaluation.systems.Stage`). They add measures, notes and tables.
-        filter: Metadata filter (:mod:`~graphrerank.corpus.metadata`). Passages that do not match are removed from the
+        filter: Metadata filter (:mod:`~graphrerank.corpus.filters`). Passages that do not match are removed from the
             corpus, the judgements and the run files. If None, all passages are used.
         num_queries: Number of queries, the first ones by id. If None, all queries of the split are used.
         seed: Random seed for resampling and for edge shuffling.

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
-from graphrerank.corpus.metadata import Filter
+from graphrerank.corpus.filters import Filter
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.evaluation.measuring import judged_queries

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphrerank.corpus.metadata import Filter
+from graphrerank.corpus.filters import Filter
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.report import print_result

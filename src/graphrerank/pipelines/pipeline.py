@@ -12,7 +12,7 @@ from torch import Tensor
 from graphrerank.core import GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
 from graphrerank.core.queries import TextEncoder
 from graphrerank.corpus import CorpusGraph
-from graphrerank.corpus.metadata import Filter
+from graphrerank.corpus.filters import Filter
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
@@ -95,7 +95,7 @@ class Pipeline:
     ) -> Retrieved:
         """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch.
 
-        A ``filter`` on metadata (:mod:`~graphrerank.corpus.metadata`) leaves out passages before anything is scored:
+        A ``filter`` on metadata (:mod:`~graphrerank.corpus.filters`) leaves out passages before anything is scored:
         the rankings are those of a pipeline over ``graph.where(filter)``, in the numbers of the whole graph.
         """
         if filter:

@@ -16,14 +16,8 @@ from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, edge_type_of
-from graphrerank.corpus.metadata import (
-    PRINCIPALS,
-    RELATIONS,
-    SUPERSEDED,
-    check_record,
-    misplaced_principals,
-    resembles_principals,
-)
+from graphrerank.corpus.metadata_fields import RELATIONS, SUPERSEDED, check_record
+from graphrerank.corpus.permissions import PRINCIPALS, misplaced_principals, resembles_principals
 from graphrerank.data.readers.records import (
     as_id,
     bad_line,

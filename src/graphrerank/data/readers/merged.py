@@ -9,7 +9,8 @@ from torch import Tensor
 
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_lists import GuardedEdges
-from graphrerank.corpus.metadata import RELATIONS, Metadata
+from graphrerank.corpus.metadata import Metadata
+from graphrerank.corpus.metadata_fields import RELATIONS
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.utils.checks import UserError
 

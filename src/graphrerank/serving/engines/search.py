@@ -10,7 +10,7 @@ from torch import Tensor
 from graphrerank.calibration.list_confidence import adaptive_k
 from graphrerank.core import Queries
 from graphrerank.corpus import CorpusGraph
-from graphrerank.corpus.metadata import CONTRADICTS, SUPERSEDED
+from graphrerank.corpus.metadata_fields import CONTRADICTS, SUPERSEDED
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.relations import relations_among
 from graphrerank.data.readers.documents import split_passage

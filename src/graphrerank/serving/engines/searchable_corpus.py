@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.core.queries import query_encoder
 from graphrerank.corpus import CorpusGraph
-from graphrerank.corpus.metadata import Filter
+from graphrerank.corpus.filters import Filter
 from graphrerank.corpus.relations import valid_at
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.pipelines.pipeline import Pipeline

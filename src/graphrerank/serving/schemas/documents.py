@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
-from graphrerank.corpus.metadata import PRINCIPALS, check_record, misplaced_principals
+from graphrerank.corpus.metadata_fields import check_record
+from graphrerank.corpus.permissions import PRINCIPALS, misplaced_principals
 from graphrerank.corpus_store.growth import NewEdge
 from graphrerank.data.readers.documents import Document
 from graphrerank.rerank.edge_forms import edge_rows, type_numbers, weights_of

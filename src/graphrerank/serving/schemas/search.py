@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from graphrerank.corpus.metadata import check_filter
+from graphrerank.corpus.filters import check_filter
 from graphrerank.corpus.relations import valid_at
 from graphrerank.serving.prices import Work, work_of
 from graphrerank.serving.schemas.requests import CallerRequest, Flag, Positive, Probability, QueryRequest

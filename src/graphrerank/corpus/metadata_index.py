@@ -1,0 +1,294 @@
+"""Inverted index of metadata: which passages have which value in which field.
+
+An entry of the index is one string, ``<field>NUL<kind><value>``. Entries are sorted by their bytes, and values are
+written so that this is also the order of the values of one kind:
+
+- ``s``: a text as it is.
+- ``n``: a number, as 16 hexadecimal digits that ascend with it.
+- ``b``: a truth value, 0 or 1.
+- ``t``: the instant of a time in ``valid_from`` or ``valid_to``, besides its text.
+- no kind: an empty list, or the presence of ``principals``, whatever their form.
+
+So equality and every range of values are one contiguous range of entries.
+"""
+
+import json
+import logging
+import math
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphrerank.corpus.metadata_fields import TIMES, check_record
+from graphrerank.corpus.packed_strings import Integers, PackedStrings, kept_entries
+from graphrerank.corpus.permissions import PRINCIPALS
+from graphrerank.corpus.times import as_text, parse_time
+from graphrerank.utils.checks import UserError
+
+logger = logging.getLogger(__name__)
+
+#: Character that ends the name of a field in an entry.
+END = "\0"
+#: Character that sorts after ``END``: ``<field>BEYOND`` follows all entries of the field.
+BEYOND = "\1"
+Mask = npt.NDArray[np.bool_]
+#: First entry of a range, and the first one after it.
+EntryRange = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Postings of ``T`` distinct entries, the part of an inverted index that was written at one time.
+
+    Attributes:
+        terms: The entries, ascending by their bytes.
+        ptr: Row boundaries ``[T + 1]`` int64: entry ``t`` occurs in the passages ``holders[ptr[t]:ptr[t + 1]]``.
+        holders: Passage numbers ``[P]`` int32.
+    """
+
+    terms: PackedStrings
+    ptr: Integers
+    holders: Integers
+
+    @classmethod
+    def of(cls, records: Sequence[Any], *, first: int = 0) -> "Entries":
+        """Index the metadata of consecutive passages.
+
+        Args:
+            records: Metadata of each passage: a mapping, or JSON of a corpus folder, empty for none. Mappings are
+                checked. JSON was checked when the folder was written.
+            first: Number of the first passage.
+
+        Raises:
+            UserError: If :func:`~graphrerank.corpus.metadata_fields.check_record` refuses a mapping.
+        """
+        passages_of = defaultdict[bytes, list[int]](list)
+        for number, record in enumerate(records, first):
+            if isinstance(record, Mapping):
+                try:
+                    check_record(record)
+                except UserError as error:
+                    raise UserError(f"metadata of passage {number}: {error}") from None
+            for term in dict.fromkeys(terms_of(as_mapping(record))):
+                passages_of[term.encode("utf-8", "surrogatepass")].append(number)
+        terms = sorted(passages_of)
+        ptr = np.cumsum([0, *(len(passages_of[term]) for term in terms)], dtype=np.int64)
+        holders = np.fromiter(chain.from_iterable(passages_of[term] for term in terms), np.int32, int(ptr[-1]))
+        return cls(PackedStrings.of_encoded(terms), ptr, holders)
+
+    def between(self, start: str, stop: str) -> Integers:
+        """Return the passages with an entry in a range, some of them perhaps repeatedly.
+
+        Args:
+            start: First entry of the range.
+            stop: First entry after the range.
+        """
+        return self.holders[self.ptr[self.terms.place(start)] : self.ptr[self.terms.place(stop)]]
+
+    def instants(self) -> "Entries | None":
+        """Index the instants of times, which indexes of older versions lack.
+
+        A text that is no time gets no instant, so that its passages are valid at no time. A warning of the log names
+        it.
+
+        Returns:
+            The missing entries, or None if the index has them or no passage has a time.
+        """
+        passages_of = defaultdict[str, list[Integers]](list)
+        for name in TIMES:
+            start, instants_start, instants_stop = (self.terms.place(f"{name}{END}{kind}") for kind in "stu")
+            if instants_start != instants_stop:
+                continue
+            for index in range(start, instants_start):
+                text = self.terms[index][len(name) + 2 :]
+                if (instant := encode_instant(text)) is None:
+                    logger.warning("`metadata.%s` %r is no time: its passages are valid at no time", name, text[:80])
+                else:
+                    passages_of[f"{name}{END}{instant}"].append(self.holders[self.ptr[index] : self.ptr[index + 1]])
+        if not passages_of:
+            return None
+        terms = sorted(passages_of)
+        holders = [np.unique(np.concatenate(passages_of[term])) for term in terms]
+        return Entries(
+            PackedStrings.of_encoded([term.encode() for term in terms]),
+            np.cumsum([0, *map(len, holders)], dtype=np.int64),
+            np.concatenate(holders),
+        )
+
+    def fields(self) -> Iterator[str]:
+        """List the names of the fields, nested ones with dots."""
+        index = 0
+        while index < len(self.terms):
+            name = self.terms[index].partition(END)[0]
+            yield name
+            index = self.terms.place(name + BEYOND)
+
+    def texts(self, name: str) -> Iterator[str]:
+        """List the distinct texts of a field."""
+        start = f"{name}{END}s"
+        for index in range(self.terms.place(start), self.terms.place(name + BEYOND)):
+            yield self.terms[index][len(start) :]
+
+    def select(self, numbers: Integers) -> "Entries":
+        """Return the entries of some passages.
+
+        Args:
+            numbers: New number of each passage, or -1 if it is left out.
+        """
+        ptr, selected = kept_entries(self.ptr, self.holders, numbers)
+        return Entries(self.terms, ptr, numbers[self.holders[selected]])
+
+
+@dataclass(frozen=True, eq=False)
+class MetadataIndex:
+    """Inverted index of the metadata of ``N`` passages.
+
+    Attributes:
+        parts: Entries that were stored, and entries of passages that were added since.
+        num_passages: Number ``N`` of passages.
+        numbers: Number ``[N']`` int32 of each indexed passage among the ``N``, or -1 if it is not one of them. None if
+            the passages are the indexed ones.
+    """
+
+    parts: tuple[Entries, ...]
+    num_passages: int
+    numbers: Integers | None = None
+
+    def holders(self, *ranges: EntryRange) -> Integers:
+        """Return the passages with an entry in one of some ranges, some of them perhaps repeatedly.
+
+        Args:
+            ranges: Ranges of entries, as :func:`all_of_field`, :func:`entry_of` and :func:`entries_between` return
+                them.
+        """
+        per_range = [part.between(*bounds) for bounds in ranges for part in self.parts]
+        holders: Integers = np.concatenate([np.zeros(0, np.int32), *per_range])
+        if self.numbers is not None:
+            holders = self.numbers[holders]
+            holders = holders[holders >= 0]
+        return holders
+
+    def mask(self, *ranges: EntryRange) -> Mask:
+        """Return :meth:`holders` as a mask ``[N]``."""
+        mask = np.zeros(self.num_passages, dtype=bool)
+        mask[self.holders(*ranges)] = True
+        return mask
+
+    def has_field(self, *names: str) -> bool:
+        """Return whether some passage has one of some fields."""
+        return len(self.holders(*map(all_of_field, names))) > 0
+
+    def fields(self) -> list[str]:
+        """List the fields that some passage has, sorted."""
+        return sorted(name for name in {name for part in self.parts for name in part.fields()} if self.has_field(name))
+
+    def texts(self, name: str) -> set[str]:
+        """Return the distinct texts of a field among all indexed passages."""
+        return {text for part in self.parts for text in part.texts(name)}
+
+
+def all_of_field(name: str) -> EntryRange:
+    """Return the range of all entries of a field."""
+    return name + END, name + BEYOND
+
+
+def entry_of(name: str, value: Any) -> EntryRange:
+    """Return the range of the one entry of a field with a value."""
+    term = f"{name}{END}{encode_value_of(name, value)}"
+    return term, term + "\0"
+
+
+def entries_between(name: str, bounds: Mapping[str, Any]) -> EntryRange:
+    """Return the range of the entries of a field within bounds.
+
+    Args:
+        name: Name of the field.
+        bounds: Values of one kind by operator: ``gt``, ``gte``, ``lt`` and ``lte``.
+    """
+    kind = kind_of(name, next(iter(bounds.values())))
+    start, stop = f"{name}{END}{kind}", f"{name}{END}{chr(ord(kind) + 1)}"
+    for operator, value in bounds.items():
+        term, beyond = entry_of(name, value)
+        if operator in ("gt", "gte"):
+            start = max(start, term if operator == "gte" else beyond)
+        else:
+            stop = min(stop, term if operator == "lt" else beyond)
+    return start, max(start, stop)
+
+
+def kind_of(name: str, value: Any) -> str:
+    """Return the kind of a field's value in an entry, or ``?`` if the field cannot have the value."""
+    return (encode_value_of(name, value) or "?")[0]
+
+
+def encode_value_of(name: str, value: Any) -> str | None:
+    """Write the value that a field is compared with: the instant of a time. None if the field cannot have it."""
+    return encode_instant(value) if name in TIMES else encode_value(value)
+
+
+def encode_instant(text: Any) -> str | None:
+    """Write the instant of a time so that instants ascend. None for anything else."""
+    try:
+        return f"t{as_text(parse_time(text))}"
+    except UserError:
+        return None
+
+
+def encode_value(value: Any) -> str | None:
+    """Write a text, a number or a truth value so that values of one kind ascend. None for anything else."""
+    if isinstance(value, str):
+        return f"s{value}"
+    if isinstance(value, bool):
+        return f"b{int(value)}"
+    if not isinstance(value, int | float) or not math.isfinite(value := _as_float(value)):
+        return None
+    (bits,) = struct.unpack(">q", struct.pack(">d", value + 0.0))  # -0 is written as 0
+    ascending = bits + (1 << 63) if bits >= 0 else ~bits & ((1 << 63) - 1)
+    return f"n{ascending:016x}"
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_mapping(record: Any) -> Mapping[str, Any]:
+    """Return the metadata of a passage, which may be written as JSON or empty."""
+    if isinstance(record, Mapping):
+        return record
+    return json.loads(record) if record else {}
+
+
+def terms_of(record: Any, name: str | None = None) -> Iterator[str]:
+    """List the entries of one passage's metadata, some of them perhaps repeatedly.
+
+    An empty list has an entry without a value. So have principals of any form: if they name nobody, nobody sees the
+    passage.
+
+    Args:
+        record: Metadata, or the value of the field ``name``.
+        name: Name of the field that the record is in. None for the whole metadata.
+    """
+    if isinstance(record, Mapping):
+        if name is None and PRINCIPALS in record:
+            yield PRINCIPALS + END
+        for key, value in record.items():
+            plain = str(key).replace("\0", "\ufffd")
+            yield from terms_of(value, plain if name is None else f"{name}.{plain}")
+            if name is None and key in TIMES and (instant := encode_instant(value)) is not None:
+                yield f"{key}{END}{instant}"
+    elif isinstance(record, list | tuple):
+        for value in record:
+            yield from terms_of(value, name)
+        if not record:
+            yield f"{name}{END}"
+    elif record is not None and (encoded := encode_value(record)) is not None:
+        yield f"{name}{END}{encoded}"
