@@ -7,7 +7,7 @@ without a mutation, and must pass.
 
 Prints a line per mutation and the number caught; the exit status is 1 if any survives. ``--only TEXT`` takes the
 mutations whose file or description holds a text, ``--quick`` leaves out the default suite, and ``--list`` only checks
-that each text stands exactly once in its file.
+that each file contains its text exactly once.
 """
 
 import argparse
@@ -45,11 +45,11 @@ def copy_checkout(target: Path) -> None:
 
 
 def mutated(root: Path, mutation: Mutation) -> str:
-    """Return a file's text with the fault; end the program unless the text that it replaces stands there once."""
-    text = (root / mutation.path).read_text(encoding="utf-8")
-    if (count := text.count(mutation.old)) != 1:
-        raise SystemExit(f"{mutation.file}: needed exactly one {mutation.old!r}, found {count}")
-    return text.replace(mutation.old, mutation.new)
+    """Return a file's text with the fault; end the program unless the file contains the replaced text once."""
+    try:
+        return mutation.applied_to((root / mutation.path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
 
 
 def test_steps(checkout: Path, mutation: Mutation, *, quick: bool) -> list[list[str]]:

@@ -1,9 +1,11 @@
 """Mutations for ``mutation_check.py``: lines of the source, each with a fault that tests must notice."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path("src", "graphrerank")
+SYMBOLS = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,8 @@ class Mutation:
     Attributes:
         file: The module, relative to `src/graphrerank`, or to `src` for the papers.
         kind: What is broken, in a few words.
-        old: Text that stands exactly once in the file.
-        new: What takes its place.
+        old: Text that the file contains exactly once, however a formatter wraps it.
+        new: Replacement of that text.
     """
 
     file: str
@@ -27,13 +29,51 @@ class Mutation:
         """The file, relative to the checkout."""
         return Path("src", self.file) if self.file.startswith("graphrerank_papers/") else Path(PACKAGE, self.file)
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Find where a text contains `old`, whatever the line breaks, indentation and trailing commas.
+
+        Args:
+            text: Content of the file.
+
+        Returns:
+            Start and end of each occurrence.
+        """
+        return [match.span() for match in _layout_free(self.old).finditer(text)]
+
+    def applied_to(self, text: str) -> str:
+        """Return the text with the fault.
+
+        Args:
+            text: Content of the file.
+
+        Returns:
+            The content with `new` in the place of `old`.
+
+        Raises:
+            ValueError: If the text does not contain `old` exactly once.
+        """
+        if len(spans := self.spans(text)) != 1:
+            raise ValueError(f"{self.file}: needed exactly one {self.old!r}, found {len(spans)}")
+        ((start, end),) = spans
+        return text[:start] + self.new + text[end:]
+
+
+def _layout_free(code: str) -> re.Pattern[str]:
+    """Compile a pattern of code that ignores line breaks, indentation and a comma before a closing bracket."""
+    symbols = SYMBOLS.findall(code)
+    patterns = [
+        rf"\b{symbol}\b" if symbol.isidentifier() or symbol.isdigit() else re.escape(symbol) for symbol in symbols
+    ]
+    patterns = [rf"(?:,\s*)?{pattern}" if pattern in (r"\)", r"\]", r"\}") else pattern for pattern in patterns]
+    return re.compile(r"\s*".join(patterns))
+
 
 MUTATIONS = (
     Mutation(
         "utils/files.py",
         "an older folder is not put back",
-        "                old.rename(folder)\n            raise",
-        "                pass\n            raise",
+        "old.rename(folder)",
+        "pass",
     ),
     Mutation("core/ranking.py", "boundary of the cut", "(rank < top_k)", "(rank <= top_k - 2)"),
     Mutation(
@@ -196,8 +236,8 @@ MUTATIONS = (
     Mutation(
         "graphrerank_papers/answers/judges.py",
         "the second order keeps its sign",
-        "        backward[:, rows] *= -1\n",
-        "",
+        "backward[:, rows] *= -1",
+        "pass",
     ),
     Mutation(
         "language_models/client.py",
@@ -248,7 +288,7 @@ MUTATIONS = (
         'hmac.compare_digest(key.encode("latin-1"), self.settings.api_key.encode())',
         "len(key) > 0 and self.settings.api_key.startswith(key)",
     ),
-    Mutation("serving/routes.py", "held bytes are not given back", "self._hold(request, -len(body))\n", "pass\n"),
+    Mutation("serving/routes.py", "held bytes are not given back", "self._hold(request, -len(body))", "pass"),
     Mutation("serving/work_estimates.py", "edges that are explained cost nothing", "if explain:", "if False:"),
     Mutation("utils/safe_loading.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
     Mutation("utils/safe_loading.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
