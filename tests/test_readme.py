@@ -1,4 +1,4 @@
-"""README and docs: links lead somewhere, tables agree, words are those of the field; their code: test_pages.py."""
+"""README and docs: their links lead somewhere, and their tables agree. tests/test_pages.py runs their code."""
 
 import re
 import runpy
@@ -11,8 +11,6 @@ from tests.support import ROOT
 from tests.support.pages import PAGES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-WORDED = [ROOT / "CHANGELOG.md", *PAGES, *(ROOT / "benchmarks").glob("*.py"), *(ROOT / "conf").rglob("*.yaml")]
-PRIVATE_WORDS = re.compile(r"\b(doors?|rooms?|hangs? on|on the mean|tells? whether|whom to ask)\b", re.IGNORECASE)
 
 
 def test_the_two_commands_of_a_checkout() -> None:
@@ -36,11 +34,6 @@ def test_newest_section_of_the_changelog_is_the_version() -> None:
     assert sections[0] == ("Unreleased", "")
     assert sections[1][0] == version
     assert re.fullmatch(r" - \d{4}-\d\d-\d\d", sections[1][1])
-
-
-@pytest.mark.parametrize("file", WORDED, ids=lambda file: str(file.relative_to(ROOT)))
-def test_words_are_the_fields(file: Path) -> None:
-    assert PRIVATE_WORDS.findall(file.read_text(encoding="utf-8")) == []
 
 
 def test_lines_of_compare_are_those_that_ranked() -> None:
