@@ -1,7 +1,5 @@
-import gc
 import os
 import random
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -35,17 +33,6 @@ pytest_plugins = [
 REAL = {"datasets", "stanza_en"}  # fixtures of real data and models
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Let a file of tests that cannot be imported fail: doctests of modules without their extras are skipped so."""
-    report = yield
-    if report.skipped and "unable to import module" in str(report.longrepr):
-        report.outcome = "failed"
-    return report
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests on real data as slow, and start with the slow ones, so that no worker ends long after the other."""
@@ -53,12 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if REAL.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
-def pytest_collection_finish() -> None:
-    """Keep Python from looking for garbage in all that was imported, time and again."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

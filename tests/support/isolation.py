@@ -8,14 +8,16 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @contextmanager
@@ -58,6 +60,8 @@ def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
 @contextmanager
 def blank_pictures() -> Iterator[None]:
     """Leave out the rendering of figures, half of the time of a small evaluation; all their parts are still made."""
+    from matplotlib.figure import Figure  # most tests run no command
+
     with (
         patch.object(Figure, "savefig", _write_blank),
         patch.object(Figure, "draw_without_rendering", lambda figure: None),
@@ -65,6 +69,6 @@ def blank_pictures() -> Iterator[None]:
         yield
 
 
-def _write_blank(figure: Figure, file: Any, *, format: str, **_: Any) -> None:
+def _write_blank(figure: "Figure", file: Any, *, format: str, **_: Any) -> None:
     blank = b'<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"\x89PNG\r\n\x1a\n"
     file.write(blank) if hasattr(file, "write") else Path(file).write_bytes(blank)
