@@ -19,7 +19,7 @@ ELSEWHERE = {  # file -> why it writes by itself
     "builders/builder.py": "within atomic_folder",
     "index_folder.py": "within atomic_folder",
     "data/readers/fetch.py": "a download, under the name of a part until it is whole",
-    "evaluation/cost.py": "a counter of the kernel's, no file",
+    "evaluation/memory.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",
     "ea_graphrag/adapter_training.py": "within atomic_path",
     "serving/feedback_log.py": "within atomic_path",
