@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -235,3 +236,34 @@ def test_only_some_nodes_are_entered_as_if_all_others_were_excluded() -> None:
     expected = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=odd)
     assert same(found, expected)
     assert (found.nodes >= 0).any()
+
+
+def test_one_step_of_the_walks_by_hand() -> None:
+    """Two seeds, a and b, on a - c - b - d, with e alone; e's row is another query of one seed."""
+    edges = torch.tensor([[0, 2], [1, 2], [1, 3]])
+    graph = CorpusGraph.from_edges(list("abcde"), [""] * 5, edges)
+    step = stex._Step(
+        graph=graph,
+        query_vectors=None,
+        num_seeds=torch.tensor([2, 1]),
+        max_rank=2,
+        allowed=None,
+        similarity_weight=0.0,
+        structure_weight=2.0,
+        edge_type=None,
+    )
+    paths = stex._Paths(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 4]), torch.tensor([1, 2, 1]))
+    walks = step.walk(paths, forbidden=torch.tensor([0, 1, 9]))
+    assert [tuple(walk) for walk in zip(*(field.tolist() for field in walks), strict=True)] == [
+        (0, 2, 1),  # row, node, rank of the seed
+        (0, 2, 2),
+        (0, 3, 2),
+    ]
+    reached = step.score(walks, hop=1)
+    assert reached.node.tolist() == [2, 3]
+    assert reached.num_seeds.tolist() == [2, 1]
+    assert reached.best_rank.tolist() == [1, 2]
+    assert reached.score.tolist() == [2 * (1 + 1), 2 * (0 + 0)]  # d has one neighbour: its second term is guarded
+    assert reached.hops.tolist() == [1, 1]
+    without_c = replace(step, allowed=torch.tensor([3])).walk(paths, torch.tensor([0, 1, 9]))
+    assert without_c.node.tolist() == [3]
