@@ -1,7 +1,16 @@
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
-from graphrerank.cli.schema import check_settings, register
+from graphrerank.cli.schema import SETTINGS, check_settings, register, settings_class, suggest_setting
+from graphrerank.config.command_settings import default_settings, describe_settings, help_lines
+from graphrerank.corpus_store.preparation import prepare_corpus
+from graphrerank.feedback.learn import learn_log
+from graphrerank.training.calibrate import calibrate_checkpoint
 from tests.support import CONF
 
 
@@ -9,7 +18,68 @@ from tests.support import CONF
 def test_groups_without_a_choice_become_null(name: str) -> None:
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose(name, overrides=[] if name in ("train", "serve") else ["device=null"])
+        cfg = compose(name, overrides=[] if name in ("train", "serve", "export") else ["device=null"])
     check_settings(cfg, name)
     assert cfg.get("experiment") is None
     assert name in ("train", "export", "prepare") or cfg.encoder is None
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_each_setting_of_a_command_has_a_description_and_a_default_in_hydra(name: str) -> None:
+    described = settings_class(name)
+    assert described is not None
+    assert set(describe_settings(described)) == {field.name for field in fields(described)}
+    assert all(line.startswith("#") or ":" in line for line in help_lines(described, {}))
+    assert max(map(len, help_lines(described, {}))) <= 100
+    register(name)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose(name, overrides=["data=attack"] if name == "learn" else [])
+    own = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"), resolve=False)
+    assert isinstance(own, dict)
+    for key, default in default_settings(described).items():
+        if key not in own:
+            assert OmegaConf.is_missing(cfg, key) if default == "???" else cfg[key] == default
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("num_queries=x", "`num_queries`: input should be a valid integer, got 'x'"),
+        ("resamples=1.5", "`resamples`: input should be a valid integer"),
+        ("measures=PR@10", "`measures`: "),
+        ("+sede=1", "unknown setting 'sede', did you mean seed\\?; the settings are"),
+    ],
+)
+def test_a_wrong_name_or_type_is_refused_by_name(override: str, message: str) -> None:
+    register("doctor")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("doctor", overrides=[override])
+    with pytest.raises(ValueError, match=message):
+        check_settings(cfg, "doctor")
+
+
+def test_a_folder_may_be_named_by_a_number() -> None:
+    register("export")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("export", overrides=["checkpoint=2024", "revision=1234567"])
+    check_settings(cfg, "export")
+
+
+def test_an_unknown_setting_gets_a_suggestion() -> None:
+    error = ValueError("Could not override\nKey 'fromats' is not in struct\n    full_key: fromats")
+    assert suggest_setting(error, "export") == "did you mean formats?"
+    assert suggest_setting(ValueError("else"), "export") == ""
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(learn_log, "learn"), (calibrate_checkpoint, "calibrate"), (prepare_corpus, "prepare")],
+)
+def test_python_has_the_defaults_of_the_command(function: Callable[..., object], name: str) -> None:
+    described = settings_class(name)
+    assert described is not None
+    defaults = default_settings(described)
+    parameters = inspect.signature(function).parameters.items()
+    common = {key: entry.default for key, entry in parameters if key in defaults and entry.default is not entry.empty}
+    assert common
+    assert common == {key: defaults[key] for key in common}

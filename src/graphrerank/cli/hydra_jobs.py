@@ -26,7 +26,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
     A user's error is one message on standard error; an error of ours has its traceback, and with ``HYDRA_FULL_ERROR=1``
     every error has. Ctrl+C and SIGTERM end a command with one line, and a sweep with all its further runs.
     """
-    schema.register()
+    schema.register(name)
     full = os.environ.get(FULL_ERROR, "0") != "0"
     os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
     with terminating() as signals:
@@ -39,7 +39,10 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
         except _StoppedError as stopped:
             return report_error(stopped.__cause__ or stopped, full=full, signals=signals)
         except Exception as error:
-            return report_error(error, full=full, signals=signals)
+            status = report_error(error, full=full, signals=signals)
+            if advice := schema.suggest_setting(error, name):
+                print(advice, file=sys.stderr)
+            return status
         finally:
             os.environ[FULL_ERROR] = str(int(full))
     return 0

@@ -16,7 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli.command import Command
 from graphrerank.cli.joint_training import check_processes
-from graphrerank.cli.schema import check_settings, check_type
+from graphrerank.cli.schema import check_settings
+from graphrerank.config.command_settings import check_type
 from graphrerank.models.registry import register_model
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use

@@ -1,0 +1,249 @@
+"""Dataclasses as the settings of commands: defaults for Hydra, help with descriptions, and checks by name and type.
+
+The settings of a command are a dataclass whose docstring describes each field under ``Attributes:``. Hydra's file
+``conf/<command>.yaml`` begins with ``<command>_settings``, which are the dataclass's defaults, and adds the groups.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from textwrap import wrap
+from typing import Any, cast, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
+
+from graphrerank.utils.checks import UserError
+
+SUFFIX = "_settings"  # of the name under which Hydra finds the defaults
+HELP_WIDTH = 100
+REQUIRED = "???"  # Hydra's mark of a setting that the command line must give
+_ATTRIBUTE = re.compile(r"^(\w+): (.*)$")
+
+
+def store_settings(command: str, settings_class: type[Any]) -> None:
+    """Let ``conf/<command>.yaml`` name the defaults of a dataclass as ``<command>_settings``.
+
+    Args:
+        command: Name of the command's file of ``conf``.
+        settings_class: Dataclass of the settings.
+    """
+    ConfigStore.instance().store(f"{command}{SUFFIX}", default_settings(settings_class))
+
+
+def default_settings(settings_class: type[Any]) -> dict[str, Any]:
+    """Return the defaults of a dataclass as plain values.
+
+    Args:
+        settings_class: Dataclass; fields may be dataclasses too.
+
+    Returns:
+        Default by field, ``"???"`` where there is none. Nested dataclasses are mappings, sequences are lists.
+    """
+    return {field.name: _plain_default(field) for field in fields(settings_class)}
+
+
+def _plain_default(field: Any) -> Any:
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    elif field.default is MISSING:
+        return REQUIRED
+    else:
+        default = field.default
+    if is_dataclass(default) and not isinstance(default, type):
+        return default_settings(type(default))
+    return list(default) if isinstance(default, tuple) else default
+
+
+def describe_settings(settings_class: type[Any]) -> dict[str, str]:
+    """Return the description of each field of a dataclass, from the docstrings of the class and of its bases.
+
+    Args:
+        settings_class: Dataclass whose docstring has a section ``Attributes:``.
+
+    Returns:
+        Description by field, without line breaks.
+    """
+    descriptions: dict[str, str] = {}
+    for base in reversed(settings_class.__mro__):
+        if is_dataclass(base):
+            descriptions |= _attributes(inspect.cleandoc(base.__doc__ or ""))
+    return {field.name: descriptions[field.name] for field in fields(settings_class) if field.name in descriptions}
+
+
+def _attributes(docstring: str) -> dict[str, str]:
+    """Read the section ``Attributes:`` of a docstring."""
+    descriptions: dict[str, str] = {}
+    _, _, section = docstring.partition("\nAttributes:\n")
+    name = ""
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            break  # the next section
+        if (attribute := _ATTRIBUTE.match(line.removeprefix("    "))) is not None:
+            name = attribute[1]
+            descriptions[name] = attribute[2].strip()
+        elif line.strip():
+            descriptions[name] += f" {line.strip()}"
+    return {name: text.replace("``", "") for name, text in descriptions.items()}
+
+
+def help_lines(settings_class: type[Any], overrides: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """List the settings of a command in YAML, each below its description.
+
+    Args:
+        settings_class: Dataclass of the settings.
+        overrides: Settings for which the command's file of ``conf`` has another default.
+        indent: Blanks before each line.
+
+    Yields:
+        Lines.
+    """
+    descriptions, hints = describe_settings(settings_class), get_type_hints(settings_class)
+    defaults = default_settings(settings_class)
+    own = vars(settings_class)["__annotations__"]
+    for name in sorted(defaults, key=lambda name: name not in own):  # inherited settings last
+        mark = f"{indent}# "
+        text = descriptions.get(name, "")
+        yield from wrap(text, HELP_WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False)
+        if is_dataclass(hints[name]):
+            yield f"{indent}{name}:"
+            yield from help_lines(hints[name], overrides.get(name, {}), f"{indent}  ")
+        else:
+            yield f"{indent}{name}: {_yaml(overrides.get(name, defaults[name]))}"
+
+
+def _yaml(setting: Any) -> str:
+    """Write a setting in one line of YAML."""
+    if isinstance(setting, list):
+        return f"[{', '.join(map(_yaml, setting))}]"
+    if isinstance(setting, dict):
+        return f"{{{', '.join(f'{key}: {_yaml(entry)}' for key, entry in setting.items())}}}"
+    if isinstance(setting, bool):
+        return str(setting).lower()
+    return "null" if setting is None else str(setting)
+
+
+def check_command_settings(cfg: DictConfig, settings_class: type[Any], prefix: str = "") -> None:
+    """Require that the settings of a command have the types of a dataclass.
+
+    Args:
+        cfg: Composed settings. Other keys, such as groups, are ignored.
+        settings_class: Dataclass of the settings.
+        prefix: Prefix of the keys in messages.
+
+    Raises:
+        ValueError: If a setting has another type.
+    """
+    hints = get_type_hints(settings_class)
+    for field in fields(settings_class):
+        key, hint = f"{prefix}{field.name}", hints[field.name]
+        if field.name not in cfg or OmegaConf.is_missing(cfg, field.name):
+            continue
+        setting = cfg[field.name]
+        if is_dataclass(hint) and OmegaConf.is_dict(setting):
+            known = [entry.name for entry in fields(hint)]
+            check_known(list(map(str, setting)), known, f"{key}.")
+            check_command_settings(setting, cast(type[Any], hint), f"{key}.")
+        else:
+            check_type(setting, hint, key)
+
+
+def check_known(keys: list[str], known: list[str], prefix: str = "") -> None:
+    """Refuse settings that do not exist.
+
+    Args:
+        keys: Names of settings.
+        known: Names that exist.
+        prefix: Prefix of the names in messages.
+
+    Raises:
+        ValueError: If a name is unknown. The message suggests a similar one.
+    """
+    for key in sorted(set(keys) - set(known)):
+        raise UserError(f"unknown setting {prefix + key!r}{suggestion(key, known)}; the settings are {sorted(known)}")
+
+
+def suggestion(key: str, known: list[str]) -> str:
+    """Return ``, did you mean ...?`` for a setting that does not exist; empty if none is similar.
+
+    Args:
+        key: Name of a setting.
+        known: Names that exist.
+
+    Returns:
+        End of a message.
+
+    Example:
+        >>> suggestion("checkpont", ["checkpoint", "seed"])
+        ', did you mean checkpoint?'
+    """
+    similar = get_close_matches(key, known, n=1)
+    return f", did you mean {similar[0]}?" if similar else ""
+
+
+def check_type(setting: Any, needed: Any, key: str) -> None:
+    """Require that a setting has a type, without conversion; for a text a number will do.
+
+    Args:
+        setting: Value of the setting.
+        needed: Type annotation. Types that pydantic has no schema for are not checked.
+        key: Name of the setting, for the message.
+
+    Raises:
+        ValueError: If the setting has another type.
+    """
+    if OmegaConf.is_config(setting):
+        setting = OmegaConf.to_container(setting, resolve=True)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(needed)
+    except PydanticSchemaGenerationError:
+        return
+    try:
+        adapter.validate_python(setting, strict=True)
+    except ValidationError as error:
+        if isinstance(setting, int | float) and not isinstance(setting, bool) and _accepts(adapter, str(setting)):
+            return  # a folder or a commit whose name is a number
+        first = error.errors()[0]
+        raise UserError(f"`{key}`: {first['msg'].lower()}, got {first['input']!r}") from None
+
+
+def _accepts(adapter: TypeAdapter[Any], setting: object) -> bool:
+    try:
+        adapter.validate_python(setting, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def group_names(content: Mapping[str, Any]) -> list[str]:
+    """Return the groups that a file of ``conf`` chooses from in its list of defaults.
+
+    Args:
+        content: Content of the file.
+
+    Returns:
+        Names, in the order of the list.
+    """
+    names = [str(name) for entry in content["defaults"] if isinstance(entry, dict) for name in entry]
+    return [name for name in names if not name.startswith("override ")]
+
+
+def setting_names(settings_class: type[Any], prefix: str = "") -> list[str]:
+    """Return the dotted names of the settings of a dataclass.
+
+    Args:
+        settings_class: Dataclass of the settings.
+        prefix: Prefix of each name.
+
+    Returns:
+        Names, also of nested settings.
+    """
+    names, hints = [], get_type_hints(settings_class)
+    for field in fields(settings_class):
+        names.append(f"{prefix}{field.name}")
+        if is_dataclass(hints[field.name]):
+            names += setting_names(hints[field.name], f"{prefix}{field.name}.")
+    return names

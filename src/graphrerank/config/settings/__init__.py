@@ -1,0 +1,1 @@
+"""Settings of the commands as documented dataclasses, one per command."""
