@@ -12,9 +12,21 @@ if TYPE_CHECKING:
     from graphrerank.feedback.learn import learn
     from graphrerank.rerank import GraphReranker, RerankedList, RerankInput
     from graphrerank.training.fit import fit
+    from graphrerank.training.settings import FitSettings
+    from graphrerank.training.trainer import RerankerTrainer
 
 __version__ = "0.3.0"
-__all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit", "learn"]
+__all__ = [
+    "Dataset",
+    "FitSettings",
+    "GraphReranker",
+    "RerankInput",
+    "RerankedList",
+    "RerankerTrainer",
+    "evaluate",
+    "fit",
+    "learn",
+]
 
 _moved.install()
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # only what a user configures is shown
@@ -23,6 +35,8 @@ _HOMES = {
     "evaluate": "graphrerank.evaluation.evaluate",
     "learn": "graphrerank.feedback.learn",
     "fit": "graphrerank.training.fit",
+    "FitSettings": "graphrerank.training.settings",
+    "RerankerTrainer": "graphrerank.training.trainer",
     "Dataset": "graphrerank.data.dataset",
 }
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from graphrerank.models.manifest import read_manifest
-from graphrerank.training.fit import RESUMED_ENTRIES
+from graphrerank.training.manifest import RESUMED_ENTRIES
 from graphrerank.training.reranker_module import RerankerModule
-from graphrerank.training.session import last_checkpoint
+from graphrerank.training.resume import last_checkpoint
 from tests.support import ROOT
 from tests.support.commands import manifest_of, measures_of, systems_of, weights_of
 from tests.support.damage import flip_bit

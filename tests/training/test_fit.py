@@ -1,6 +1,5 @@
 """Training in plain Python."""
 
-import inspect
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import register_model
 from graphrerank.operators.bm25 import BM25Retriever
-from graphrerank.training.training_data import FitSettings
+from graphrerank.training.settings import FitSettings
 from tests.support import CONF
 from tests.support.folders import write_dataset
 
@@ -136,9 +135,8 @@ def test_what_does_not_fit_is_refused_before_training(
 
 def test_defaults_are_those_of_the_command() -> None:
     command, module = OmegaConf.load(CONF / "train.yaml"), OmegaConf.load(CONF / "module" / "reranker.yaml")
-    defaults = {name: p.default for name, p in inspect.signature(fit).parameters.items()}
-    for name in ("learning_rate", "weight_decay", "warmup_steps"):
-        assert defaults[name] == float(module[name])
     settings = FitSettings()
+    for name in ("learning_rate", "weight_decay", "warmup_steps"):
+        assert getattr(settings, name) == float(module[name])
     given = command.batches.batch_size, command.seed, command.calibration
     assert (settings.batch_size, settings.seed, settings.calibration) == given

@@ -1,18 +1,15 @@
-"""Training by several processes, of which the first one alone prints, writes and evaluates.
+"""Training by several processes from the command line: the first one alone prints, writes and evaluates.
 
 With ``trainer.strategy=ddp`` Lightning starts the same command once more for every further device; ``torchrun`` and
 Slurm start it for all of them.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from hydra.utils import instantiate
@@ -22,19 +19,17 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.processes import is_first_process
 
 JOINT_JOB = "graphrerank.cli.train.train"  # the one that processes can do together
-# what Lightning's launcher sets
-LAUNCHED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
 
 
 @contextmanager
 def joint_training() -> Iterator[None]:
-    """Let the trainers of a block share the processes that the first of them starts; end the group with the block.
+    """Let the trainers of a block share the processes that the first of them starts, by the same command line.
 
-    Lightning starts them with the command line, which for a run of a sweep is that of the whole sweep, and leaves
-    their group's address in the environment, where the next run would look for processes that are gone.
+    Lightning starts them with ``sys.argv``, which for a run of a sweep is that of the whole sweep. It is restored at
+    the end of the block, and so is the run folder in Hydra's configuration.
     """
-    environment = {name: os.environ.get(name) for name in LAUNCHED}
-    os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))  # else Lightning chooses a number
+    from graphrerank.training.joint import shared_processes  # imports Lightning
+
     arguments, hydra = sys.argv, HydraConfig.get()
     own_folder = hydra.run.dir
     if hydra.mode == RunMode.MULTIRUN:
@@ -43,18 +38,11 @@ def joint_training() -> Iterator[None]:
     if Path(arguments[0]).stem == "graphrerank":  # the console script takes the command first
         sys.argv = [arguments[0], str(hydra.job.config_name), *sys.argv[1:]]
     try:
-        yield
-        if dist.is_initialized():
-            dist.barrier()  # no process leaves while another still reads from it
+        with shared_processes():
+            yield
     finally:
         sys.argv = arguments
         _set_folder(own_folder)
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        for name, setting in environment.items():
-            os.environ.pop(name, None)
-            if setting is not None:
-                os.environ[name] = setting
 
 
 def check_processes(cfg: DictConfig) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.command import Command, portable_config
-from graphrerank.training.session import TrainingPlan, run_folder
+from graphrerank.training.fit import built_trainer
+from graphrerank.training.resume import run_folder
+from graphrerank.training.session import TrainingPlan
+from graphrerank.training.trainer import built_callbacks
 from graphrerank.utils.files import sole_use
 from graphrerank.utils.processes import is_first_process
 
@@ -35,12 +38,20 @@ def resolved(node: Any) -> Any:
     return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 
 
+def trainer_settings(cfg: DictConfig) -> dict[str, Any]:
+    """Build the arguments ``trainer`` and ``callbacks`` of a training from these groups of the configuration.
+
+    Args:
+        cfg: Configuration of one model, as :func:`model_config` returns it.
+    """
+    return {"trainer": built_trainer(resolved(cfg.trainer)), "callbacks": built_callbacks(resolved(cfg.callbacks))}
+
+
 def training_plan(command: Command) -> TrainingPlan:
     """Return how an experiment of a command trains: its trainer, callbacks, loggers and the run to resume."""
 
     def settings(run_dir: Path, name: str) -> Mapping[str, Any]:
-        cfg = model_config(command.cfg, run_dir, name)
-        return {"trainer": resolved(cfg.trainer), "callbacks": resolved(cfg.callbacks)}
+        return trainer_settings(model_config(command.cfg, run_dir, name))
 
     def loggers(run_dir: Path, name: str) -> list[Any]:
         return command.tracking.open(model_config(command.cfg, run_dir, name))

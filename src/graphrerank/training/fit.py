@@ -1,57 +1,19 @@
-"""Fit one reranker: from named or built parts to a folder with the best checkpoint and its manifest."""
+"""Train a reranker with one call."""
 
-import inspect
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning as L
-import torch
-from hydra.utils import get_object
 from lightning.pytorch.callbacks import Callback
-from torch import nn
 
-from graphrerank.config.components import ComponentFactory, ConfiguredComponent, build_component
-from graphrerank.config.manifest_guard import portable_arguments
-from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.data.augmentation import CandidateAugmentation
-from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.datamodule import CandidateDataModule
-from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.encoder_checks import own_encoder
-from graphrerank.evaluation.reranking import trained_system
-from graphrerank.models.checkpoint import (
-    Checkpoint,
-    build_model,
-    library_versions,
-    load_checkpoint,
-    load_primary,
-    start_entry,
-    start_from,
-    train_only,
-)
-from graphrerank.models.granker import head_arguments
-from graphrerank.models.manifest import parse_manifest, write_manifest
-from graphrerank.models.registry import read_features, register_model
+from graphrerank.config.components import ComponentFactory, build_component
 from graphrerank.rerank.graph_reranker import GraphReranker
-from graphrerank.training.calibrate import calibrate_system
 from graphrerank.training.reranker_module import RerankerModule
-from graphrerank.training.session import TrainingSession, run_folder
-from graphrerank.training.training_data import (
-    FROM_START,
-    FitSettings,
-    TrainingData,
-    declared_inputs,
-    prepare_training,
-)
-from graphrerank.training.tuning import tune_restart_probs
-from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import claim_folder
-from graphrerank.utils.processes import is_first_process
-
-# entries of the manifest that a resumed training must have in common with its run
-RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
+from graphrerank.training.session import TrainerArguments
+from graphrerank.training.settings import FitSettings
+from graphrerank.training.trainer import ModuleFactory, RerankerTrainer
 
 
 def fit(
@@ -63,56 +25,54 @@ def fit(
     features: str | Mapping[str, Any] = "scores_match",
     model: Any = "gatv2",
     loss: Any = "listwise",
-    max_epochs: int | None = None,
-    learning_rate: float = 3e-3,
-    weight_decay: float = 0.01,
-    warmup_steps: int = 100,
     module: Mapping[str, Any] | None = None,
-    trainer: Mapping[str, Any] | None = None,
-    callbacks: str | Sequence[Callback] = (),
+    trainer: TrainerArguments | None = None,
+    callbacks: str | Sequence[Callback] | Mapping[str, Callback] = (),
     logger: Any = None,
-    restart_probs: Mapping[str, float | None] | None = None,
     run_dir: str | Path | None = None,
     name: str | None = None,
     resume: str | Path | None = None,
     parts: ComponentFactory | None = None,
     config: Mapping[str, Any] | None = None,
     settings: FitSettings | None = None,
-    **others: Any,
+    **changes: Any,
 ) -> GraphReranker:
     """Train a reranker, calibrate it on the validation split, and return it.
 
-    Every part is a name of ``conf``, settings as a file of ``conf`` has them, or the built object.
+    It is ``RerankerTrainer(...).train()``; :class:`~graphrerank.training.trainer.RerankerTrainer` has the single steps.
+    ComponentFactory are names of ``conf``, settings in the form of a file of ``conf``, or built objects.
 
     Args:
-        data: A data set, its name or the path of its folder; several, by name, are trained on together.
-        retriever: Source of the candidates.
-        encoder: Of texts; None for models and retrievers without vectors.
-        pair_encoder: A cross-encoder, for features that read its scores.
-        features: What the model reads: a name of ``conf/features`` or its settings.
-        model: A name of ``conf/model``, or an ``nn.Module`` with ``inputs`` that name the tensors of ``forward``.
-        loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``.
-        max_epochs: Epochs; None: as ``conf/trainer`` says.
-        learning_rate: Peak learning rate.
-        weight_decay: AdamW's decay of matrices.
-        warmup_steps: Optimizer steps of linear warm-up.
-        module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`.
-        trainer: Arguments of ``lightning.Trainer`` in the place of those of ``conf/trainer``.
-        callbacks: Lightning callbacks in addition to those that keep the best and the last checkpoint and stop early;
-            or a name of ``conf/callbacks`` in the place of these.
-        logger: A Lightning logger or several; None for none.
-        restart_probs: Of GCS and PPR, which stand in the manifest; None: chosen on the validation split.
-        run_dir: Folder of the run, in which the model has a folder by its name; None: a new one below ``runs/fit``.
-        name: Name of the model in tables and of its folder; None: as the model's.
-        resume: A run folder of an interrupted call with the same arguments, or one of its ``.ckpt`` files.
-        parts: Builds parts by their names; None: with the folders of ``conf/paths``.
-        config: What the manifest records as the configuration.
-        settings: Further settings; None: as ``others`` give them.
-        **others: Fields of :class:`~graphrerank.training.training_data.FitSettings`: ``seed``, ``batch_size``,
-            ``train_split``, ``start`` and the like.
+        data: A data set, its name or the path of its folder; or several by name, which are trained on together.
+        retriever: Retriever that produces the candidates.
+        encoder: Encoder of texts. None for models and retrievers that read no vectors.
+        pair_encoder: Cross-encoder, for features that read its scores. None for none.
+        features: Features that the model reads: a name of ``conf/features`` or its settings.
+        model: A name of ``conf/model``, or an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``.
+        loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
+            returns a scalar.
+        module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`, such as
+            ``{"divergence": 0.15}``. None for its defaults.
+        trainer: Arguments of ``lightning.Trainer`` that replace those of
+            :func:`~graphrerank.training.defaults.default_trainer_arguments`. None for these.
+        callbacks: Lightning callbacks in addition to :func:`~graphrerank.training.defaults.default_callbacks`, which
+            keep the best and the last checkpoint and stop early; or callbacks by name, or the name of a file of
+            ``conf/callbacks``, which replace these.
+        logger: A Lightning logger or several. None for none.
+        run_dir: Folder of the run, in which the model gets a folder with its name. None for a new one below
+            ``runs/fit``.
+        name: Name of the model in tables and of its folder. None for that of ``model``.
+        resume: Run folder of an interrupted call with the same arguments, or one of its ``.ckpt`` files. None starts a
+            new training.
+        parts: Builds parts by their names, and says where they run. None for the folders of ``conf/paths``.
+        config: Configuration that the manifest records. None for the seed and the validation split.
+        settings: Settings of the training. None for the defaults.
+        **changes: Fields of :class:`~graphrerank.training.settings.FitSettings` that replace those of ``settings``:
+            ``max_epochs``, ``learning_rate``, ``seed``, ``batch_size``, ``train_split``, ``start`` and the like.
 
     Returns:
-        The reranker with the weights of the best epoch; ``source`` is its checkpoint, which every command loads.
+        The reranker with the weights of the best epoch; ``source`` is its checkpoint, which every command loads. In a
+        training by several processes each of them returns it.
 
     Raises:
         ValueError: If an argument is unknown or does not fit, or no training query has a relevant candidate.
@@ -121,186 +81,67 @@ def fit(
         >>> from graphrerank import Dataset, fit
         >>> reranker = fit(Dataset.from_folder("my_data"), max_epochs=2)  # doctest: +SKIP
     """
-    parts, settings = parts or ComponentFactory(), settings or FitSettings(**others)
-    chosen = {"features": features, "model": model}
-    named = parts.compose(*(f"+{group}={given}" for group, given in chosen.items() if isinstance(given, str)))
-    model = ConfiguredComponent(named.model, model) if isinstance(model, str) else parts.component("model", model)
-    name = name or str(model.name)
-    if resume is not None:
-        run = run_folder(resume)
-    else:
-        run = Path(run_dir) if run_dir else claim_folder(Path("runs", "fit", time.strftime("%Y-%m-%d_%H-%M-%S")))
-    if not isinstance(data, TrainingData):
-        data = prepare_training(
-            parts,
-            data_parts(parts, data),
-            [model],
-            retriever=parts.component("retriever", retriever),
-            encoder=None if encoder is None else parts.component("encoder", encoder),
-            pair_encoder=None if pair_encoder is None else parts.component("pair_encoder", pair_encoder),
-            features=named.features if isinstance(features, str) else features,
-            settings=settings,
-        )
-    torch.set_num_threads(parts.num_threads)
-    operators = tune_restart_probs(data.first, settings.val_split, restart_probs)
-
-    session = TrainingSession(
-        parts,
-        run,
-        name,
-        trainer=trainer,
-        max_epochs=max_epochs,
+    return RerankerTrainer(
+        model,
+        (settings or FitSettings()).with_changes(**changes),
+        data,
+        retriever=retriever,
+        encoder=encoder,
+        pair_encoder=pair_encoder,
+        features=features,
+        loss=loss,
+        module=module_factory(module),
+        trainer=built_trainer(trainer),
         callbacks=callbacks,
         logger=logger,
+        run_dir=run_dir,
+        name=name,
         resume=resume,
-    )
-    L.seed_everything(settings.seed, verbose=False)  # no earlier training must decide the weights
-    arguments = model_arguments(model, data.first)
-    network = model.build(**arguments)
-    start = None if settings.start is None else load_primary(settings.start)
-    manifest = training_manifest(
-        name, network, arguments, data, settings, operators=operators, config=config or {}, start=start
-    )
-    if model.settings is not None:
-        with torch.device("meta"):
-            build_model(parse_manifest(manifest, session.folder))  # what cannot be loaded is refused before training
-    if earlier := session.earlier_results(manifest, RESUMED_ENTRIES):
-        manifest |= earlier
-    else:
-        if not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
-            raise UserError(
-                f"no query of split {settings.train_split!r} has a relevant candidate, so there is nothing to learn: "
-                "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
-            )
-        if network.inputs.reads_pairs:
-            network.start_from(own_encoder(data.first))
-        if start is not None:
-            start_from(network, arguments, data.first.feature_names, start)
-        if settings.train_only is not None:
-            train_only(network, settings.train_only)
-        rates = {"learning_rate": learning_rate, "weight_decay": weight_decay, "warmup_steps": warmup_steps}
-        val_names = list(data.judged) if len(data.prepared) > 1 else []
-        learns = build_component(
-            {"_target_": RerankerModule, "seed": settings.seed, **rates, **(module or {}), "val_names": val_names},
-            network,
-            parts.build("loss", loss),
-        )
-        augmentation = None
-        if any(settings.augmentation.values()):
-            augmentation = CandidateAugmentation(data.first.feature_names, **settings.augmentation)
-        batches = CandidateDataModule(
-            data.prepared,
-            batch_size=settings.batch_size,
-            seed=settings.seed,
-            inputs=network.inputs,
-            train_split=settings.train_split,
-            val_split=settings.val_split,
-            shares=settings.shares,
-            augmentation=augmentation,
-            validated=list(data.judged),
-        )
-        manifest = session.train(learns, batches, manifest)
-    if not is_first_process():
-        return None  # type: ignore[return-value] # the first process of a joint training alone goes on
-
-    given = None if model.settings is not None else network
-    checkpoint = load_checkpoint(session.best, model=given)
-    if settings.calibration == "logistic":
-        system = trained_system(name, checkpoint.model, parts.device)
-        manifest |= calibrate_system(data.judged, settings.val_split, system)
-        write_manifest(session.folder, manifest)
-        checkpoint = load_checkpoint(session.best, model=given)
-    return GraphReranker(checkpoint, device=parts.device)
+        parts=parts,
+        config=config,
+    ).train()
 
 
-def data_parts(parts: ComponentFactory, data: Any) -> dict[str, ConfiguredComponent]:
-    """Return the parts of one data set, or of several by name."""
-    if isinstance(data, Mapping) and "_target_" not in data:
-        return {str(name): parts.component("data", given) for name, given in data.items()}
-    part = parts.component("data", data)
-    return {data.name if isinstance(data, Dataset) else Path(str(part.name)).name: part}
+def module_factory(module: Mapping[str, Any] | None) -> ModuleFactory:
+    """Return what builds the Lightning module with further arguments.
+
+    Args:
+        module: Arguments, with the class as ``_target_`` if it is not ``RerankerModule``. None for no arguments.
+
+    Example:
+        >>> module_factory({"divergence": 0.15}).keywords
+        {'divergence': 0.15}
+    """
+    if module is not None and "_target_" in module:
+        factory: ModuleFactory = build_component({**module, "_partial_": True})
+        return factory
+    return partial(RerankerModule, **module or {})
 
 
-def model_arguments(model: ConfiguredComponent, prepared: PreparedDataset) -> dict[str, Any]:
-    """Return a model's settings, and the sizes that its data set or its cross-encoder gives."""
-    if model.settings is None:
-        return model.arguments
-    if declared_inputs(model).reads_pairs:
-        return model.arguments | head_arguments(own_encoder(prepared))
-    sizes = {"num_scores": len(prepared.feature_names)}
-    if of_pairs := len(set(CROSS_ENCODER_FEATURES) & set(prepared.feature_names)):
-        sizes["num_pair_scores"] = of_pairs
-    if (embedding := prepared.dataset.graph.embedding) is not None:
-        sizes["embedding_dim"] = embedding.shape[1]
-    takes = inspect.signature(get_object(model.settings._target_)).parameters
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
-    return model.arguments | {name: size for name, size in sizes.items() if takes_all or name in takes}
+def built_trainer(trainer: TrainerArguments | None) -> TrainerArguments | None:
+    """Return arguments of ``lightning.Trainer`` with those built that are settings of a class.
+
+    Args:
+        trainer: Arguments. With a ``_target_`` they are all of them, in the form of ``conf/trainer/default.yaml``.
+
+    Returns:
+        The arguments, or a ``functools.partial`` where they are all of them.
+    """
+    if isinstance(trainer, Mapping) and "_target_" in trainer:
+        complete: partial[L.Trainer] = build_component({**trainer, "_partial_": True})
+        return complete
+    if isinstance(trainer, Mapping):
+        return {name: built(setting) for name, setting in trainer.items()}
+    return trainer
 
 
-def training_manifest(
-    name: str,
-    network: nn.Module,
-    arguments: Mapping[str, Any],
-    data: TrainingData,
-    settings: FitSettings,
-    *,
-    operators: Mapping[str, float],
-    config: Mapping[str, Any],
-    start: Checkpoint | None,
-) -> dict[str, Any]:
-    """Return the manifest of a training that begins."""
-    prepared, embedding = data.first, data.first.dataset.graph.embedding
-    encoder = pair_encoder = None
-    if prepared.pair_encoder is not None and data.pair_encoder is not None:
-        pair_encoder = {
-            "choice": data.pair_encoder.name,
-            "arguments": portable_arguments(data.pair_encoder.settings or {}),
-            "fingerprint": prepared.pair_encoder.fingerprint,
-            "dim": prepared.pair_encoder.hidden_size,
-        }
-    if embedding is not None and data.encoder is not None:
-        encoder = {
-            "choice": data.encoder.name,
-            "arguments": data.encoder.arguments,
-            "name": prepared.encoder_name,
-            "fingerprint": prepared.encoder_fingerprint,
-            "dim": embedding.shape[1],
-        }
-    of_start = {}
-    if start is not None:
-        of_start["start"] = start_entry(start, Path(str(settings.start)).name)
-        if settings.calibration == FROM_START:
-            kept, content = ("calibration", "list_confidence"), start.manifest.content
-            of_start |= {key: content[key] for key in kept if key in content}
-    (first, part), *mix = data.data.items()
-    return {
-        "name": name,
-        "finished": False,
-        "model": {"name": register_model(type(network)), "arguments": arguments},
-        "features": read_features(network, prepared.feature_names),
-        "encoder": encoder,
-        "pair_encoder": pair_encoder,
-        "data": {
-            "choice": part.choice or first,
-            "arguments": portable_arguments(part.settings or {}),
-            "fingerprint": prepared.dataset.fingerprint,
-        },
-        "mix": {
-            mixed: {
-                "arguments": {"data": given.choice or mixed, **portable_arguments(given.settings or {})},
-                "fingerprint": data.prepared[mixed].dataset.fingerprint,
-            }
-            for mixed, given in mix
-        },
-        "retriever": {
-            "choice": data.retriever.name,
-            "arguments": data.retriever.arguments,
-            "feature_names": list(prepared.feature_names),
-        },
-        "candidate_depth": prepared.top_k,
-        "operators": dict(operators),
-        "config": dict(config) or {"seed": settings.seed, "batches": {"val_split": settings.val_split}},
-        "versions": library_versions(),
-        "metrics": {},
-        **of_start,
-    }
+def built(setting: Any) -> Any:
+    """Return the object that a setting describes by its class, as ``_target_``, or a list of these; else the setting.
+
+    Example:
+        >>> built({"_target_": "fractions.Fraction", "numerator": 1}), built([2, None])
+        (Fraction(1, 1), [2, None])
+    """
+    if isinstance(setting, Mapping) and "_target_" in setting:
+        return build_component(setting)
+    return [built(each) for each in setting] if isinstance(setting, list) else setting

@@ -11,6 +11,7 @@ from graphrerank.core import CandidateGraphs, ModelInputs
 from graphrerank.losses import divergence_from_retriever
 from graphrerank.metrics import parse_measure
 from graphrerank.training.training_module import TrainingModule
+from graphrerank.training.validation_means import ValidationMeans
 from graphrerank.utils.checks import UserError, check_not_negative
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -24,17 +25,29 @@ class RerankerModule(TrainingModule):
     dropout, training is that of one process.
 
     Args:
-        model: Maps what its ``inputs`` name to scores ``[N]``.
+        model: Network with ``inputs`` that name the tensors of its ``forward``, which returns scores ``[N]``, one for
+            each candidate of the batch.
         loss: Maps padded scores, relevance and mask, each ``[B, K]``, to a scalar.
-        measures: Measures to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
-        val_names: Names of the data sets of validation's loaders, where there are several: each measure is logged per
-            data set (as ``val/<name>/pr@10``) and as their mean.
-        learning_rate: Peak learning rate.
-        weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
-        warmup_steps: Optimiser steps of linear warm-up.
-        divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the loss of training: how much a
-            change of the retriever's order has to gain.
+        measures: Measures to log on the validation split, such as ``PR@10`` (as ``val/pr@10``). At least one.
+        val_names: Names of the data sets of validation's loaders, in order. Each measure is then logged per data set
+            (as ``val/<name>/pr@10``) and as their mean (as ``val/pr@10``). Empty for a single data set.
+        learning_rate: Peak learning rate, after the warm-up. Must be positive.
+        weight_decay: AdamW's weight decay of matrices. Biases, norms and scalars are not decayed.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 starts at the peak.
+        divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the training loss, a penalty
+            for deviating from the retriever's ranking. 0 disables it.
         seed: Seed of dropout.
+
+    Raises:
+        ValueError: If ``measures`` is empty or names one twice or an unknown one, or a number is out of its range.
+
+    Example:
+        >>> from graphrerank.losses import listwise_softmax_cross_entropy
+        >>> from graphrerank.models.gatv2_reranker import GATv2Reranker
+        >>> network = GATv2Reranker(features="scores", num_scores=3)
+        >>> module = RerankerModule(network, listwise_softmax_cross_entropy, measures=["PR@5", "nDCG@10"])
+        >>> [measure.name for measure in module.measures], module.learning_rate
+        (['PR@5', 'nDCG@10'], 0.001)
     """
 
     def __init__(
@@ -61,8 +74,7 @@ class RerankerModule(TrainingModule):
         self.divergence = divergence
         self.val_names = tuple(val_names)
         self.measures = [parse_measure(name) for name in measures]
-        # for each data set [2, 1 + M]: sums of the loss and the measures, and their numbers of queries
-        self._val_sums: list[Tensor | float] = []
+        self._val_means: list[ValidationMeans] = []  # one for each data set of validation
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return scores ``[N]``."""
@@ -80,36 +92,39 @@ class RerankerModule(TrainingModule):
         return loss * (num_queries * self.trainer.world_size / all_queries)
 
     def on_validation_epoch_start(self) -> None:
-        """Forget what an earlier validation summed."""
-        self._val_sums = [0.0 for _ in self.val_names or [""]]
+        """Begin the means of each data set anew."""
+        names = [measure.name.lower() for measure in self.measures]
+        self._val_means = [ValidationMeans(names) for _ in self.val_names or [""]]
 
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Add up the loss and the measures of a batch, ranked in the precision of the weights, on the CPU."""
+        """Measure a batch of one data set, ranked in the precision of the weights.
+
+        Args:
+            graphs: Candidates with ``relevance``, and with ``gains`` of all relevant passages.
+            batch_idx: Index of the batch, which Lightning gives.
+            dataloader_idx: Index of the data set.
+        """
         with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
             scores = self(graphs)
-        assert graphs.relevance is not None
-        assert graphs.gains is not None
-        order = graphs.order(scores)
-        ranked, gains = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0).cpu(), graphs.gains.cpu()
-        per_query = torch.stack([measure(ranked, gains) for measure in self.measures])
         loss, num_queries = self._loss(graphs, scores)
-        of_loss = torch.stack([loss * num_queries, num_queries]).unsqueeze(1)
-        sums = torch.stack([per_query.nansum(1), (~per_query.isnan()).sum(1)]).to(of_loss)
-        self._val_sums[dataloader_idx] += torch.cat([of_loss, sums], dim=1)
+        self._val_means[dataloader_idx].update(loss, num_queries, self._measure(graphs, scores))
 
     def on_validation_epoch_end(self) -> None:
         """Log the measures over each whole split, and their mean over the data sets."""
-        parts = []
-        keys = ["loss", *(measure.name.lower() for measure in self.measures)]
-        for sums in self._val_sums:
-            assert isinstance(sums, Tensor)
-            total, num_queries = self._over_processes(sums)
-            num_queries[:1].clamp_(min=1)
-            parts.append(dict(zip(keys, total / num_queries, strict=True)))
-        for name, part in zip(self.val_names, parts, strict=False):  # no names: a single data set
-            self.log_dict({f"val/{name}/{key}": mean_score for key, mean_score in part.items()}, sync_dist=True)
-        mean = {f"val/{key}": torch.stack([part[key] for part in parts]).mean() for key in parts[0]}
-        self.log_dict(mean, prog_bar=True, sync_dist=True)
+        by_dataset = [means.compute(self._over_processes) for means in self._val_means]
+        for name, means in zip(self.val_names, by_dataset, strict=False):  # no names: a single data set
+            self.log_dict({f"val/{name}/{key}": mean for key, mean in means.items()}, sync_dist=True)
+        overall = {f"val/{key}": torch.stack([means[key] for means in by_dataset]).mean() for key in by_dataset[0]}
+        self.log_dict(overall, prog_bar=True, sync_dist=True)
+
+    def _measure(self, graphs: CandidateGraphs, scores: Tensor) -> Tensor:
+        """Return each measure of each query, ``[M, B]``, on the CPU."""
+        assert graphs.relevance is not None
+        assert graphs.gains is not None
+        order = graphs.order(scores)
+        ranked = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0).cpu()
+        gains = graphs.gains.cpu()
+        return torch.stack([measure(ranked, gains) for measure in self.measures])
 
     def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of the queries with a relevant candidate, and how many they are."""
@@ -123,8 +138,8 @@ class RerankerModule(TrainingModule):
             loss = loss + self.divergence * divergence_from_retriever(padded, base_scores, relevance, mask)
         return loss, (relevance > 0).any(1).sum().to(loss.dtype)
 
-    def _over_processes(self, part: Tensor) -> Tensor:
-        """Sum a tensor over the processes that share each batch."""
+    def _over_processes(self, sums: Tensor) -> Tensor:
+        """Add up a tensor, in place, over the processes that share each batch."""
         if self.trainer.world_size > 1:
-            dist.all_reduce(part)
-        return part
+            dist.all_reduce(sums)
+        return sums

@@ -1,32 +1,30 @@
 """One training by Lightning in a folder of a run: trainer, callbacks, loggers, resuming and the manifest.
 
 Every training goes through :class:`TrainingSession`: rerankers and heads of cross-encoders by
-:func:`~graphrerank.training.fit.fit`, and experiments that train models of their own, which get a
+:class:`~graphrerank.training.trainer.RerankerTrainer`, and experiments that train models of their own, which get a
 :class:`TrainingPlan` from their command.
 """
 
-import json
-import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, ProgressBar
-from omegaconf import OmegaConf
 
-from graphrerank.config.components import ComponentFactory, build_component
-from graphrerank.config.compose import flatten_settings
 from graphrerank.models.checkpoint import BEST
-from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
+from graphrerank.models.manifest import read_manifest, write_manifest
 from graphrerank.training.callbacks import EpochTable, LearningCurves
-from graphrerank.utils.checks import UserError
+from graphrerank.training.defaults import default_callbacks, default_trainer_arguments
+from graphrerank.training.resume import last_checkpoint
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
 
-LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
+TrainerArguments = Mapping[str, Any] | partial[L.Trainer]  # arguments that replace defaults; or all of them
+Callbacks = Sequence[Callback] | Mapping[str, Callback]  # in addition to the default callbacks; or in their place
 RESULTS = ("finished", "validation")  # entries of a manifest that a training adds
 
 
@@ -37,39 +35,38 @@ class TrainingSession:
     in ``checkpoints`` the files ``best.ckpt`` and ``last.ckpt``.
 
     Args:
-        parts: Composes the files of ``conf`` that are named.
         run_dir: Folder of the run.
         name: Name of the model.
-        trainer: Arguments of ``lightning.Trainer`` that replace those of ``conf/trainer/default.yaml``, or complete
-            settings with a ``_target_``. None for those of the file.
-        max_epochs: Maximum number of epochs. If None, the value of ``trainer`` or of the file is used.
-        callbacks: Lightning callbacks in addition to those of ``conf/callbacks/default.yaml``; the name of another file
-            of ``conf/callbacks``; or settings of callbacks by name, which replace those of the file.
+        trainer: Arguments of ``lightning.Trainer`` that replace those of
+            :func:`~graphrerank.training.defaults.default_trainer_arguments`; or a ``functools.partial`` of
+            ``lightning.Trainer`` with all its arguments, to which callbacks and loggers are added. None for the
+            defaults.
+        max_epochs: Maximum number of epochs. If None, the number of the trainer's arguments is used.
+        callbacks: Lightning callbacks in addition to :func:`~graphrerank.training.defaults.default_callbacks`; or
+            callbacks by name, which replace these.
         logger: A Lightning logger or several. None for none.
         resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. None starts a new training.
 
     Example:
-        >>> from graphrerank.config.components import ComponentFactory
-        >>> session = TrainingSession(ComponentFactory(), "runs/mine", "my_model", max_epochs=3)
+        >>> session = TrainingSession("runs/mine", "my_model", max_epochs=3)
         >>> session.folder.as_posix()
         'runs/mine/my_model'
     """
 
     def __init__(
         self,
-        parts: ComponentFactory,
         run_dir: str | Path,
         name: str,
         *,
-        trainer: Mapping[str, Any] | None = None,
+        trainer: TrainerArguments | None = None,
         max_epochs: int | None = None,
-        callbacks: str | Sequence[Callback] | Mapping[str, Any] = (),
+        callbacks: Callbacks = (),
         logger: Any = None,
         resume: str | Path | None = None,
     ) -> None:
         self.folder = Path(run_dir, name)
-        self._parts, self._run_dir, self._name = parts, Path(run_dir), name
-        self._trainer = dict(trainer or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
+        self._trainer: TrainerArguments = trainer or {}
+        self._max_epochs = max_epochs
         self._callbacks = callbacks
         self._loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
         self._resume: str | Path | None = resume
@@ -141,27 +138,25 @@ class TrainingSession:
 
     def _build_trainer(self) -> L.Trainer:
         """Build the trainer with its callbacks, loggers and a table of the epochs."""
-        settings = dict(self._trainer)
-        if "_target_" not in settings:
-            settings = self._composed("trainer") | settings
-        callbacks = self._build_callbacks(self._callbacks)
+        create: Callable[..., L.Trainer] = L.Trainer
+        if isinstance(self._trainer, partial):
+            create, arguments = self._trainer.func, dict(self._trainer.keywords)
+        else:
+            arguments = default_trainer_arguments(self.folder) | dict(self._trainer)
+        if self._max_epochs is not None:
+            arguments["max_epochs"] = self._max_epochs
+        callbacks = self._all_callbacks()
         if not any(isinstance(callback, ProgressBar) for callback in callbacks):  # which would show the epochs
-            if settings.pop("enable_progress_bar", True):
+            if arguments.pop("enable_progress_bar", True):
                 callbacks.append(EpochTable())
-            settings["enable_progress_bar"] = False
-        return cast(L.Trainer, build_component(settings, callbacks=callbacks, logger=self._loggers))
+            arguments["enable_progress_bar"] = False
+        return create(**arguments | {"callbacks": callbacks, "logger": self._loggers})
 
-    def _build_callbacks(self, given: Any) -> list[Callback]:
-        """Build the callbacks of a file of ``conf/callbacks`` or of settings; objects are added to the default's."""
-        if isinstance(given, Mapping):
-            return [build_component(node) for node in given.values() if node and "_target_" in node]
-        file, others = (given, ()) if isinstance(given, str) else ("default", given)
-        return [*self._build_callbacks(self._composed("callbacks", file)), *others]
-
-    def _composed(self, group: str, file: str = "default") -> dict[str, Any]:
-        """Compose a file of ``conf`` for the folder of this model."""
-        composed = self._parts.compose(f"+{group}={file}", run_dir=self._run_dir, system=self._name)[group]
-        return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
+    def _all_callbacks(self) -> list[Callback]:
+        """Return the callbacks that replace the default ones, or the default ones and those that are added."""
+        if isinstance(self._callbacks, Mapping):
+            return list(self._callbacks.values())
+        return [*default_callbacks(self.folder).values(), *self._callbacks]
 
 
 @dataclass(frozen=True)
@@ -172,8 +167,8 @@ class TrainingPlan:
     ``callbacks=``, ``logger=`` and ``ckpt_path=`` hold for it as for a reranker.
 
     Attributes:
-        settings: Returns the arguments ``trainer`` and ``callbacks`` of :class:`TrainingSession` for a run folder and
-            the name of a model in it.
+        settings: Returns the arguments ``trainer`` and ``callbacks`` of :class:`TrainingSession`, newly built, for a
+            run folder and the name of a model in it.
         loggers: Opens the loggers for a run folder and the name of a model in it.
         resume: Run folder of an interrupted training, or one of its ``.ckpt`` files; None for a new training.
         config: The configuration, for manifests.
@@ -184,29 +179,32 @@ class TrainingPlan:
     resume: str | Path | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
 
-    def session(self, parts: ComponentFactory, run_dir: str | Path, name: str) -> TrainingSession:
+    def session(self, run_dir: str | Path, name: str) -> TrainingSession:
         """Return the session of a model of the run, with its loggers.
 
         Args:
-            parts: Composes files of ``conf``.
             run_dir: Folder of the run.
             name: Name of the model.
         """
         run_dir = Path(run_dir)
         logger = self.loggers(run_dir, name)
-        return TrainingSession(parts, run_dir, name, logger=logger, resume=self.resume, **self.settings(run_dir, name))
+        return TrainingSession(run_dir, name, logger=logger, resume=self.resume, **self.settings(run_dir, name))
 
-    def silent_session(self, parts: ComponentFactory, run_dir: str | Path, name: str) -> TrainingSession:
+    def silent_session(self, run_dir: str | Path, name: str) -> TrainingSession:
         """Return the session of a further training, such as that of a fold, which shows and logs nothing.
 
         It has the trainer of the plan, and the callbacks without those that only show or resume: ``curves`` and
         ``last``. Arguments are those of :meth:`session`.
         """
         settings = dict(self.settings(Path(run_dir), name))
-        settings["trainer"] = dict(settings.get("trainer") or {}) | {"enable_progress_bar": False}
+        trainer: TrainerArguments = settings.get("trainer") or {}
+        silent = {"enable_progress_bar": False}
+        settings["trainer"] = partial(trainer, **silent) if isinstance(trainer, partial) else dict(trainer) | silent
         if isinstance(callbacks := settings.get("callbacks"), Mapping):
-            settings["callbacks"] = {key: node for key, node in callbacks.items() if key not in ("curves", "last")}
-        return TrainingSession(parts, run_dir, name, **settings)
+            settings["callbacks"] = {
+                key: callback for key, callback in callbacks.items() if key not in ("curves", "last")
+            }
+        return TrainingSession(run_dir, name, **settings)
 
 
 def _fit(trainer: L.Trainer, module: L.LightningModule, data: L.LightningDataModule, last: Path | None) -> None:
@@ -218,59 +216,3 @@ def _fit(trainer: L.Trainer, module: L.LightningModule, data: L.LightningDataMod
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from None
         raise
-
-
-def run_folder(resume: str | Path) -> Path:
-    """Return the run folder that a training is resumed in.
-
-    Args:
-        resume: A run folder of ``train.py``, or a ``.ckpt`` file in it.
-
-    Raises:
-        ValueError: If there is no such path, or no model in the folder.
-    """
-    path = Path(resume)
-    if not path.exists():
-        raise UserError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
-    folder = path if path.is_dir() else path.parent.parent.parent
-    if not any(folder.glob(f"*/{MANIFEST}")):
-        raise UserError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
-    return folder
-
-
-def last_checkpoint(
-    resume: str | Path | None, folder: Path, manifest: Mapping[str, Any], decisive: Sequence[str]
-) -> Path | None:
-    """Return the checkpoint to resume from.
-
-    Args:
-        resume: Run folder to resume, or one of its ``.ckpt`` files; None for a new training.
-        folder: Folder of the model in the run.
-        manifest: The manifest of the training that begins now.
-        decisive: Names of the manifest's entries that must be those of the training to resume.
-
-    Returns:
-        ``resume`` itself where it is a checkpoint of this model, else the model's last one; None if there is none.
-
-    Raises:
-        ValueError: If a decisive entry differs. The message names it, and the settings of the run.
-    """
-    if resume is None:
-        return None
-    named = Path(resume)
-    last = named if named.is_file() and named.parent.parent == folder else folder / LAST
-    if not last.is_file():
-        return None
-    before, now = (
-        dict(flatten_settings({key: content.get(key) for key in decisive}))
-        for content in (read_manifest(folder).content, json.loads(json.dumps(manifest)))
-    )
-    if changed := next((name for name in {**before, **now} if before.get(name) != now.get(name)), None):
-        file = folder.parent / ".hydra" / "overrides.yaml"
-        given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
-        ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
-        raise UserError(
-            f"`ckpt_path` needs the settings of its run, which was trained with {changed}={before.get(changed)}, got "
-            f"{now.get(changed)}; give them again: {ours} ckpt_path={folder.parent}"
-        )
-    return last

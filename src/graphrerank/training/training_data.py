@@ -1,7 +1,7 @@
 """Data sets with the candidates and features that a model is trained on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -16,36 +16,8 @@ from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.models.checkpoint import ADDED_PART
 from graphrerank.models.registry import read_inputs
-from graphrerank.utils.checks import UserError, check_choice, check_counts
-
-FROM_START = "start"  # the calibration of the checkpoint that a training starts from
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """Settings of a training beyond its parts."""
-
-    seed: int = 1  # of weights, order, augmentation and dropout
-    batch_size: int = 32  # queries
-    train_split: str = "train"
-    val_split: str = "val"  # to validate and calibrate on
-    shares: Mapping[str, float] | None = None  # of the batches by data set; None for the number of training queries
-    augmentation: Mapping[str, float] = field(default_factory=dict)  # arguments of `CandidateAugmentation`
-    # training queries, and half as many of validation, whose candidates a cross-encoder reads: a number for each data
-    # set, or by name, where others have none; None for all
-    cross_encoder_queries: int | Mapping[str, int] | None = None
-    num_queries: int | None = None  # of each split, evenly spaced, for a trial in minutes; None for all
-    start: str | None = None  # a finished checkpoint whose weights the training begins with
-    train_only: Sequence[str] | None = None  # parts of the model whose weights change, by the first word of their names
-    calibration: str | None = "logistic"  # or `start` for that of `start`, or None
-
-    def __post_init__(self) -> None:
-        if self.num_queries is not None:
-            check_counts(num_queries=self.num_queries)
-        if self.calibration == FROM_START and self.start is None:
-            raise UserError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
-        if self.calibration is not None:
-            check_choice(("logistic", FROM_START), calibration=self.calibration)
+from graphrerank.training.settings import FitSettings
+from graphrerank.utils.checks import UserError
 
 
 @dataclass(frozen=True)

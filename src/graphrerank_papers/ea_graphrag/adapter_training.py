@@ -122,7 +122,7 @@ class AdapterTraining:
         train, held = (_disagreements(sets, held) for held in (False, True))
         if self.folds:
             stratified_folds(train, self.folds, self.seed)  # too many folds are refused before training
-        session = training.session(parts, run_dir, self.name)
+        session = training.session(run_dir, self.name)
         described = self._describe(runner, syntax, sets) | {"config": dict(training.config) or {"seed": self.seed}}
         model, manifest = self._train(session, train, described, self.settings)
         if session.history:
@@ -141,7 +141,7 @@ class AdapterTraining:
             "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
         }
         write_manifest(session.folder, manifest)
-        folds = self._cross_validate(training, parts, session.folder, train, manifest) if self.folds else []
+        folds = self._cross_validate(training, session.folder, train, manifest) if self.folds else []
         if folds:
             manifest["cross_validation"] = {"folds": folds, **error_bars(folds)}
             write_manifest(session.folder, manifest)
@@ -201,7 +201,7 @@ class AdapterTraining:
         return cast(ComplexityAdapter, load_checkpoint(session.best, model=model).model), manifest
 
     def _cross_validate(
-        self, training: TrainingPlan, parts: ComponentFactory, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
+        self, training: TrainingPlan, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Train once per fold on the rows of the others, and judge the fold; folds of an earlier run are kept."""
         folds = stratified_folds(rows, self.folds, self.seed)
@@ -209,7 +209,7 @@ class AdapterTraining:
 
         def judge(number: int, others: AdapterRows, own: AdapterRows) -> dict[str, Any]:
             with TemporaryDirectory(dir=folder, prefix=".fold-") as scratch:
-                session = training.silent_session(parts, scratch, self.name)
+                session = training.silent_session(scratch, self.name)
                 model, _ = self._train(
                     session, others, manifest | {"finished": False}, replace(self.settings, seed=self.seed + number)
                 )

@@ -19,7 +19,8 @@ from graphrerank.evaluation.baselines import reranking_systems
 from graphrerank.evaluation.reranking import measure_queries
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.training.fit import fit
-from graphrerank.training.training_data import FitSettings, TrainingData, with_matches
+from graphrerank.training.settings import FitSettings
+from graphrerank.training.training_data import TrainingData, with_matches
 from graphrerank.training.tuning import tune_restart_probs
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.experiments import do_step, step_file, write_tables

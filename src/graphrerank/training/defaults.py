@@ -1,0 +1,97 @@
+"""Defaults of Lightning's part of a training: the trainer's arguments and the callbacks.
+
+``conf/trainer/default.yaml`` and the files of ``conf/callbacks`` say the same for the command line.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+
+from graphrerank.training.callbacks import AtomicCheckpoints, GradientNorm, LearningCurves, LearningRate
+
+MONITOR = "val/ndcg@10"  # log key that chooses the best epoch, the higher the better
+PANELS = (("train/loss_epoch", "val/loss"), ("val/pr@5", "val/pr@10", MONITOR))  # of the learning curves
+
+
+def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
+    """Return the arguments of ``lightning.Trainer`` that a training has by default.
+
+    Args:
+        folder: Folder of the model, for files of Lightning.
+
+    Example:
+        >>> arguments = default_trainer_arguments("runs/mine/gatv2")
+        >>> arguments["max_epochs"], arguments["gradient_clip_val"], arguments["devices"]
+        (4, 1.0, 1)
+    """
+    return {
+        "max_epochs": 4,
+        "accelerator": "auto",
+        "devices": 1,
+        "strategy": "auto",
+        "precision": "32-true",
+        "gradient_clip_val": 1.0,
+        "log_every_n_steps": 1,
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,  # our sampler distributes the queries itself
+        "enable_model_summary": False,
+        "default_root_dir": str(folder),
+        "plugins": [AtomicCheckpoints()],
+    }
+
+
+def default_callbacks(folder: str | Path) -> dict[str, Callback]:
+    """Return the callbacks of a training that is validated after each epoch, by name.
+
+    ``best`` keeps the epoch with the highest :data:`MONITOR`, ``last`` the state that a resumed training starts from,
+    ``early_stopping`` ends a training after three epochs without a better one, ``curves`` draws learning curves, and
+    ``learning_rate`` and ``gradient_norm`` log these two for each optimiser step.
+
+    Args:
+        folder: Folder of the model. Checkpoints go to ``checkpoints`` in it.
+
+    Example:
+        >>> list(default_callbacks("runs/mine/gatv2"))
+        ['best', 'last', 'early_stopping', 'curves', 'learning_rate', 'gradient_norm']
+    """
+    checkpoints = Path(folder, "checkpoints")
+    return {
+        "best": ModelCheckpoint(
+            dirpath=checkpoints, filename="best", monitor=MONITOR, mode="max", enable_version_counter=False
+        ),
+        "last": ModelCheckpoint(
+            dirpath=checkpoints, filename="last", save_on_train_epoch_end=True, enable_version_counter=False
+        ),
+        "early_stopping": EarlyStopping(monitor=MONITOR, mode="max", patience=3),
+        "curves": LearningCurves(Path(folder, "curves.png"), panels=[list(panel) for panel in PANELS]),
+        **_step_curves(),
+    }
+
+
+def last_epoch_callbacks(folder: str | Path) -> dict[str, Callback]:
+    """Return the callbacks of a training without validation, by name: the model of the last epoch is the result.
+
+    Args:
+        folder: Folder of the model. The checkpoint is ``checkpoints/best.ckpt`` in it.
+
+    Example:
+        >>> list(last_epoch_callbacks("runs/mine/gatv2"))
+        ['best', 'learning_rate', 'gradient_norm']
+    """
+    best = ModelCheckpoint(
+        dirpath=Path(folder, "checkpoints"), filename="best", save_on_train_epoch_end=True, enable_version_counter=False
+    )
+    return {"best": best, **_step_curves()}
+
+
+#: Sets of callbacks by name, as the files of ``conf/callbacks``; each is called with the folder of the model.
+CALLBACK_SETS: Mapping[str, Callable[[Path], dict[str, Callback]]] = {
+    "default": default_callbacks,
+    "last_epoch": last_epoch_callbacks,
+}
+
+
+def _step_curves() -> dict[str, Callback]:
+    return {"learning_rate": LearningRate(), "gradient_norm": GradientNorm()}

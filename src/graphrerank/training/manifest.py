@@ -1,0 +1,130 @@
+"""The manifest of a training that begins: one small function per entry."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from graphrerank.config.components import ConfiguredComponent
+from graphrerank.config.manifest_guard import portable_arguments
+from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
+from graphrerank.models.registry import read_features, register_model
+from graphrerank.training.settings import FROM_START, FitSettings
+from graphrerank.training.training_data import TrainingData
+
+# entries that a resumed training must have in common with its run
+RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
+CALIBRATED = ("calibration", "list_confidence")  # entries of a calibration
+
+
+def training_manifest(
+    name: str,
+    network: nn.Module,
+    arguments: Mapping[str, Any],
+    data: TrainingData,
+    settings: FitSettings,
+    *,
+    operators: Mapping[str, float],
+    config: Mapping[str, Any] | None = None,
+    start: Checkpoint | None = None,
+) -> dict[str, Any]:
+    """Return the manifest of a training that begins.
+
+    Args:
+        name: Name of the model.
+        network: The model to train.
+        arguments: Arguments that the model was built with.
+        data: The prepared data sets.
+        settings: Settings of the training.
+        operators: Restart probabilities of ``gcs`` and ``ppr``.
+        config: Configuration to record. If None or empty, the seed and the validation split.
+        start: Checkpoint whose weights the training begins with. None for random weights.
+    """
+    prepared = data.first
+    return {
+        "name": name,
+        "finished": False,
+        "model": {"name": register_model(type(network)), "arguments": dict(arguments)},
+        "features": read_features(network, prepared.feature_names),
+        "encoder": encoder_entry(data),
+        "pair_encoder": pair_encoder_entry(data),
+        "data": data_entry(data),
+        "mix": mix_entry(data),
+        "retriever": retriever_entry(data),
+        "candidate_depth": prepared.top_k,
+        "operators": dict(operators),
+        "config": dict(config or {}) or {"seed": settings.seed, "batches": {"val_split": settings.val_split}},
+        "versions": library_versions(),
+        "metrics": {},
+        **start_entries(start, settings),
+    }
+
+
+def encoder_entry(data: TrainingData) -> dict[str, Any] | None:
+    """Describe the text encoder of a training; None where no passage has a vector."""
+    prepared = data.first
+    embedding = prepared.dataset.graph.embedding
+    if embedding is None or data.encoder is None:
+        return None
+    return {
+        "choice": data.encoder.name,
+        "arguments": data.encoder.arguments,
+        "name": prepared.encoder_name,
+        "fingerprint": prepared.encoder_fingerprint,
+        "dim": embedding.shape[1],
+    }
+
+
+def pair_encoder_entry(data: TrainingData) -> dict[str, Any] | None:
+    """Describe the cross-encoder whose vectors of pairs a model reads; None where it reads none."""
+    encoder = data.first.pair_encoder
+    if encoder is None or data.pair_encoder is None:
+        return None
+    return {
+        "choice": data.pair_encoder.name,
+        "arguments": portable_arguments(data.pair_encoder.settings or {}),
+        "fingerprint": encoder.fingerprint,
+        "dim": encoder.hidden_size,
+    }
+
+
+def data_entry(data: TrainingData) -> dict[str, Any]:
+    """Describe the first data set, without folders of this machine."""
+    name, part = next(iter(data.data.items()))
+    return {
+        "choice": part.choice or name,
+        "arguments": portable_arguments(part.settings or {}),
+        "fingerprint": data.first.dataset.fingerprint,
+    }
+
+
+def mix_entry(data: TrainingData) -> dict[str, dict[str, Any]]:
+    """Describe the further data sets of a training, by name."""
+    _first, *others = data.data.items()
+    return {name: _mixed(name, part, data.prepared[name].dataset.fingerprint) for name, part in others}
+
+
+def _mixed(name: str, part: ConfiguredComponent, fingerprint: str) -> dict[str, Any]:
+    arguments = {"data": part.choice or name, **portable_arguments(part.settings or {})}
+    return {"arguments": arguments, "fingerprint": fingerprint}
+
+
+def retriever_entry(data: TrainingData) -> dict[str, Any]:
+    """Describe the retriever and the features of its candidates."""
+    return {
+        "choice": data.retriever.name,
+        "arguments": data.retriever.arguments,
+        "feature_names": list(data.first.feature_names),
+    }
+
+
+def start_entries(start: Checkpoint | None, settings: FitSettings) -> dict[str, Any]:
+    """Describe the checkpoint that a training starts from, with its calibration if ``settings`` keep it; else empty."""
+    if start is None:
+        return {}
+    entries: dict[str, Any] = {"start": start_entry(start, Path(str(settings.start)).name)}
+    if settings.calibration == FROM_START:
+        content = start.manifest.content
+        entries |= {key: content[key] for key in CALIBRATED if key in content}
+    return entries

@@ -1,0 +1,56 @@
+"""The defaults of Python are those of ``conf``."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from graphrerank.config.components import ComponentFactory
+from graphrerank.training.defaults import CALLBACK_SETS, default_trainer_arguments
+from graphrerank.training.trainer import built_callbacks, named_callbacks
+from tests.support import CONF
+
+
+def comparable(member: object) -> dict[str, Any]:
+    """Return the class and the state of an object, tensors as numbers and paths as text."""
+    state = {name: plain(each) for name, each in vars(member).items()}
+    return {"class": type(member), **state}
+
+
+def plain(setting: Any) -> Any:
+    if isinstance(setting, torch.Tensor):
+        return setting.tolist()
+    if OmegaConf.is_config(setting):
+        return OmegaConf.to_container(setting)
+    return str(setting) if isinstance(setting, Path) else setting
+
+
+def test_trainer_arguments_are_those_of_conf(tmp_path: Path) -> None:
+    nodes = ComponentFactory().compose("+trainer=default", run_dir=tmp_path, system="gatv2").trainer
+    settings = dict(OmegaConf.to_container(nodes, resolve=True))
+    assert settings.pop("_target_") == "lightning.Trainer"
+    (plugin,) = settings.pop("plugins")
+    arguments = default_trainer_arguments(tmp_path / "gatv2")
+    assert [f"graphrerank.training.{type(each).__name__}" for each in arguments.pop("plugins")] == [plugin["_target_"]]
+    assert arguments == settings
+
+
+@pytest.mark.parametrize("name", [path.stem for path in (CONF / "callbacks").glob("*.yaml")])
+def test_callbacks_are_those_of_conf(name: str, tmp_path: Path) -> None:
+    nodes = ComponentFactory().compose(f"+callbacks={name}", run_dir=tmp_path, system="gatv2").callbacks
+    by_conf = {key: comparable(callback) for key, callback in built_callbacks(nodes).items()}
+    by_function = {key: comparable(callback) for key, callback in CALLBACK_SETS[name](tmp_path / "gatv2").items()}
+    assert list(by_function) == list(by_conf)  # Lightning calls them in this order
+    assert by_function == by_conf
+
+
+def test_callbacks_of_another_name_are_composed_from_conf(tmp_path: Path) -> None:
+    assert list(named_callbacks(ComponentFactory(), "last_epoch", tmp_path, "gatv2")) == [
+        "best",
+        "learning_rate",
+        "gradient_norm",
+    ]
+    with pytest.raises(ValueError, match="callbacks/nothing"):
+        named_callbacks(ComponentFactory(), "nothing", tmp_path, "gatv2")
