@@ -163,17 +163,18 @@ from graphrerank import Dataset, FitSettings, RerankerTrainer
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.operators.bm25 import BM25Retriever
-import hydra, graphrerank.config.components as components
+import graphrerank.config.compose as composition
+from graphrerank.config.components import ComponentFactory
 
 def refuse(*_, **__):
     raise AssertionError("Hydra composed a configuration")
 
-components.compose = refuse
+composition.compose = refuse
 data = Dataset.from_folder(sys.argv[1], edges=["edges.tsv"])
 trainer = RerankerTrainer(
-    GATv2Reranker(features="scores", num_scores=9), FitSettings(max_epochs=1), data, encoder=None, features={},
+    GATv2Reranker(features="scores", num_scores=2), FitSettings(max_epochs=1), data, encoder=None, features={},
     retriever=partial(BM25Retriever, top_k=40), loss=listwise_softmax_cross_entropy, run_dir=sys.argv[2],
-    trainer={"accelerator": "cpu"}, parts=components.ComponentFactory(cache=sys.argv[2], device="cpu"),
+    trainer={"accelerator": "cpu"}, parts=ComponentFactory(cache=sys.argv[2], device="cpu"),
 )
 print(trainer.train().name)
 """

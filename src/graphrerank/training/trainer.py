@@ -14,7 +14,7 @@ from hydra.utils import get_object
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
-from graphrerank.config.components import ComponentFactory, ConfiguredComponent
+from graphrerank.config.components import ComponentFactory, ConfiguredComponent, build_component
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
@@ -185,14 +185,19 @@ class RerankerTrainer:
         """
         if isinstance(self._data, TrainingData):
             return self._data
-        named = {"retriever": self._retriever, "encoder": self._encoder, "pair_encoder": self._pair_encoder}
-        parts = {group: None if part is None else self._parts.component(group, part) for group, part in named.items()}
-        data = data_parts(self._parts, self._data)
+        parts = self._parts
         return prepare_training(
-            self._parts, data, [self._model], **parts, features=self._features, settings=self.settings
+            parts,
+            data_parts(parts, self._data),
+            [self._model],
+            retriever=parts.component("retriever", self._retriever),
+            encoder=None if self._encoder is None else parts.component("encoder", self._encoder),
+            pair_encoder=None if self._pair_encoder is None else parts.component("pair_encoder", self._pair_encoder),
+            features=self._features,
+            settings=self.settings,
         )
 
-    def build_component(self, data: TrainingData) -> BuiltTraining:
+    def build(self, data: TrainingData) -> BuiltTraining:
         """Build the model from the settings' seed, and describe the training.
 
         The restart probabilities of GCS and PPR that the settings leave open are chosen here, on the validation split.
