@@ -1,4 +1,4 @@
-"""Export and serve a checkpoint; every setting is in ``conf/serve.yaml``.
+"""Export and serve a checkpoint; ``python serve.py --help`` lists every setting.
 
 ``python serve.py checkpoint=RUN`` exports a run once and answers HTTP requests; ``python serve.py mode=export
 checkpoint=RUN artifact=DIR`` only exports it, to TorchScript and the other formats; ``python serve.py artifact=DIR``

@@ -27,10 +27,10 @@ SETTINGS = {  # by file of conf: the dataclass of its settings, imported when th
     "calibrate": "graphrerank.config.settings.calibrate.CalibrateSettings",
     "learn": "graphrerank.config.settings.learn.LearnSettings",
     "doctor": "graphrerank.config.settings.doctor.DoctorSettings",
+    "serve": "graphrerank.serving.settings.ServeSettings",
     "prepare": "graphrerank.config.settings.prepare.PrepareSettings",
 }
 OPTIONAL: dict[str, Any] = {  # types of settings of files of conf that are null by default
-    "formats": list[str] | None,
     "num_queries": int | None,
     "operator.gcs.restart_prob": float | None,
     "operator.ppr.restart_prob": float | None,

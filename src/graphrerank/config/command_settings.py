@@ -207,7 +207,8 @@ def check_type(setting: Any, needed: Any, key: str) -> None:
         if isinstance(setting, int | float) and not isinstance(setting, bool) and _accepts(adapter, str(setting)):
             return  # a folder or a commit whose name is a number
         first = error.errors()[0]
-        raise UserError(f"`{key}`: {first['msg'].lower()}, got {first['input']!r}") from None
+        message = "input should be a valid list" if first["type"] == "sequence_str" else first["msg"].lower()
+        raise UserError(f"`{key}`: {message}, got {first['input']!r}") from None
 
 
 def _accepts(adapter: TypeAdapter[Any], setting: object) -> bool:

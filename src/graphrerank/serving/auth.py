@@ -94,20 +94,33 @@ class Caller:
 
 @dataclass(frozen=True)
 class PermissionSettings:
-    """Where principals come from; without any, only public documents are searched.
+    """Source of the callers' principals. Without any of these settings only public documents are searched.
 
-    A ValueError if a setting does not fit.
+    Attributes:
+        algorithm: Algorithm of the tokens in `Authorization: Bearer TOKEN`. One of: HS256, RS256, null (no tokens).
+        key: Key that checks tokens: a secret of at least 32 bytes, or a public key in PEM.
+        audience: Audience that a token must name.
+        issuer: Issuer that a token must name. null accepts any.
+        claim: Claim of a token that holds the principals: a list, or a text with blanks between names. Dots separate
+            nested claims, as in realm_access.roles.
+        header: Header with the principals in place of tokens, separated by commas, with double quotes around a name
+            with commas. A proxy must set or remove it in every request. null reads none.
+        trust_body: Whether requests may name their own `principals`, which is for trials and trusted clients.
+        statistics: Passages whose word frequencies and found edges are used. One of: visible (those that the caller may
+            see), global (the whole corpus, quicker, but it tells something of what is hidden).
+
+    Raises:
+        ValueError: If a setting does not fit.
     """
 
-    algorithm: str | None = None  # of tokens, HS256 or RS256; None: no tokens are read
-    key: str | None = field(default=None, repr=False)  # a secret, or a public key in PEM
-    audience: str | None = None  # that a token must name
-    issuer: str | None = None  # that a token must name; None: any
-    claim: str = "principals"  # of a token: a list, or a text with blanks between names; dots: its own, or nested ones
-    # of a proxy, which sets or removes it in every request; commas between names, double quotes around one with commas
+    algorithm: str | None = None
+    key: str | None = field(default=None, repr=False)
+    audience: str | None = None
+    issuer: str | None = None
+    claim: str = "principals"
     header: str | None = None
-    trust_body: bool = False  # whether requests may name their principals: for trials, and trusted clients alone
-    statistics: str = "visible"  # global: of the whole corpus, quicker, which tells something of what is hidden
+    trust_body: bool = False
+    statistics: str = "visible"
 
     def __post_init__(self) -> None:
         check_choice(STATISTICS, **{"permissions.statistics": self.statistics})

@@ -61,10 +61,10 @@ SENDER = re.compile(
 
 @dataclass(frozen=True)
 class FeedbackSettings:
-    """What the service remembers of what it showed; a ValueError if a setting does not fit.
+    """Settings of the log of what the service showed; a ValueError if a setting does not fit.
 
     Attributes:
-        path: Folder of the log. If None, nothing is remembered.
+        path: Folder of the log. null logs nothing, and there is no POST /feedback.
         queries: Whether to keep the texts of queries, the first 1,000 characters of each, which learning needs.
             Otherwise a keyed hash of each is kept.
         trust_users: Whether the ``user`` that a request names is trusted to tell users apart. Only for services whose

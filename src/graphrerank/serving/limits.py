@@ -12,24 +12,43 @@ __getattr__ = moved_names(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a service, all positive; those of bodies and waiting requests hold for each process."""
+    """Limits of a service. All are positive; docs/serving.md says what happens beyond each.
 
-    body_bytes: int = 8_388_608  # of a request's body
-    json_nodes: int = 500_000  # opening brackets and colons of a body, in texts too: they bound the time to parse it
-    documents: int = 1000  # or scores without documents
+    Attributes:
+        body_bytes: Size of a request's body in bytes.
+        json_nodes: Number of opening brackets and colons of a body, in texts too. They bound the time to parse it.
+        documents: Number of documents of a request, or of scores without documents.
+        edges: Number of edges of a request.
+        entities: Number of names of entities, over all documents.
+        fields: Number of names in `rank_fields`.
+        query_chars: Number of characters of the query.
+        text_chars: Number of characters of each document.
+        request_chars: Number of characters of the query and all documents together.
+        encoded_chars: Number of characters of the texts that are encoded, of each the first 2,000.
+        explained_edges: Number of edges with `explain`, which leaves out each once.
+        work_seconds: Estimated time to rank a request, without encoding, in seconds.
+        request_seconds: Time from a request's arrival to its answer, in seconds.
+        queue_seconds: Estimated time to wait for an engine, in seconds. Requests that would wait longer are refused.
+        waiting: Number of unanswered requests in each process.
+        held_bytes: Size of the bodies that are not answered yet in each process, in bytes.
+    """
+
+    body_bytes: int = 8_388_608
+    json_nodes: int = 500_000
+    documents: int = 1000
     edges: int = 100_000
-    entities: int = 50_000  # names, over all documents
-    fields: int = 16  # names in `rank_fields`
+    entities: int = 50_000
+    fields: int = 16
     query_chars: int = 20_000
-    text_chars: int = 100_000  # of each document
-    request_chars: int = 8_000_000  # of the query and all documents together
-    encoded_chars: int = 250_000  # of the texts of a request that are encoded, of each the first 2,000
-    explained_edges: int = 1000  # with `explain`, which removes each once
-    work_seconds: float = 2.0  # estimated, without encoding
-    request_seconds: float = 30.0  # from a request's arrival to its answer
-    queue_seconds: float = 10.0  # estimated wait for an engine, beyond which requests are refused
-    waiting: int = 1000  # unanswered requests
-    held_bytes: int = 134_217_728  # of all bodies that are not answered yet
+    text_chars: int = 100_000
+    request_chars: int = 8_000_000
+    encoded_chars: int = 250_000
+    explained_edges: int = 1000
+    work_seconds: float = 2.0
+    request_seconds: float = 30.0
+    queue_seconds: float = 10.0
+    waiting: int = 1000
+    held_bytes: int = 134_217_728
 
     def __post_init__(self) -> None:
         check_positive(**{f"limits.{name}": limit for name, limit in asdict(self).items()})
