@@ -19,14 +19,21 @@ class WatchedFolder(Generic[T]):
 
     A thread polls it every ``look_seconds``. When it has changed and then stayed unchanged from one poll to the next,
     it is loaded and replaces what was loaded before, which stays if it cannot be. Of a corpus folder, which changes
-    with its manifest and opens at once, :attr:`current` is the newest state. ``name`` is that of the content, in logs.
+    with its manifest and opens at once, :attr:`current` is the newest state.
+
+    Args:
+        folder: Folder, or link to a folder, that is served.
+        load: Function that loads the content of ``folder``.
+        name: Name of the content in log lines.
+        look_seconds: Time between two polls. If None, no thread polls the folder.
     """
 
-    def __init__(self, folder: Path, load: Callable[[Path], T], name: str, *, look_seconds: float = 2.0) -> None:
-        self._folder, self._load, self._name, self._look_seconds = folder, load, name, look_seconds
+    def __init__(self, folder: Path, load: Callable[[Path], T], name: str, *, look_seconds: float | None = 2.0) -> None:
+        self._folder, self._load, self._name = folder, load, name
         self._tried = folder_version(folder)
         self._current = (self._tried, load(folder))
-        Thread(target=self._watch, daemon=True).start()
+        if look_seconds is not None:
+            Thread(target=self._watch, args=[look_seconds], daemon=True).start()
 
     @property
     def current(self) -> tuple[str, T]:
@@ -35,10 +42,10 @@ class WatchedFolder(Generic[T]):
             self._load_version(folder_version(self._folder))
         return self._current
 
-    def _watch(self) -> None:
+    def _watch(self, look_seconds: float) -> None:
         latest = self._tried
         while True:
-            time.sleep(self._look_seconds)
+            time.sleep(look_seconds)
             previous, latest = latest, folder_version(self._folder)
             if latest == previous and not is_corpus_folder(self._folder):
                 self._load_version(latest)

@@ -28,9 +28,18 @@ PROBE_QUERIES = ("what has a price?", "how long does a search take? " * 8, "how 
 
 
 class SearchEngine:
-    """Searches a corpus (:class:`WatchedFolder`) for the queries of many requests at once."""
+    """Searches a corpus for the queries of many requests at once.
 
-    def __init__(self, load: Callable[[Path], SearchableCorpus], folder: Path, *, look_seconds: float = 2.0) -> None:
+    Args:
+        load: Function that opens the corpus of ``folder``.
+        folder: Folder, or link to a folder, that holds the corpus.
+        look_seconds: Time between two looks at ``folder``, whose new content replaces the corpus
+            (:class:`WatchedFolder`). If None, a corpus that is not a corpus folder is never replaced.
+    """
+
+    def __init__(
+        self, load: Callable[[Path], SearchableCorpus], folder: Path, *, look_seconds: float | None = 2.0
+    ) -> None:
         self._corpus = WatchedFolder(folder, load, "corpus", look_seconds=look_seconds)
 
     @property
