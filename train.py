@@ -1,4 +1,8 @@
-"""Train a graph reranker: ``python train.py``; every setting is in ``conf/train.yaml``."""
+"""Train a graph reranker: ``python train.py``.
+
+``conf/train.yaml`` has every setting. ``src/graphrerank/cli/train.py`` has the steps: data, models, callbacks, logger,
+trainer, training and evaluation.
+"""
 
 import sys
 from pathlib import Path

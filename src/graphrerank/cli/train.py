@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
-from graphrerank.cli.training_run import resolved, trainer_settings, training_folder
+from graphrerank.cli.training_run import resolved, training_folder
 from graphrerank.cli.training_settings import data_sets, fit_settings, model_rows, restart_probs
 from graphrerank.config.components import ConfiguredComponent
 from graphrerank.evaluation.evaluate import evaluate
@@ -16,8 +16,8 @@ from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.models.manifest import write_manifest
 from graphrerank.rerank.graph_reranker import GraphReranker
-from graphrerank.training.fit import module_factory
-from graphrerank.training.trainer import RerankerTrainer
+from graphrerank.training.fit import built_trainer, module_factory
+from graphrerank.training.trainer import RerankerTrainer, built_callbacks
 from graphrerank.training.training_data import TrainingData, prepare_training
 from graphrerank.utils.processes import is_first_process
 
@@ -55,8 +55,9 @@ def train(command: Command) -> Path:
                     loss=ConfiguredComponent(row.loss),
                     features=cfg.features,
                     module=module_factory(resolved(row.module)),
-                    **trainer_settings(row),  # trainer and callbacks
+                    callbacks=built_callbacks(resolved(row.callbacks)),
                     logger=command.tracking.open(row),
+                    trainer=built_trainer(resolved(row.trainer)),
                     run_dir=run_dir,
                     name=name,
                     resume=cfg.ckpt_path,

@@ -26,7 +26,16 @@ class AtomicCheckpoints(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Write a checkpoint; ``storage_options``, those of remote file systems, are a ValueError."""
+        """Write a checkpoint.
+
+        Args:
+            checkpoint: State of the training.
+            path: File to write.
+            storage_options: Must be None; other values are for remote file systems.
+
+        Raises:
+            ValueError: If ``storage_options`` are given.
+        """
         if storage_options is not None:
             raise UserError(f"`storage_options` must be None for a local checkpoint, got {storage_options!r}")
         with atomic_path(Path(path)) as temporary:
@@ -36,7 +45,8 @@ class AtomicCheckpoints(TorchCheckpointIO):
 class EpochTable(L.Callback):
     """Show a bar within each epoch, and log a row of the numbers that are logged for it, under one header.
 
-    Where a row is wider than the terminal (``COLUMNS``, or 80), each number stands behind its name.
+    Where a row is wider than the terminal (``COLUMNS``, or 80), each number stands behind its name. Only the first
+    process of a joint training shows it. Lightning's own progress bar must be off.
     """
 
     def __init__(self) -> None:
@@ -125,7 +135,22 @@ class LearningRate(L.Callback):
 
 
 class LearningCurves(L.Callback):
-    """Keep every logged number per epoch, also in checkpoints, and redraw one PNG, a panel per list of log keys."""
+    """Keep every logged number of each epoch, and draw them as curves after each epoch.
+
+    The numbers are saved in checkpoints, so that a resumed training has the curves of an unbroken one.
+
+    Args:
+        path: PNG file to write. It is not written in a ``fast_dev_run``.
+        panels: Log keys of each panel, from the left. A key that nothing logs has no curve.
+
+    Attributes:
+        history: The numbers of each epoch by log key, with the number of the epoch, from 1, as ``epoch``.
+
+    Example:
+        >>> curves = LearningCurves("curves.png", panels=[["train/loss_epoch", "val/loss"], ["val/ndcg@10"]])
+        >>> curves.history
+        []
+    """
 
     def __init__(self, path: str | Path, *, panels: list[list[str]]) -> None:
         self.path = Path(path)

@@ -22,13 +22,22 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Prepared data sets by name, and the parts that prepared them, as a manifest names them."""
+    """Data sets that are prepared for a training, and the components that prepared them.
 
-    prepared: Mapping[str, PreparedDataset]  # all with the same features; the first one is the table's
+    Attributes:
+        prepared: Data sets with the candidates and features of their queries, by name, all with the same features. The
+            first one is that of the table of results.
+        data: Settings of each data set, or the data set that the caller gave, by name; for the manifest.
+        retriever: Retriever of the candidates.
+        encoder: Encoder of texts. None if nothing is encoded.
+        pair_encoder: Cross-encoder. None if no (query, passage) pair is read.
+    """
+
+    prepared: Mapping[str, PreparedDataset]
     data: Mapping[str, ConfiguredComponent]
     retriever: ConfiguredComponent
-    encoder: ConfiguredComponent | None = None  # None where nothing is encoded
-    pair_encoder: ConfiguredComponent | None = None  # None where no pair is read
+    encoder: ConfiguredComponent | None = None
+    pair_encoder: ConfiguredComponent | None = None
 
     @property
     def first(self) -> PreparedDataset:
@@ -42,7 +51,14 @@ class TrainingData:
 
 
 def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
-    """Return the inputs of a model before it is built; a ValueError if another training trains it."""
+    """Return the inputs of a model before it is built.
+
+    Args:
+        model: Settings of the model, or the model.
+
+    Raises:
+        ValueError: If the model is no reranker but that of another training. The message names its command.
+    """
     model_class = type(model.instance) if model.settings is None else get_object(model.settings._target_)
     if (training := getattr(model_class, "trained_by", None)) is not None:
         raise UserError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
@@ -65,46 +81,65 @@ def prepare_training(
     settings: FitSettings,
     table_split: str | None = None,
 ) -> TrainingData:
-    """Load and encode data sets, with the candidates and features of a training.
+    """Load and encode data sets, and find the candidates and features of their queries, from caches where possible.
 
-    The ``models`` to train decide what is encoded, ``features`` are settings of ``conf/features``, and ``table_split``
-    is that of the first data set that will be evaluated.
+    Args:
+        parts: Builds components, and names the caches.
+        data: Data sets by name; the first one is that of the table of results.
+        models: Models that are trained on the data. Their inputs decide what is encoded.
+        retriever: Retriever of the candidates.
+        encoder: Encoder of texts. None if neither a model nor the retriever reads vectors.
+        pair_encoder: Cross-encoder, for models and features that read pairs. None for none.
+        features: Settings in the form of a file of ``conf/features``.
+        settings: Settings of the training: splits, and limits on the numbers of queries.
+        table_split: Split of the first data set that will be evaluated. None for none.
+
+    Raises:
+        ValueError: If a component or a split is missing, or a limit names an unknown data set.
     """
-    limit, top_k = settings.cross_encoder_queries, features.get("cross_encoder_top_k")
-    if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):
-        raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
-    inputs = list(map(declared_inputs, models))
-    reader = None
-    if any(declared.reads_pairs for declared in inputs):
-        if pair_encoder is None:
-            raise UserError("`pair_encoder` must be chosen for a model of (query, passage) pairs, got none")
-        reader = parts.pair_encoder(pair_encoder)
-        _ = reader.hidden_size  # loads the model: one that cannot be had is refused before anything is computed
+    _check_limits(settings, data)
+    inputs = [declared_inputs(model) for model in models]
+    reader = _pair_reader(parts, inputs, pair_encoder)
     retriever = replace(retriever, instance=None) if retriever.settings is not None else retriever
-    searches: dict[str, Any] = {
-        "retriever": retriever,
-        "encoder": encoder,
-        "reads_vectors": any(declared.reads_vectors for declared in inputs),
-    }
     prepared: dict[str, PreparedDataset] = {}
-    for name, part in data.items():
-        tables = [table_split] if table_split is not None and not prepared else []
-        searches["splits"] = [settings.train_split, settings.val_split, *tables]
-        ranked = parts.prepare(part, **searches)
+    for name, dataset in data.items():
+        is_table = table_split is not None and not prepared
+        splits = [settings.train_split, settings.val_split, *([str(table_split)] if is_table else [])]
+        reads_vectors = any(declared.reads_vectors for declared in inputs)
+        ranked = parts.prepare(
+            dataset, retriever=retriever, encoder=encoder, reads_vectors=reads_vectors, splits=splits
+        )
         if settings.num_queries is not None:
-            ranked = _few_queries(ranked, settings.num_queries, searches["splits"])
-        if top_k:
-            queries = limit.get(name, 0) if isinstance(limit, Mapping) else limit
-            only_pairs = settings.train_only is not None and set(settings.train_only) == {ADDED_PART}
-            ranked, read = _queries_of_pairs(ranked, queries, searches["splits"], only_these=only_pairs)
+            ranked = _few_queries(ranked, settings.num_queries, splits)
+        if top_k := features.get("cross_encoder_top_k"):
+            ranked, read = _queries_of_pairs(ranked, name, settings, splits)
             ranked = parts.with_cross_encoder(ranked, pair_encoder, read, top_k=top_k)
         prepared[name] = with_matches(ranked, features)
     if reader is not None:
-        prepared = {name: parts.with_pair_encoder(part, reader) for name, part in prepared.items()}
-    trained = TrainingData(prepared, data, retriever, encoder, pair_encoder)
+        prepared = {name: parts.with_pair_encoder(ranked, reader) for name, ranked in prepared.items()}
+    training_data = TrainingData(prepared, data, retriever, encoder, pair_encoder)
     if reader is not None:
-        read_pairs(trained, reader, settings, table_split)
-    return trained
+        read_pairs(training_data, reader, settings, table_split)
+    return training_data
+
+
+def _check_limits(settings: FitSettings, data: Mapping[str, ConfiguredComponent]) -> None:
+    limits = settings.cross_encoder_queries
+    if isinstance(limits, Mapping) and (unknown := set(limits) - set(data)):
+        raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
+
+
+def _pair_reader(
+    parts: ComponentFactory, inputs: Sequence[ModelInputs], pair_encoder: ConfiguredComponent | None
+) -> PairCache | None:
+    """Return the cross-encoder of models of (query, passage) pairs, loaded; None if no model reads pairs."""
+    if not any(declared.reads_pairs for declared in inputs):
+        return None
+    if pair_encoder is None:
+        raise UserError("`pair_encoder` must be chosen for a model of (query, passage) pairs, got none")
+    reader = parts.pair_encoder(pair_encoder)
+    _ = reader.hidden_size  # loads the model: one that cannot be had is refused before anything is computed
+    return reader
 
 
 def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, table_split: str | None) -> None:
@@ -140,7 +175,12 @@ def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -
 
 
 def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> PreparedDataset:
-    """Add the features of matched words that ``conf/features`` asks for, before and behind a cross-encoder's."""
+    """Add the features of matched words, before and behind those of a cross-encoder.
+
+    Args:
+        prepared: A data set with its candidates.
+        features: Settings in the form of a file of ``conf/features``: ``text_match`` and ``num_words`` are read.
+    """
     names, of_pairs, words = list(prepared.feature_names), list[str](), tuple[str, ...]()
     if features.get("text_match"):
         words = WORD_FEATURES[: features.get("num_words") or 0]
@@ -150,12 +190,16 @@ def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> Prep
 
 
 def _queries_of_pairs(
-    prepared: PreparedDataset, limit: int | None, splits: Sequence[str], *, only_these: bool
+    prepared: PreparedDataset, name: str, settings: FitSettings, splits: Sequence[str]
 ) -> tuple[PreparedDataset, Tensor]:
     """Choose the queries whose candidates a cross-encoder reads: of training, half as many of validation, all tables'.
 
-    With ``only_these`` other queries of training and validation are left out of the data set.
+    Where only the layer is trained that reads its scores, other queries of training and validation are left out of the
+    data set.
     """
+    limits = settings.cross_encoder_queries
+    limit = limits.get(name, 0) if isinstance(limits, Mapping) else limits
+    only_these = settings.train_only is not None and set(settings.train_only) == {ADDED_PART}
     dataset, names = prepared.dataset, splits[:2]
     train, val = (dataset.split(split).queries for split in names)
     read = [train, val] if limit is None else [evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))]
