@@ -15,11 +15,23 @@ MOVED_FROM_SERVING = [
     ("graphrerank.serving.search_engine", "InspectEngine", "graphrerank.serving.engines.inspection"),
     ("graphrerank.serving.feedback", "Recorder", "graphrerank.serving.recorder"),
 ]
+MOVED_FROM_EVALUATION = [
+    ("graphrerank.api", "evaluate", "graphrerank.evaluation.evaluate"),
+    ("graphrerank.evaluation.ranking", "rerank", "graphrerank.evaluation.reranking"),
+    ("graphrerank.evaluation.ranking", "run_pipelines", "graphrerank.evaluation.runners.pipeline"),
+    ("graphrerank.evaluation.ranking", "tune_restart_probs", "graphrerank.training.tuning"),
+    ("graphrerank.evaluation.cost", "peak_memory_mib", "graphrerank.evaluation.memory"),
+    ("graphrerank.evaluation.sequential", "preference_evidence", "graphrerank.evaluation.sequential_test"),
+    ("graphrerank.evaluation.exposure", "crossing_edges", "graphrerank.evaluation.permission_leakage"),
+]
 MOVED_FROM_MODULES_THAT_STAY = [
     ("graphrerank.corpus.metadata", "check_record", "graphrerank.corpus.metadata_fields"),
     ("graphrerank.corpus.metadata", "resembles_principals", "graphrerank.corpus.permissions"),
     ("graphrerank.corpus.metadata", "OPERATORS", "graphrerank.corpus.filters"),
     ("graphrerank.corpus.passages", "Postings", "graphrerank.corpus.inverted_index"),
+    ("graphrerank.evaluation.evaluate", "short_names", "graphrerank.evaluation.plan"),
+    ("graphrerank.evaluation.evaluate", "read_run_file", "graphrerank.evaluation.runners.run_file"),
+    ("graphrerank.evaluation.dataset_result", "break_down", "graphrerank.evaluation.comparisons"),
     ("graphrerank.serving.limits", "QueryRequest", "graphrerank.serving.schemas.requests"),
     ("graphrerank.serving.deployment", "DeployedEngine", "graphrerank.serving.deployment.deployed_engine"),
 ]
@@ -34,7 +46,8 @@ MOVED_FROM_GRAPHS = [
 
 
 @pytest.mark.parametrize(
-    ("old", "name", "new"), [*MOVED_FROM_GRAPHS, *MOVED_FROM_SERVING, *MOVED_FROM_MODULES_THAT_STAY]
+    ("old", "name", "new"),
+    [*MOVED_FROM_GRAPHS, *MOVED_FROM_SERVING, *MOVED_FROM_EVALUATION, *MOVED_FROM_MODULES_THAT_STAY],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_old_path_gives_the_same_object(old: str, name: str, new: str) -> None:
@@ -48,6 +61,14 @@ def test_a_name_that_left_a_module_warns(old: str, name: str, new: str) -> None:
         getattr(module, name)
     with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'nothing'"):
         _ = module.nothing
+
+
+@pytest.mark.parametrize(("old", "name"), sorted(_moved.RENAMED))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_old_name_gives_the_renamed_object(old: str, name: str) -> None:
+    targets = [importlib.import_module(new) for new in _moved.MOVED[old]]
+    renamed = [getattr(module, _moved.RENAMED[old, name], None) for module in targets]
+    assert getattr(importlib.import_module(old), name) in [entry for entry in renamed if entry is not None]
 
 
 @pytest.mark.parametrize("new", sorted({new for targets in _moved.MOVED.values() for new in targets}))

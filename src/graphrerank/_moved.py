@@ -38,6 +38,12 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.data.drafted_rewording": ("graphrerank.data.synthetic_queries.rewording",),
     "graphrerank.data.drafted_wording": ("graphrerank.data.synthetic_queries.wording",),
     "graphrerank.evaluation.cost": ("graphrerank.evaluation.latency", "graphrerank.evaluation.memory"),
+    "graphrerank.evaluation.dataset_result": ("graphrerank.evaluation.comparisons",),
+    "graphrerank.evaluation.evaluate": (
+        "graphrerank.evaluation.plan",
+        "graphrerank.evaluation.loading",
+        "graphrerank.evaluation.runners.run_file",
+    ),
     "graphrerank.evaluation.exposure": ("graphrerank.evaluation.permission_leakage",),
     "graphrerank.evaluation.ranking": (
         "graphrerank.evaluation.ablations",
@@ -152,6 +158,20 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
 }
 
 
+RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the new module
+    ("graphrerank.api", "Named"): "SystemSpec",
+    ("graphrerank.evaluation.cost", "MOST_SECONDS"): "TIME_BUDGET_SECONDS",
+    ("graphrerank.evaluation.dataset_result", "with_comparisons"): "compare_systems",
+    ("graphrerank.evaluation.evaluate", "Named"): "SystemSpec",
+    ("graphrerank.evaluation.exposure", "Exposure"): "PermissionLeakage",
+    ("graphrerank.evaluation.exposure", "measure_exposure"): "measure_leakage",
+    ("graphrerank.evaluation.ranking", "EDGES"): "EDGE_ABLATIONS",
+    ("graphrerank.evaluation.ranking", "FROZEN"): "BASELINES",
+    ("graphrerank.evaluation.ranking", "OtherEdges"): "EdgeAblation",
+    ("graphrerank.evaluation.ranking", "Rerankers"): "CheckpointGroup",
+}
+
+
 def moved_names(module: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module that still exists while some of its names have moved.
 
@@ -164,11 +184,13 @@ def moved_names(module: str) -> Callable[[str], Any]:
 
     def attribute(name: str) -> Any:
         if not name.startswith("__"):
+            new_name = RENAMED.get((module, name), name)
             for new in MOVED[module]:
-                if hasattr(found := import_module(new), name):
-                    message = f"{module}.{name} moved to {new}; the old path goes in 0.5.0"
+                if hasattr(found := import_module(new), new_name):
+                    target = new if new_name == name else f"{new}.{new_name}"
+                    message = f"{module}.{name} moved to {target}; the old path goes in 0.5.0"
                     warnings.warn(message, DeprecationWarning, stacklevel=2)
-                    return getattr(found, name)
+                    return getattr(found, new_name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return attribute
@@ -190,9 +212,10 @@ class MovedModule(ModuleType):
             AttributeError: If no new module defines the name.
         """
         if not name.startswith("__"):
+            new_name = RENAMED.get((self.__name__, name), name)
             for new in MOVED[self.__name__]:
-                if hasattr(module := import_module(new), name):
-                    return getattr(module, name)
+                if hasattr(module := import_module(new), new_name):
+                    return getattr(module, new_name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 

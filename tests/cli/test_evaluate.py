@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
+from graphrerank.cli.evaluate import renamed_setting
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.tables import p_text
@@ -221,3 +223,12 @@ def test_another_retriever_than_the_checkpoint_was_trained_with(
     for measure in ("PR@10", "R@5", "nDCG@10"):
         assert after["systems"]["gcs"][measure] == after["systems"]["retriever"][measure]
     assert after["systems"]["ppr"]["nDCG@10"] != after["systems"]["retriever"]["nDCG@10"]
+
+
+@pytest.mark.parametrize(("old", "new"), [("tested", "significance_measures"), ("counterfactuals", "edge_ablations")])
+def test_the_old_name_of_a_setting_works_with_a_warning(old: str, new: str) -> None:
+    cfg = OmegaConf.create({old: None, new: ["a"]})
+    assert renamed_setting(cfg, old, new) == ["a"]
+    cfg[old] = ["b"]
+    with pytest.warns(DeprecationWarning, match=f"the setting `{old}` is now called `{new}`"):
+        assert renamed_setting(cfg, old, new) == ["b"]

@@ -45,6 +45,8 @@ REFUSED = [
     (f"{EVALUATE} systems=[a.trec] measures=[Recoll@3]", "got 'Recoll@3'"),
     (f"{EVALUATE} systems=[a.trec] significance_measures=[R@7]", "`significance_measures` must be of `measures`"),
     (f"{EVALUATE} systems=[a.trec] edge_ablations=[turned]", "got ['turned']"),
+    (f"{EVALUATE} systems=[a.trec] counterfactuals=[turned]", "`edge_ablations` must be of"),
+    (f"{EVALUATE} systems=[a.trec] tested=R@7", "`tested`: input should be a valid list, got 'R@7'"),
     (f"{EVALUATE} systems=[vector_search] pipeline=gar", "leave `pipeline` and `pipelines` out"),
     (f"{EVALUATE} checkpoint=base pipelines=[gar]", "`checkpoint` and `systems` must not be given with a pipeline"),
     (f"{EVALUATE} pipelines=[nothing]", "`pipelines` must name files of conf/pipeline, got 'nothing'"),

@@ -6,9 +6,7 @@ import pytest
 
 from graphrerank import Dataset, GraphReranker
 from graphrerank.config.components import ComponentFactory
-from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.evaluation.evaluate import evaluate
-from graphrerank.evaluation.plan import short_names
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.operators.bm25 import BM25Retriever
@@ -17,24 +15,6 @@ from graphrerank.pipelines.steps import VectorSearch
 from tests.support.folders import write_dataset
 
 WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
-
-
-def test_short_names() -> None:
-    assert short_names(["runs/1/gatv2", "runs/2/gatv2"]) == ["1-gatv2", "2-gatv2"]
-    assert short_names(["a/x.trec", "b/x.trec.gz", "re2"]) == ["a-x", "b-x", "re2"]
-    with pytest.raises(ValueError, match="must have different names"):
-        short_names(["a/x.trec", "a/x.run"])
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_the_name_of_a_baseline_is_reserved(name: str) -> None:
-    assert short_names([f"runs/{name}", "base"]) == [f"runs-{name}", "base"]
-    assert short_names([f"/runs/{name}.trec"]) == [f"runs-{name}"]
-    assert short_names([f"a/{name}", f"b/{name}"]) == [f"a-{name}", f"b-{name}"]
-    with pytest.raises(
-        ValueError, match=rf"none of a baseline .*, got \['{name}.trec', 'base'\]; write a path with its parent"
-    ):
-        short_names([f"{name}.trec", "base"])
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +120,6 @@ def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (({"gcs": "base"}, "x"), "none of a baseline"),
-        (({}, "x"), "must have one name or more"),
-        ((["base", "base"], "x"), "must name one system or more, and none twice"),
         (("nothing", "x"), "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
         (("base", []), "`data` must name at least one data set, got none"),
     ],
@@ -152,3 +129,23 @@ def test_what_cannot_be_evaluated_is_refused(arguments: tuple[Any, Any], message
         evaluate(*arguments, parts=parts)
     with pytest.raises(ValueError, match=r"`settings` must be of pipelines in `systems`, \[\], got \['gar'\]"):
         evaluate("base", "x", settings={"gar": {"budget": 5}}, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("deprecated", "current"),
+    [({"tested": ["MRR"]}, {"significance_measures": ["MRR"]}), ({"counterfactuals": []}, {"edge_ablations": []})],
+)
+def test_the_old_name_of_an_argument_warns_and_works(
+    ring: Path, parts: ComponentFactory, tmp_path: Path, deprecated: dict[str, Any], current: dict[str, Any]
+) -> None:
+    (tmp_path / "their.trec").write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(6)))
+    run = partial(
+        evaluate, tmp_path / "their.trec", str(ring), measures=["R@1", "MRR"], resamples=10, parts=parts, show=False
+    )
+    (old,), (new,) = deprecated, current
+    with pytest.warns(DeprecationWarning, match=f"`{old}` of evaluate.. is now called `{new}`"):
+        before = run(**deprecated).datasets["ring"]
+    after = run(**current).datasets["ring"]
+    assert (before.tested, before.counterfactuals) == (after.tested, after.counterfactuals)
+    with pytest.raises(ValueError, match=f"`{new}` must be of"), pytest.warns(DeprecationWarning, match=old):
+        run(**{old: ["R@3"]})

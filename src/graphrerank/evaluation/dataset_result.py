@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank._moved import moved_names
 from graphrerank.core import Ranking
 from graphrerank.data.dataset import Qrels
 from graphrerank.evaluation.comparisons import compare_dataset, measure_rows
@@ -16,6 +17,8 @@ from graphrerank.evaluation.reliability import judge_confidence, judge_reliabili
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
 from graphrerank.utils.checks import UserError
+
+__getattr__ = moved_names(__name__)
 
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graphrerank._moved import moved_names
 from graphrerank.config.components import ComponentFactory
 from graphrerank.corpus.filters import Filter
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS
@@ -19,6 +20,8 @@ from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import Stage, System
 
 Argument = TypeVar("Argument")
+
+__getattr__ = moved_names(__name__)
 
 
 def evaluate(

@@ -1,14 +1,25 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import CandidateGraphs
 from graphrerank.core.model_inputs import PAIRS, VECTORS
+from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.runners.checkpoint import run_reranker
+from graphrerank.evaluation.runners.base import RankingTask
+from graphrerank.evaluation.runners.checkpoint import (
+    CheckpointGroup,
+    CheckpointRunner,
+    checkpoint_row,
+    run_reranker,
+)
 from graphrerank.evaluation.systems import System, base_ranking
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.utils.files import hash_files
 from tests.support.encoders import HashPairEncoder
 
 RETRIEVER = System("retriever", base_ranking, reads_graph=False)
@@ -53,3 +64,60 @@ def test_pairs_are_counted_where_a_system_reads_them(prepared: PreparedDataset) 
     pairs = System("pairs", lambda graphs: graphs.inputs["pair_vectors"][:, 0], inputs=PAIRS)
     row, plain = (run_reranker(reading, torch.arange(3), system) for system in (pairs, RETRIEVER))
     assert (row.cost.encodings, plain.cost.encodings) == (4.0, None)
+
+
+def group(*labels: str, top_k: int | None = None) -> CheckpointGroup:
+    checkpoint = load_primary("base")
+    return CheckpointGroup("runs/mine", dict.fromkeys(labels, checkpoint), top_k)
+
+
+def of_base(prepared: PreparedDataset) -> PreparedDataset:
+    """A data set with constant values in all columns that `base` reads."""
+    names = load_primary("base").reranker.retriever.feature_names
+    features = prepared.ranking.features.expand(-1, -1, len(names)).contiguous()
+    return replace(prepared, ranking=replace(prepared.ranking, features=features), feature_names=tuple(names))
+
+
+def test_checkpoints_stand_below_baselines_of_one_setting(prepared: PreparedDataset) -> None:
+    groups = {"one": group("one"), "two": group("two-a", "two-b")}
+    scorer = System("scorer", prefer_first_triangle)
+    runner = CheckpointRunner(groups, ComponentFactory(), scorers=[scorer], edge_ablations=["removed"])
+    data = of_base(prepared)
+    rows = runner.run(RankingTask(data.dataset, "val", torch.tensor([0, 2]), data))
+    assert {label: [row.name for row in listed] for label, listed in rows.items()} == {
+        "": ["retriever", "ppr", "gcs", "scorer"], "one": ["one"], "two": ["two-a", "two-b"],
+    }  # fmt: skip
+    one, (first, _) = rows["one"][0], rows["two"]
+    assert torch.equal(one.ranking.scores, first.ranking.scores)
+    assert (one.kind, one.source) == ("checkpoint", "runs/mine")
+    assert one.fingerprint == hash_files([load_primary("base").path])
+    assert one.calibration == load_primary("base").reranker.calibration
+    assert list(one.on_other_edges) == ["removed"]
+    assert [list(row.on_other_edges) for row in rows[""]] == [[], ["removed"], ["removed"], ["removed"]]
+
+
+def test_pairs_of_a_given_cross_encoder_are_counted(prepared: PreparedDataset) -> None:
+    row = run_reranker(prepared, torch.tensor([0]), RETRIEVER)
+    checkpoint = load_primary("base")
+    assert checkpoint_row(row, checkpoint, group("one", top_k=2)).cost.encodings == 2.0
+    assert checkpoint_row(row, checkpoint, group("one", top_k=20)).cost.encodings == 4.0  # as many as candidates
+    assert checkpoint_row(row, checkpoint, group("one")).cost.encodings is None
+
+
+def test_a_data_set_gets_the_columns_and_the_cross_encoder_of_a_checkpoint(
+    prepared: PreparedDataset, tmp_path: Path
+) -> None:
+    data, queries = of_base(prepared), torch.tensor([0, 2])
+    plain = CheckpointRunner({"one": group("one")}, ComponentFactory())
+    assert plain.prepare(plain.groups["one"], data, queries).pair_encoder is None
+    encoder = HashPairEncoder()
+    components = ComponentFactory(cache=tmp_path)
+    runner = CheckpointRunner({"one": group("one", top_k=2)}, components, pair_encoder=encoder)
+    scored = runner.prepare(runner.groups["one"], data, queries)
+    assert encoder.pairs == [("", "")]  # all texts are empty, and a pair is read once
+    assert scored.feature_names == data.feature_names
+    columns = [column for column, name in enumerate(scored.feature_names) if name in CROSS_ENCODER_FEATURES]
+    assert columns
+    changed = (scored.ranking.features != data.ranking.features).any(0).any(0).nonzero().flatten().tolist()
+    assert set(changed) <= set(columns)
+    assert changed

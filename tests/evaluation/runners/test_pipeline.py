@@ -1,8 +1,10 @@
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import Queries, Ranking
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
@@ -10,9 +12,10 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.records import DatasetResult
-from graphrerank.evaluation.runners.pipeline import run_pipelines
+from graphrerank.evaluation.runners.base import RankingTask
+from graphrerank.evaluation.runners.pipeline import PipelineRunner, run_pipelines, stage_seconds
 from graphrerank.evaluation.systems import RankedDataset
-from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.steps import VectorSearch
 
 
@@ -87,3 +90,34 @@ def test_the_first_queries_by_id(small: PreparedDataset) -> None:
     assert ranking.nodes.tolist() == [[3, 4, 2], [0, 1, 2]]
     with pytest.raises(ValueError, match="`num_queries` must be a positive integer, got 0"):
         judged(small, limit=0)
+
+
+def test_the_cost_of_cached_pairs_is_the_time_of_reading_them() -> None:
+    seconds = {"retrieve": 0.5, "encode": 0.0}
+    result = Retrieved(Ranking(torch.zeros(1, 1).long(), torch.zeros(1, 1)), torch.tensor([40]), seconds)
+    assert stage_seconds(result, 0.75, None) == {"retrieve": 0.5, "encode": 0.0, "other": 0.25}
+    assert stage_seconds(result, 0.75, 10.0) == {"retrieve": 0.5, "encode": 0.4, "other": 0.25}
+
+
+def test_pipelines_are_built_over_the_graph_of_a_task(small: PreparedDataset, tmp_path: Path) -> None:
+    components = ComponentFactory(cache=tmp_path)
+    built = pipelines(small.dataset.graph)["plain"]
+    given = {"built": built, "factory": components.component("pipeline", lambda graph, **_: built.over(graph))}
+    runner = PipelineRunner(given, components, retriever=partial(Fixed, top_k=3))
+    assert runner.build(small)["built"] is built
+    assert runner.build(small, is_filtered=True)["built"] is not built
+    rows = runner.run(RankingTask(small.dataset, "test", torch.tensor([0, 2]), small))
+    assert list(rows) == ["built", "factory"]
+    assert rows["built"][0].ranking.nodes.tolist() == [[3, 4, 2], [0, 1, 2]]
+    assert torch.equal(rows["factory"][0].ranking.nodes, rows["built"][0].ranking.nodes)
+    assert list(rows["built"][0].cost.ms) == ["retrieve", "other", "total"]
+
+
+def test_a_pipeline_that_cannot_be_built_is_named(small: PreparedDataset, tmp_path: Path) -> None:
+    def refuse(graph: CorpusGraph, **_: object) -> Pipeline:
+        raise ValueError("no such step")
+
+    components = ComponentFactory(cache=tmp_path)
+    runner = PipelineRunner({"mine": components.component("pipeline", refuse)}, components)
+    with pytest.raises(ValueError, match="mine: no such step"):
+        runner.build(small)

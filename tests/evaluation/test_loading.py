@@ -1,0 +1,187 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from graphrerank import GraphReranker
+from graphrerank.config.components import ComponentFactory
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Dataset
+from graphrerank.evaluation.loading import (
+    DatasetLoader,
+    LoadedSystems,
+    ResolvedComponent,
+    candidate_notes,
+    endpoint_notes,
+    load_models,
+    load_systems,
+    resolve_component,
+    resolve_dataset,
+    with_trained_splits,
+)
+from graphrerank.evaluation.plan import SystemSpec, plan_evaluation
+from graphrerank.evaluation.runners.checkpoint import CheckpointGroup
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.models.manifest import RerankerManifest
+from graphrerank.operators.bm25 import BM25Retriever
+from tests.support.folders import write_dataset
+
+NOTHING = ResolvedComponent(None, "")
+
+
+@pytest.fixture
+def components(tmp_path: Path) -> ComponentFactory:
+    return ComponentFactory(cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three passages, two queries with one relevant passage each."""
+    corpus = [{"_id": f"p{i}", "text": f"word{i}", "metadata": {"even": i % 2 == 0}} for i in range(3)]
+    queries = [{"_id": f"q{i}", "text": f"word{i}"} for i in range(2)]
+    return write_dataset(tmp_path / "toy", corpus=corpus, queries=queries, test=[("q0", "p0"), ("q1", "p1")])
+
+
+def manifests() -> Mapping[str, RerankerManifest]:
+    return {"base": load_primary("base").reranker}
+
+
+def test_one_checkpoint_keeps_its_models_names_and_others_take_the_label() -> None:
+    spec = SystemSpec("mine", "checkpoint", "base", "base")
+    assert list(load_models(spec, keep_names=True)) == ["gatv2"]
+    assert list(load_models(spec, keep_names=False)) == ["mine"]
+    loaded = GraphReranker.from_pretrained("base")
+    (model,) = load_models(replace(spec, argument=loaded), keep_names=False).values()
+    assert model is loaded.checkpoint
+
+
+def test_the_models_of_a_run_folder_begin_with_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = load_primary("base")
+    models = {"mlp": checkpoint, "gatv2": checkpoint}
+    monkeypatch.setattr("graphrerank.evaluation.loading.load_checkpoints", lambda _: models)
+    spec = SystemSpec("run", "checkpoint", "runs/run", "runs/run")
+    assert list(load_models(spec, keep_names=False)) == ["run-mlp", "run-gatv2"]
+    assert list(load_models(spec, keep_names=True)) == ["mlp", "gatv2"]
+
+
+def test_a_model_with_the_name_of_a_baseline_is_refused_where_it_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    models: dict[str, Checkpoint] = {"gcs": load_primary("base")}
+    monkeypatch.setattr("graphrerank.evaluation.loading.load_checkpoints", lambda _: models)
+    spec = SystemSpec("run", "checkpoint", "runs/run", "runs/run")
+    with pytest.raises(ValueError, match="runs/run: holds a system of the name 'gcs', which a baseline has"):
+        load_models(spec, keep_names=True)
+    assert list(load_models(spec, keep_names=False)) == ["run"]
+
+
+def test_components_are_the_callers_then_the_checkpoints_then_the_default(components: ComponentFactory) -> None:
+    trained = manifests()
+    resolve = partial(resolve_component, components, "retriever")
+    assert resolve("bm25", trained, "dense").description == "bm25"
+    assert resolve(None, trained, "dense").description == "hybrid_expand of base"
+    assert resolve(None, {}, "dense").description == "dense"
+    assert resolve(None, {}, None) == NOTHING
+    assert resolve_component(components, "encoder", "none", trained, "minilm") == NOTHING
+
+
+def test_a_cross_encoder_is_only_for_checkpoints_that_read_its_scores(components: ComponentFactory) -> None:
+    planned = plan_evaluation(["base", "attack"], "x", pipeline_names=[])
+    loaded = load_systems(planned, components, pair_encoder=object(), cross_encoder_top_k=7)
+    reads = {label: group.manifest.reads_cross_encoder for label, group in loaded.checkpoints.items()}
+    assert reads == {"base": True, "attack": False}
+    top_k = {label: group.cross_encoder_top_k for label, group in loaded.checkpoints.items()}
+    assert top_k == {"base": 7, "attack": None}
+    (note,) = candidate_notes(loaded, components, pair_encoder=object(), cross_encoder_top_k=7)
+    assert note.endswith(", object on the first 7, whose time is in no stage")
+
+
+def test_the_origin_of_candidates_is_noted(components: ComponentFactory) -> None:
+    loaded = load_systems(plan_evaluation(["base"], "x", pipeline_names=[]), components)
+    assert loaded.checkpoints["base"].cross_encoder_top_k is None  # no cross-encoder was passed
+    assert candidate_notes(loaded, components) == ["candidates: hybrid_expand of base, vectors: minilm of base"]
+    assert candidate_notes(replace(loaded, checkpoints={}), components) == []
+
+
+def test_an_encoder_is_only_needed_where_a_system_reads_vectors() -> None:
+    checkpoint = load_primary("base")
+    group = CheckpointGroup("base", {"base": checkpoint})
+    encoder = ResolvedComponent(object(), "mine")  # type: ignore[arg-type]
+    assert not LoadedSystems({"base": group}, {}, NOTHING, encoder).reads_vectors
+    assert LoadedSystems({}, {"gar": object()}, NOTHING, encoder).reads_vectors  # type: ignore[dict-item]
+    assert not LoadedSystems({}, {"gar": object()}, NOTHING, NOTHING).reads_vectors  # type: ignore[dict-item]
+
+
+def test_settings_of_a_pipeline_that_do_not_fit_are_named_with_its_label(components: ComponentFactory) -> None:
+    planned = plan_evaluation(
+        ["vector_search"], "x", pipeline_names=["vector_search"], pipeline_settings={"vector_search": {"depth": 5}}
+    )
+    with pytest.raises(ValueError, match=r"do not fit conf/pipeline/vector_search.yaml: Key 'depth'"):
+        load_systems(planned, components)
+
+
+def test_a_data_set_has_the_splits_that_the_first_model_trained_on_it_had(tmp_path: Path) -> None:
+    manifest = manifests()["base"]
+    arguments = {"path": str(tmp_path / "mine"), "splits": "auto"}
+    trained = manifest.model_copy(update={"data": manifest.data.model_copy(update={"arguments": arguments})})
+    same = OmegaConf.create({"path": f"{tmp_path}/./mine", "splits": None})
+    assert with_trained_splits(same, [trained]).splits == "auto"
+    assert same.splits is None
+    other = OmegaConf.create({"path": f"{tmp_path}/other", "splits": None})
+    assert with_trained_splits(other, [trained]) is other
+    own = OmegaConf.create({"path": f"{tmp_path}/mine", "splits": "given"})
+    assert with_trained_splits(own, [trained]).splits == "given"
+
+
+def test_a_data_set_by_the_name_in_a_manifest_has_its_settings(components: ComponentFactory, folder: Path) -> None:
+    manifest = manifests()["base"]
+    resolved = resolve_dataset(components, manifest.data.choice, {"base": manifest})
+    assert resolved.choice == manifest.data.choice
+    assert resolve_dataset(components, str(folder), {}).settings.path == str(folder)  # type: ignore[union-attr]
+
+
+def loader(components: ComponentFactory, **settings: Any) -> DatasetLoader:
+    retriever = components.component("retriever", partial(BM25Retriever, top_k=2))
+    return DatasetLoader(components, LoadedSystems({}, {}, ResolvedComponent(retriever, "bm25"), NOTHING), **settings)
+
+
+def test_data_sets_are_prepared_only_where_a_runner_needs_it(components: ComponentFactory, folder: Path) -> None:
+    (bare,) = loader(components, prepare=False).resolve([str(folder)])
+    task = loader(components, prepare=False).load(bare)
+    assert (task.dataset.name, task.prepared, task.queries.tolist(), task.is_filtered) == ("toy", None, [0, 1], False)
+    task = loader(components, num_queries=1).load(bare)
+    assert task.queries.tolist() == [0]
+    assert task.required_preparation.ranking.nodes.shape == (2, 2)
+
+
+def test_a_filter_leaves_out_passages_and_refuses_prepared_data_sets(
+    components: ComponentFactory, folder: Path, prepared: PreparedDataset
+) -> None:
+    filtering = loader(components, filter={"even": True}, prepare=False)
+    (data,) = filtering.resolve([Dataset.from_folder(folder)])
+    task = filtering.load(data)
+    assert (list(task.dataset.graph.node_ids), task.queries.tolist(), task.is_filtered) == (["p0", "p2"], [0], True)
+    with pytest.raises(ValueError, match="`filter` must be null for a prepared data set"):
+        filtering.load(prepared)
+
+
+def test_a_prepared_data_set_stays_as_it_is(components: ComponentFactory, prepared: PreparedDataset) -> None:
+    (data,) = loader(components, split="val").resolve([prepared])
+    task = loader(components, split="val").load(data)
+    assert task.prepared is prepared
+    assert loader(components, split="val", prepare=False).load(prepared).dataset is prepared.dataset
+
+
+def test_counts_of_an_endpoint_are_noted() -> None:
+    assert endpoint_notes({}) == []
+    assert endpoint_notes({"texts_sent": 1234}) == ["the encoder's endpoint, so far in this run: 1,234 texts sent"]
+
+
+def test_threads_are_those_of_the_components(components: ComponentFactory, prepared: PreparedDataset) -> None:
+    before = torch.get_num_threads()
+    loader(components, split="val").load(prepared)
+    assert torch.get_num_threads() == components.num_threads == 1
+    torch.set_num_threads(before)
