@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import lightning as L
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -15,6 +16,8 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import register_model
 from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.training import AtomicCheckpoints, RerankerModule, TrainingModule
+from graphrerank.training.fit import built_trainer, module_factory
 from graphrerank.training.settings import FitSettings
 from tests.support import CONF
 from tests.support.folders import write_dataset
@@ -140,3 +143,28 @@ def test_defaults_are_those_of_the_command() -> None:
         assert getattr(settings, name) == float(module[name])
     given = command.batches.batch_size, command.seed, command.calibration
     assert (settings.batch_size, settings.seed, settings.calibration) == given
+
+
+def test_arguments_change_the_settings_that_are_given(folder: Path, parts: ComponentFactory) -> None:
+    reranker = small(folder, parts, settings=FitSettings(seed=5, calibration=None, max_epochs=9), max_epochs=1)
+    content = reranker.checkpoint.manifest.content
+    assert (content["config"]["seed"], "calibration" in content) == (5, False)
+    epochs = torch.load(reranker.source, weights_only=True)["epoch"]
+    assert epochs == 0  # the first and only one
+
+
+def test_trainer_settings_of_conf_and_of_classes_are_built(tmp_path: Path) -> None:
+    complete = built_trainer({"_target_": "lightning.Trainer", "max_epochs": 3, "default_root_dir": str(tmp_path)})
+    assert isinstance(complete, partial)
+    assert (complete.func, complete.keywords["max_epochs"]) == (L.Trainer, 3)
+    changes = built_trainer({"plugins": [{"_target_": "graphrerank.training.AtomicCheckpoints"}], "devices": [0]})
+    assert isinstance(changes, dict)
+    assert [type(each) for each in changes["plugins"]] == [AtomicCheckpoints]
+    assert changes["devices"] == [0]
+
+
+def test_a_module_is_a_class_with_further_arguments() -> None:
+    named = module_factory({"_target_": "graphrerank.training.TrainingModule", "seed": 3})
+    assert (named.func, dict(named.keywords)) == (TrainingModule, {"seed": 3})
+    assert module_factory({"divergence": 0.1}).func is RerankerModule
+    assert dict(module_factory(None).keywords) == {}
