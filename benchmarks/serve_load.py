@@ -78,7 +78,7 @@ def make_pyg_engine(name: str) -> RerankEngine:
 
 def serve_pyg(name: str, port: int) -> None:
     """Run the service without batching."""
-    from graphrerank.cli.http_service import RERANK
+    from graphrerank.serving.standard_routes import RERANK
 
     settings = ServiceSettings(port=port, batch_requests=1)
     run(Service({"rerank": partial(make_pyg_engine, name)}, [RERANK], settings, {"layers": "pyg"}))

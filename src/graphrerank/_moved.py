@@ -18,6 +18,7 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     ),
     "graphrerank.caching": ("graphrerank.utils.caching",),
     "graphrerank.checks": ("graphrerank.utils.checks",),
+    "graphrerank.cli.http_service": ("graphrerank.serving.standard_routes", "graphrerank.serving.setup.corpus"),
     "graphrerank.cli.index": ("graphrerank_documents.command",),
     "graphrerank.conf_folder": ("graphrerank.installation.conf_folder",),
     "graphrerank.corpus.metadata": (

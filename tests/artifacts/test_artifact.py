@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.artifacts.artifact import load_artifact
+from graphrerank.artifacts.artifact import fastest_format, load_artifact, model_info
 from graphrerank.artifacts.export import export_artifact
+from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
-from graphrerank.models.manifest import seal_manifest, write_manifest
+from graphrerank.models.manifest import parse_manifest, read_manifest, seal_manifest, write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,28 @@ def test_what_is_no_artifact_or_lacks_a_format_is_refused(folder, tmp_path):
     write_manifest(folder, seal_manifest(read(folder), folder, ["model.safetensors"]))
     with pytest.raises(ValueError, match=r"has the formats \[\]"):
         load_artifact(folder)
+
+
+def test_machine_code_is_served_where_there_is_any(tmp_path: Path) -> None:
+    content = read_manifest(PRETRAINED / "attack").content
+    files = {"model.pt": "0" * 64, "model.aot.pt2": "0" * 64}
+    both = parse_manifest({**content, "artifact": {**content.get("artifact", {}), "sha256": files}}, "somewhere")
+    plain = parse_manifest(
+        {**content, "artifact": {**content.get("artifact", {}), "sha256": {"model.pt": "0" * 64}}}, "x"
+    )
+    assert fastest_format(both, "cpu") == "aot"
+    assert fastest_format(both, "cuda") is None
+    assert fastest_format(plain, "cpu") is None
+
+
+def test_what_is_said_of_types_of_edges() -> None:
+    content = read_manifest(PRETRAINED / "attack").content
+    typed = {**content, "model": {**content["model"], "arguments": {"num_edge_types": 5}}}
+    for manifest, are_read in ((parse_manifest(content, "a"), False), (parse_manifest(typed, "b"), True)):
+        info = model_info(manifest)
+        assert info["name"] == content["name"]
+        assert info["edge_types"]["are_read"] is are_read
+        names = info["edge_types"]["names"]
+        assert list(names) == ["reference", "entity", "adjacency", "similarity", "other"]
+        assert {EDGE_TYPES[edge_type_of(name)] for name in names["reference"]} == {"reference"}
+        assert names["other"] == ["other"]

@@ -12,11 +12,12 @@ from omegaconf import DictConfig
 from graphrerank.artifacts.artifact import Artifact, load_artifact
 from graphrerank.artifacts.formats import Runner
 from graphrerank.artifacts.parity import random_graphs
-from graphrerank.cli import export, http_service, schema
+from graphrerank.cli import export, schema
 from graphrerank.cli.http_service import artifact_folder
 from graphrerank.cli.serve import run as serve
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, save_weights
 from graphrerank.models.manifest import read_manifest, write_manifest
+from graphrerank.serving.setup import artifact_source
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support import ROOT
 from tests.support.commands import RunCommand
@@ -115,7 +116,7 @@ def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub) -
 
 def test_a_format_that_runs_on_the_cpu_alone_is_refused_for_another_device(settings, monkeypatch) -> None:
     artifact = Artifact(Runner(print, "onnx"), read_manifest(PRETRAINED / "attack"), PRETRAINED / "attack")
-    monkeypatch.setattr(http_service, "load_artifact", lambda folder, format_name: artifact)
+    monkeypatch.setattr(artifact_source, "load_artifact", lambda folder, format_name: artifact)
     with pytest.raises(ValueError, match="`device` must be cpu for the format onnx, got cuda"):
         serve(settings("artifact=attack", "format=onnx", "device=cuda"))
 

@@ -5,12 +5,12 @@ from fastapi import FastAPI
 
 from graphrerank.artifacts.artifact import Artifact, load_artifact
 from graphrerank.artifacts.export import export_artifact
-from graphrerank.cli.http_service import RERANK, TEI
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.standard_routes import RERANK, TEI
 from tests.artifacts.conftest import _one_thread, make_checkpoint  # noqa: F401 # fixtures
 from tests.support.encoders import HashEncoder
 from tests.support.models import small_checkpoint

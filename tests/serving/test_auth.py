@@ -10,7 +10,6 @@ import pytest
 import torch
 from starlette.datastructures import Headers
 
-from graphrerank.cli.http_service import ADD_DOCUMENTS, INSPECT, REMOVE_DOCUMENTS, SEARCH
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus_store.growth import grow_corpus
@@ -30,6 +29,7 @@ from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.serving.schemas.search import SearchRequest
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.standard_routes import ADD_DOCUMENTS, INSPECT, REMOVE_DOCUMENTS, SEARCH
 from graphrerank.utils.checks import UserError
 from tests.support.client import TestClient
 

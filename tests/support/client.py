@@ -2,10 +2,10 @@
 
 import warnings
 
-from graphrerank.cli.http_service import RERANK
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.standard_routes import RERANK
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only

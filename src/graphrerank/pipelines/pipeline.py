@@ -57,6 +57,8 @@ class Pipeline:
         text_encoder: TextEncoder | None = None,  # of the corpus; None if no step encodes texts
         head: GraphHead | None = None,  # a trained one of GRanker that replaces the cross-encoder's
         batch_queries: int = 32,  # per batch
+        # path or name that replaces the checkpoint of each trained graph reranker; None: each keeps its own
+        checkpoint: str | None = None,
     ) -> None:
         check_counts(budget=budget, batch_queries=batch_queries)
         if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
@@ -68,8 +70,9 @@ class Pipeline:
         self.batch_queries = batch_queries
         self._settings: dict[str, Any] = {"steps": steps, "budget": budget, "retriever": retriever, "head": head}
         self._settings |= {"pair_encoder": pair_encoder, "text_encoder": text_encoder, "batch_queries": batch_queries}
+        self._settings["checkpoint"] = checkpoint
         self._views = Views[tuple[Tensor, "Pipeline | None"]](graph.num_nodes)
-        self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head)
+        self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head, checkpoint=checkpoint)
         self._steps = self._resources.build(steps)
 
     @property

@@ -53,6 +53,7 @@ class Resources:
     text_encoder: TextEncoder | None = None  # the encoder of the corpus, or None if no step encodes texts
     head: GraphHead | None = None  # a trained head that replaces the cross-encoder's own, or None
     clock: Clock = field(default_factory=Clock)  # seconds by stage
+    checkpoint: str | None = None  # of all trained graph rerankers; None: each step has its own
 
     @property
     def cross_encoder(self) -> PairEncoder:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from graphrerank.core import CandidateGraphs, Queries, Ranking, RetrieverFactory
+from graphrerank.core.loads_checkpoint import LoadsCheckpoint
 from graphrerank.core.ranking import best_of_rows
 from graphrerank.core.sparse_rows import pad_rows
 from graphrerank.corpus import candidate_edges
@@ -31,6 +33,22 @@ class GraphScorer(Protocol):
 
 
 GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_encoder`; a functools.partial of a class
+
+
+def with_checkpoint(factory: GraphScorerFactory, checkpoint: str | None) -> GraphScorerFactory:
+    """Return a factory whose scorer loads another checkpoint, if its class loads one.
+
+    Args:
+        factory: Class of a scorer, or a ``functools.partial`` of one.
+        checkpoint: Path or name of the checkpoint. If None, the factory is returned as it is.
+
+    Returns:
+        The changed factory, or the same one for a class without the base
+        :class:`~graphrerank.core.loads_checkpoint.LoadsCheckpoint`.
+    """
+    scorer_class = factory.func if isinstance(factory, partial) else factory
+    loads_one = isinstance(scorer_class, type) and issubclass(scorer_class, LoadsCheckpoint)
+    return partial(factory, checkpoint=checkpoint) if loads_one and checkpoint is not None else factory
 
 
 class VectorSearch:
@@ -116,8 +134,9 @@ class GraphRerank:
     """
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
-        self._resources, self._factory = resources, scorer
-        self.scorer = scorer(resources.graph, text_encoder=resources.text_encoder)
+        self._resources = resources
+        self._factory = with_checkpoint(scorer, resources.checkpoint)
+        self.scorer = self._factory(resources.graph, text_encoder=resources.text_encoder)
 
     def over(self, resources: Resources) -> "GraphRerank":
         """Return the step over another graph; with the same model where the scorer has a method ``over``."""

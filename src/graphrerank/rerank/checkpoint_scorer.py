@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.core import CandidateGraphs, Queries, Ranking
+from graphrerank.core.loads_checkpoint import LoadsCheckpoint
 from graphrerank.core.queries import TextEncoder
 from graphrerank.corpus import CorpusGraph
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
@@ -18,7 +19,7 @@ from graphrerank.models.checkpoint import load_primary
 from graphrerank.rerank.explanation import DocumentExplanation, Explainer
 
 
-class CheckpointScorer:
+class CheckpointScorer(LoadsCheckpoint):
     """Scores candidates with a checkpoint's model, as ``python evaluate.py checkpoint=...`` does.
 
     The words of the corpus are indexed if the model reads which of the query's words a passage covers. ``checkpoint``

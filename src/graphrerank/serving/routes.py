@@ -7,20 +7,19 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
-from graphrerank.feedback.log import SHADOW
 from graphrerank.serving import metrics
 from graphrerank.serving.auth import Caller
 from graphrerank.serving.batching import Batcher
+from graphrerank.serving.deployment.shadow import SHADOW_OF, ShadowRanker
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.fair_queue import Sender, peer_sender
-from graphrerank.serving.json_log import log
+from graphrerank.serving.fair_queue import peer_sender
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.prices import DEFAULTS, Prices, Work
 from graphrerank.serving.recorder import Answered, Recorder
@@ -34,8 +33,6 @@ LONE_SURROGATE = re.compile(  # an escape of half a character, whose backslash i
 )
 MOST_HALVES = 10_000  # that are replaced, which takes time, in a body
 HALVES = "halves of characters, which are replaced"
-SHADOW_OF = "shadow of "  # begins the kind of an engine that ranks what another one answered
-COMPARED = 10  # results
 LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
     400: "The body is not JSON.",
@@ -83,6 +80,7 @@ class Endpoints:
     def __init__(self, batcher: Batcher, recorder: Recorder | None = None) -> None:
         self._batcher = batcher
         self._recorder = recorder  # of what is shown
+        self._shadow = ShadowRanker(batcher, recorder)
         self._limits = batcher.limits
         self._parsing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -160,7 +158,7 @@ class Endpoints:
         if isinstance(result, Answered):
             shown = result if self._recorder is None else self._recorder.record(job, result, uid, caller)
             if (kind := SHADOW_OF + route.kind) in self._batcher.engines:
-                task = asyncio.create_task(self._rank_in_shadow(kind, job, work, uid, caller, shown))
+                task = asyncio.create_task(self._shadow.rank(kind, job, work, uid, caller, shown))
                 self._tasks.add(task)  # asyncio keeps no reference
                 task.add_done_callback(self._tasks.discard)
             result = shown.answer
@@ -175,23 +173,6 @@ class Endpoints:
         timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
         headers = {"server-timing": timing} | ({"warning": f'199 - "{"; ".join(warnings)}"'} if warnings else {})
         return Response(answer, headers=headers, media_type="application/json")
-
-    async def _rank_in_shadow(self, kind: str, job: Any, work: Work, uid: str, caller: Caller, shown: Answered) -> None:
-        """Rank a request that was answered by another artifact too, if no request waits, and log the difference."""
-        try:
-            if not self._batcher.is_idle:
-                raise Refusal(429, "others wait")
-            other = await self._batcher.ask(kind, job, work, uid, sender=Sender(SHADOW_OF))
-        except Refusal:
-            metrics.SHADOW_SKIPPED.inc()
-            return
-        ids, others = shown.answer.ids[:COMPARED], other.answer.ids[:COMPARED]
-        overlap = len(set(ids) & set(others)) / max(len(ids), len(others), 1)
-        metrics.SHADOW_OVERLAP.observe(overlap)
-        same_first, artifacts = ids[:1] == others[:1], {"artifact": shown.artifact, "shadow": other.artifact}
-        log("shadow", id=uid, **artifacts, overlap=round(overlap, 3), same_first=same_first, same=ids == others)
-        if self._recorder is not None:
-            self._recorder.write(job, replace(other, ranker=SHADOW), uid, caller)
 
 
 def parse(

@@ -7,37 +7,31 @@ import logging.config
 import multiprocessing
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import uvicorn
-from fastapi import FastAPI, Request, Response
-from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
+from fastapi import FastAPI
 
 from graphrerank.serving import metrics
+from graphrerank.serving.app import create_app
 from graphrerank.serving.batching import Batcher
-from graphrerank.serving.deployment.deployed_engine import DeployedEngine
-from graphrerank.serving.engine import Engine, EngineFactory, Refusal, error_response
+from graphrerank.serving.engine import Engine, EngineFactory
 from graphrerank.serving.feedback_log import open_log
-from graphrerank.serving.http_guard import HttpGuard, RefusingProtocol
+from graphrerank.serving.http_guard import RefusingProtocol
 from graphrerank.serving.json_log import LOG_CONFIG
-from graphrerank.serving.page import PAGE_PATHS, add_page
 from graphrerank.serving.price_measurement import load_prices
 from graphrerank.serving.recorder import Recorder
-from graphrerank.serving.routes import SHADOW_OF, Endpoints, Route
+from graphrerank.serving.routes import Route
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.supervisor import FAILED, SERVING, STANDING_BY, Post, supervise
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import temporary_folder, write_text
 
-OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
 IDLE_SECONDS = 75  # between two requests of a connection
 MEMORY_FOLDER = Path("/dev/shm")  # where metrics are written even if the disk is full
 FAILURE = "failure.txt"  # why a process could not start
@@ -160,68 +154,6 @@ def process_app(service: Service, folder: Path, post: Post) -> FastAPI:
 
     recorder = None if settings.feedback.path is None else Recorder(open_log(settings.feedback), settings.feedback)
     return create_app(service.routes, batcher, settings, info=service.info, recorder=recorder, lifespan=lifespan)
-
-
-def create_app(
-    routes: Sequence[Route],
-    batcher: Batcher,
-    settings: ServiceSettings,
-    *,
-    info: Mapping[str, Any],
-    recorder: Recorder | None = None,
-    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
-) -> FastAPI:
-    """Create an application of some routes."""
-    app = FastAPI(
-        title="graphrerank",
-        description="Learned graph reranking for graph RAG.",
-        lifespan=lifespan,
-        docs_url=None,  # they load scripts from elsewhere
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    endpoints = Endpoints(batcher, recorder)
-    for route in routes:
-        endpoints.add_to(app, route)
-    described = {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
-    described |= {} if settings.page is None else {"page": asdict(settings.page)}
-
-    @app.exception_handler(HTTPException)
-    async def refuse(request: Request, error: HTTPException) -> Response:
-        return error_response(error, request.state.uid)
-
-    @app.exception_handler(ClientDisconnect)
-    async def log_only(request: Request, error: ClientDisconnect) -> Response:
-        return error_response(Refusal(499, "the client is gone"), request.state.uid)
-
-    @app.get("/health", summary="Whether the process runs; see /ready for its engines.")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/ready", summary="Whether the engines are warm: before, the process does not listen.")
-    async def ready() -> Response:
-        return Response("ok", media_type="text/plain")
-
-    @app.get("/info", summary="The artifact's manifest, the types of edges, and the limits of requests.")
-    async def describe() -> dict[str, Any]:
-        live = [engine for kind, engine in batcher.engines.items() if not kind.startswith(SHADOW_OF)]
-        parts = [engine.describe() for engine in live if isinstance(engine, DeployedEngine)]
-        return described | (parts[0] if parts else {})
-
-    @app.get("/metrics", summary="Metrics in Prometheus's text format.", response_class=Response)
-    def measures() -> Response:  # no `async`: reads files, in the thread pool
-        return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    app.state.check_wait = batcher.check_wait
-    if settings.page is not None:
-        add_page(app)
-    open_paths = OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS)
-    app.add_middleware(HttpGuard, settings=settings, open_paths=open_paths, check_wait=batcher.check_wait)
-    if settings.cors_origins:  # before the guard, as a browser asks without a key
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
-        )
-    return app
 
 
 def load_engines(factories: Mapping[str, EngineFactory], num_threads: int) -> dict[str, Engine[Any]]:

@@ -27,7 +27,8 @@ RETRY_SECONDS = 10.0  # after which a worker starts again if one could not load 
 LOADING, STANDING_BY, SERVING, FAILED = "loading", "standby", "serving", "failed"
 PROCESS_NAME = "rerank"  # of workers; with the state at most 15 characters
 SERVE = "serve"  # what the supervisor sends to a worker that stands by
-PRELOADED = "graphrerank.cli.http_service"  # imported once by the process that forks the others
+# imported once by the process that forks the others: the engines, and what builds their components by name
+PRELOADED = ("graphrerank.serving.setup.service", "graphrerank.config.yaml_components")
 
 
 class Worker(Protocol):
@@ -297,7 +298,7 @@ def supervise(
     """
     context = get_context("forkserver" if forks else "spawn")
     if forks:
-        context.set_forkserver_preload([PRELOADED])
+        context.set_forkserver_preload(list(PRELOADED))
     asked_to_end = threading.Event()
     before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
     for signum in before:

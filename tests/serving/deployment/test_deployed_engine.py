@@ -13,7 +13,6 @@ import pytest
 
 from graphrerank.artifacts.artifact import artifact_name, load_artifact, read_artifact_manifest
 from graphrerank.artifacts.export import export_artifact
-from graphrerank.cli.http_service import ADD_FEEDBACK, RERANK
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.deployment.artifact_search import ArtifactSearch
 from graphrerank.serving.deployment.deployed_engine import DeployedEngine
@@ -31,6 +30,7 @@ from graphrerank.serving.schemas.rerank import RerankRequest
 from graphrerank.serving.schemas.search import SearchRequest
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.standard_routes import ADD_FEEDBACK, RERANK
 from tests.support.client import TestClient
 from tests.support.searching import searchable
 

@@ -13,7 +13,6 @@ import jwt
 import pytest
 import torch
 
-from graphrerank.cli.http_service import ADD_FEEDBACK, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.feedback.log import read_log
@@ -35,6 +34,7 @@ from graphrerank.serving.recorder import MAX_EXPLORED, Recorder
 from graphrerank.serving.schemas.feedback import AddFeedback
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.standard_routes import ADD_FEEDBACK, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
 from tests.support import ROOT
 from tests.support.client import TestClient
 

@@ -13,7 +13,6 @@ import pytest
 import uvicorn
 
 from graphrerank.artifacts.artifact import load_artifact
-from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
 from graphrerank.corpus.edge_types import ADJACENCY, REFERENCE
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.serving.batching import Batcher
@@ -25,6 +24,7 @@ from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
+from graphrerank.serving.standard_routes import INSPECT, RERANK, SEARCH
 from tests.support import ROOT
 from tests.support.searching import searchable
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from graphrerank.cli.http_service import RERANK
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.corpus.edge_types import OTHER, REFERENCE
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.routes import _from_json, parse
 from graphrerank.serving.schemas.rerank import RankedDocuments, RerankRequest, render_rerank
+from graphrerank.serving.standard_routes import RERANK
 from graphrerank.text.tokenizer import WordTokenizer
 from tests.support.client import TestClient
 

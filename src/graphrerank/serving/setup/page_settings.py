@@ -1,0 +1,43 @@
+"""What the page of a service shows before the first request."""
+
+from itertools import islice
+from pathlib import Path
+
+from graphrerank.data.readers.records import read_jsonl
+from graphrerank.serving.settings import PageSettings
+
+NUM_QUESTIONS = 4
+MAX_QUESTION = 300  # characters
+
+
+def page_settings(name: str, index: Path | None = None, *, has_permissions: bool = False) -> PageSettings:
+    """Describe a service for its page.
+
+    Args:
+        name: Name of the artifact.
+        index: Folder of the corpus that is searched. If None, the page reranks documents that people enter.
+        has_permissions: Whether callers have principals. Questions of the corpus are then left out, because they can
+            tell of hidden passages.
+
+    Returns:
+        The settings, with the first questions of the corpus to try.
+    """
+    if index is None:
+        return PageSettings(name)
+    return PageSettings(name, searches=True, questions=[] if has_permissions else first_questions(index))
+
+
+def first_questions(folder: Path) -> list[str]:
+    """Read the first questions of a data set folder.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        At most four questions, each cut to 300 characters. Empty if the folder has no ``queries.jsonl``.
+    """
+    file = folder / "queries.jsonl"
+    if not file.is_file():
+        return []
+    texts = [record.get("text") for _, record in islice(read_jsonl(file), NUM_QUESTIONS)]
+    return [text[:MAX_QUESTION] for text in texts if isinstance(text, str)]
