@@ -68,9 +68,11 @@ def test_a_trial_of_a_batch_prints_only_our_lines(
 
 
 IN_PYTHON = """
-import sys, warnings
+import logging, sys, warnings
 from lightning.pytorch.callbacks import Callback
 from graphrerank import Dataset, fit
+
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 
 class Speaks(Callback):
     def on_train_start(self, trainer, module):
@@ -83,7 +85,7 @@ fit(data, **settings, trainer={"accelerator": "cpu"}, callbacks=[Speaks()], run_
 """
 
 
-def test_fit_in_python_prints_its_epochs_and_what_a_callback_warns_of(films: tuple[str, ...], tmp_path: Path) -> None:
+def test_fit_in_python_logs_its_epochs_and_what_a_callback_warns_of(films: tuple[str, ...], tmp_path: Path) -> None:
     folder = films[1].removeprefix("data.path=")
     arguments = [sys.executable, "-c", IN_PYTHON, folder, str(tmp_path / "run")]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
