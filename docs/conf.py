@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from graphrerank import __version__
-from graphrerank.cli.schema import settings_class
+from graphrerank.cli.schema import SETTINGS, settings_class
 from graphrerank.config.command_settings import help_lines
 
 ROOT = Path(__file__).parent.parent
@@ -65,8 +65,8 @@ def settings_page() -> str:
         lines += [f"## {name.rstrip('/') or 'commands'}", ""]
         for path in [path for of, path in files if of == folder]:
             lines += [f"### {name}{path.stem}", "", *_settings(path.read_text(encoding="utf-8").splitlines()), ""]
-            if not name and (described := settings_class(path.stem)) is not None:
-                lines += ["", "```yaml", *help_lines(described, {}), "```", ""]
+            if not name and path.stem in SETTINGS:
+                lines += ["", "```yaml", *help_lines(settings_class(path.stem), {}), "```", ""]
     return "\n".join(lines)
 
 

@@ -13,6 +13,8 @@ from graphrerank.feedback.learn import learn_log
 from graphrerank.training.calibrate import calibrate_checkpoint
 from tests.support import CONF
 
+OVERRIDES = {"learn": ["data=attack"]}
+
 
 @pytest.mark.parametrize("name", ["train", "evaluate", "serve", "export", "prepare", "calibrate", "doctor"])
 def test_groups_without_a_choice_become_null(name: str) -> None:
@@ -27,17 +29,16 @@ def test_groups_without_a_choice_become_null(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_each_setting_of_a_command_has_a_description_and_a_default_in_hydra(name: str) -> None:
     described = settings_class(name)
-    assert described is not None
     assert set(describe_settings(described)) == {field.name for field in fields(described)}
     assert all(line.lstrip().startswith("#") or ":" in line for line in help_lines(described, {}))
     assert max(map(len, help_lines(described, {}))) <= 100
     register(name)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose(name, overrides=["data=attack"] if name == "learn" else [])
+        cfg = compose(name, overrides=OVERRIDES.get(name, []))
     own = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"), resolve=False)
     assert isinstance(own, dict)
     for key, default in default_settings(described).items():
-        if key not in own:
+        if key not in own and not isinstance(default, dict):
             assert OmegaConf.is_missing(cfg, key) if default == "???" else cfg[key] == default
 
 
@@ -47,7 +48,7 @@ def test_each_setting_of_a_command_has_a_description_and_a_default_in_hydra(name
         ("num_queries=x", "`num_queries`: input should be a valid integer, got 'x'"),
         ("resamples=1.5", "`resamples`: input should be a valid integer"),
         ("measures=PR@10", "`measures`: input should be a valid list, got 'PR@10'"),
-        ("+sede=1", "unknown setting 'sede', did you mean seed\\?; the settings are"),
+        ("+sede=1", "unknown setting 'sede'; the settings are .*, did you mean seed\\?"),
     ],
 )
 def test_a_wrong_name_or_type_is_refused_by_name(override: str, message: str) -> None:
@@ -77,7 +78,6 @@ def test_an_unknown_setting_gets_a_suggestion() -> None:
 )
 def test_python_has_the_defaults_of_the_command(function: Callable[..., object], name: str) -> None:
     described = settings_class(name)
-    assert described is not None
     defaults = default_settings(described)
     parameters = inspect.signature(function).parameters.items()
     common = {key: entry.default for key, entry in parameters if key in defaults and entry.default is not entry.empty}

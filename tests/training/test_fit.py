@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphrerank import GraphReranker, fit
 from graphrerank.config.components import ComponentFactory
+from graphrerank.config.settings.train import TrainSettings
 from graphrerank.core import ModelInputs
 from graphrerank.data.dataset import Dataset
 from graphrerank.models.manifest import MANIFEST, read_manifest
@@ -137,7 +138,7 @@ def test_what_does_not_fit_is_refused_before_training(
 
 
 def test_defaults_are_those_of_the_command() -> None:
-    command, module = OmegaConf.load(CONF / "train.yaml"), OmegaConf.load(CONF / "module" / "reranker.yaml")
+    command, module = TrainSettings(), OmegaConf.load(CONF / "module" / "reranker.yaml")
     settings = FitSettings()
     for name in ("learning_rate", "weight_decay", "warmup_steps"):
         assert getattr(settings, name) == float(module[name])

@@ -11,7 +11,6 @@ from graphrerank.config.command_settings import (
     SUFFIX,
     check_command_settings,
     check_known,
-    check_type,
     group_names,
     help_lines,
     setting_names,
@@ -23,6 +22,8 @@ from graphrerank.installation.conf_folder import CHOICES, conf_folder, listed_ch
 from graphrerank.installation.plugins import settings_folders
 
 SETTINGS = {  # by file of conf: the dataclass of its settings, imported when the command is used
+    "train": "graphrerank.config.settings.train.TrainSettings",
+    "evaluate": "graphrerank.config.settings.evaluate.EvaluateSettings",
     "export": "graphrerank.config.settings.export.ExportSettings",
     "calibrate": "graphrerank.config.settings.calibrate.CalibrateSettings",
     "learn": "graphrerank.config.settings.learn.LearnSettings",
@@ -30,27 +31,19 @@ SETTINGS = {  # by file of conf: the dataclass of its settings, imported when th
     "serve": "graphrerank.serving.settings.ServeSettings",
     "prepare": "graphrerank.config.settings.prepare.PrepareSettings",
 }
-OPTIONAL: dict[str, Any] = {  # types of settings of files of conf that are null by default
-    "num_queries": int | None,
-    "operator.gcs.restart_prob": float | None,
-    "operator.ppr.restart_prob": float | None,
-    "train_only": list[str] | None,
-}
 NOT_IN_HELP = rf"- override |{SUFFIX}\b|# Defaults of the settings"  # lines of a file of conf
 SHARED = "shared"  # components that files of conf/pipeline refer to
 
 
-def settings_class(name: str) -> type[Any] | None:
+def settings_class(name: str) -> type[Any]:
     """Return the dataclass of a command's settings.
 
     Args:
         name: The command's file of ``conf``.
 
     Returns:
-        The dataclass, or None if the file itself has the defaults.
+        The dataclass.
     """
-    if name not in SETTINGS:
-        return None
     module, _, class_name = SETTINGS[name].rpartition(".")
     found: type[Any] = getattr(import_module(module), class_name)
     return found
@@ -65,8 +58,7 @@ def register(*names: str) -> None:
     OmegaConf.register_new_resolver("graphrerank_help", command_help, replace=True)
     register_settings()
     for name in names or SETTINGS:
-        if (described := settings_class(name)) is not None:
-            store_settings(name, described)
+        store_settings(name, settings_class(name))
 
 
 def command_help(name: str) -> str:
@@ -82,10 +74,8 @@ def command_help(name: str) -> str:
     path = folders[0] / f"{name}.yaml"
     text = path.read_text(encoding="utf-8").split("\nhydra:\n")[0]
     lines = [line for line in text.splitlines() if not re.search(NOT_IN_HELP, line)]
-    described = settings_class(name)
-    if described is not None:
-        head = "\n".join(lines).split("\n\n")[0].splitlines()  # without the settings that the file overrides
-        lines = [*head, "", *help_lines(described, overrides=_own_settings(name))]
+    head = "\n".join(lines).split("\n\n")[0].splitlines()  # without the settings that the file overrides
+    lines = [*head, "", *help_lines(settings_class(name), overrides=_own_settings(name))]
     choices = {
         group: sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
         for group in re.findall(r"^  - (\w+):", "\n".join(lines), flags=re.MULTILINE)
@@ -110,9 +100,8 @@ def suggest_setting(error: BaseException, name: str) -> str:
     unknown = re.search(r"Key '[^']+' is not in struct\s+full_key: (\S+)", f"{error}\n{error.__cause__}")
     if unknown is None:
         return ""
-    described = settings_class(name)
-    own = _own_settings(name) if described is None else setting_names(described)
-    return suggestion(unknown[1], [*own, *group_names(_content(name))]).removeprefix(", ")
+    known = [*setting_names(settings_class(name)), *group_names(_content(name))]
+    return suggestion(unknown[1], known).removeprefix(", ")
 
 
 def _content(name: str) -> dict[str, Any]:
@@ -138,30 +127,10 @@ def check_settings(cfg: DictConfig, name: str) -> None:
     Raises:
         ValueError: If a setting is unknown or has another type. The message names it.
     """
-    groups, own, described = group_names(_content(name)), _own_settings(name), settings_class(name)
-    names = list(own) if described is None else [*own, *(field.name for field in fields(described))]
+    groups, described = group_names(_content(name)), settings_class(name)
+    names = {*_own_settings(name), *(field.name for field in fields(described))}
     check_known([str(key) for key in cfg], [*names, *groups, SHARED])
     with open_dict(cfg):
         for group in groups:
             cfg.setdefault(group, None)
-    if described is not None:
-        check_command_settings(cfg, described)
-        return
-    for key, setting in own.items():
-        _check_as(cfg, key, setting, key)
-
-
-def _check_as(node: DictConfig, key: str, usual: Any, path: str) -> None:
-    """Check that a setting has the type of its default; those below a class to build are checked elsewhere."""
-    is_built = isinstance(usual, dict) and "_target_" in usual
-    if OmegaConf.is_missing(node, key) or OmegaConf.is_interpolation(node, key) or usual == "???" or is_built:
-        return
-    if path in OPTIONAL:
-        check_type(node[key], OPTIONAL[path], path)
-    elif isinstance(usual, dict) and usual and OmegaConf.is_dict(node[key]):
-        for name, setting in usual.items():
-            if name in node[key]:
-                _check_as(node[key], str(name), setting, f"{path}.{name}")
-    elif isinstance(usual, bool | int | float | list | dict) or (isinstance(usual, str) and "${" not in usual):
-        wider: Any = {float: float | int, dict: dict | None, str: str | None}.get(type(usual), type(usual))
-        check_type(node[key], wider, path)
+    check_command_settings(cfg, described)

@@ -140,7 +140,8 @@ def check_command_settings(cfg: DictConfig, settings_class: type[Any], prefix: s
     hints = get_type_hints(settings_class)
     for field in fields(settings_class):
         key, hint = f"{prefix}{field.name}", hints[field.name]
-        if field.name not in cfg or OmegaConf.is_missing(cfg, field.name):
+        is_unset = field.name not in cfg or OmegaConf.is_missing(cfg, field.name)
+        if is_unset or OmegaConf.is_interpolation(cfg, field.name):  # of a setting that is checked itself
             continue
         setting = cfg[field.name]
         if is_dataclass(hint) and OmegaConf.is_dict(setting):
@@ -163,7 +164,7 @@ def check_known(keys: list[str], known: list[str], prefix: str = "") -> None:
         ValueError: If a name is unknown. The message suggests a similar one.
     """
     for key in sorted(set(keys) - set(known)):
-        raise UserError(f"unknown setting {prefix + key!r}{suggestion(key, known)}; the settings are {sorted(known)}")
+        raise UserError(f"unknown setting {prefix + key!r}; the settings are {sorted(known)}{suggestion(key, known)}")
 
 
 def suggestion(key: str, known: list[str]) -> str:
