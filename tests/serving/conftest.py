@@ -5,10 +5,11 @@ from fastapi import FastAPI
 
 from graphrerank.artifacts.artifact import Artifact, load_artifact
 from graphrerank.artifacts.export import export_artifact
+from graphrerank.serving.app import create_app
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engines.rerank import RerankEngine
+from graphrerank.serving.http_guard import RefusalLog
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.standard_routes import RERANK, TEI
 from tests.artifacts.conftest import _one_thread, make_checkpoint  # noqa: F401 # fixtures
@@ -32,11 +33,13 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 @pytest.fixture(scope="session")
 def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]:
-    def make(limits: Limits | None = None, *, api_key: str | None = None) -> FastAPI:
+    def make(
+        limits: Limits | None = None, *, api_key: str | None = None, refusals: RefusalLog | None = None
+    ) -> FastAPI:
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
         batcher = Batcher({"rerank": RerankEngine(artifact, encoder, limits=limits)}, limits)
         settings = ServiceSettings(host="0.0.0.0", api_key=api_key, allow_no_key=True, limits=limits)
-        return create_app([RERANK, TEI], batcher, settings, info={})
+        return create_app([RERANK, TEI], batcher, settings, info={}, refusals=refusals)
 
     return make

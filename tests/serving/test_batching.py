@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,10 @@ from torch import Tensor
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.limits import Limits, Work
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.prices import Work
 from tests.support import ROOT
+from tests.support.clocks import Clock, run_with_clock
 from tests.support.encoders import HashEncoder
 
 
@@ -44,11 +45,13 @@ class Recorder:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.has_begun = threading.Event()
         self.may_answer = threading.Event()
         self.may_answer.set()
 
     def answer(self, jobs: Any, check: Any) -> dict[str, str]:
         self.batches.append(list(jobs))
+        self.has_begun.set()
         assert self.may_answer.wait(20)
         check()
         if any(job.is_bad for job in jobs.values()):
@@ -59,27 +62,40 @@ class Recorder:
         self.batches.append(["warm"])
 
 
-def play(*requests: tuple[str, Job], engines: dict[str, Recorder], hold: bool = False, **settings: Any) -> list[Any]:
-    """Ask for all requests together; with ``hold`` the engines answer only when all others are done."""
+def play(
+    *requests: tuple[str, Job],
+    engines: dict[str, Recorder],
+    clock: Clock | None = None,
+    hold: float | None = None,
+    **settings: Any,
+) -> list[Any]:
+    """Ask for all requests together.
+
+    With ``hold`` the engines answer only when so many seconds have passed and all requests are answered without them.
+    """
     batching = {key: settings.pop(key) for key in ("batch_requests", "batch_candidates") if key in settings}
     arrival, receive = settings.pop("arrival", None), settings.pop("receive", None)
+    clock = clock or Clock()
 
     async def ask_all() -> list[Any]:
-        batcher = Batcher(engines, Limits(**settings), **batching)
+        batcher = Batcher(engines, Limits(**settings), clock=clock, **batching)
         tasks = [
             asyncio.create_task(batcher.ask(kind, job, job.work, f"r{index}", arrival=arrival, receive=receive))
             for index, (kind, job) in enumerate(requests)
         ]
-        if hold:
-            await asyncio.wait(tasks, timeout=0.4)
+        if hold is not None:
+            for engine in engines.values():
+                assert await asyncio.to_thread(engine.has_begun.wait, 20)
+            clock.move(hold)
+            await asyncio.wait(tasks)
             for engine in engines.values():
                 engine.may_answer.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    if hold:
+    if hold is not None:
         for engine in engines.values():
             engine.may_answer.clear()
-    return asyncio.run(ask_all())
+    return list(run_with_clock(ask_all(), clock))
 
 
 @pytest.mark.parametrize(
@@ -130,32 +146,41 @@ def test_one_bad_job_does_not_harm_its_batch() -> None:
 
 def test_expired_requests_are_answered_and_not_computed() -> None:
     engine = Recorder()
-    late = play(("a", Job()), engines={"a": engine}, request_seconds=1.0, arrival=time.monotonic() - 2)
+    late = play(("a", Job()), engines={"a": engine}, request_seconds=1.0, arrival=-2.0)
     assert (late[0].status_code, engine.batches) == (504, [])  # its body came slowly
-    results = play(*[("a", Job())] * 3, engines={"a": engine}, hold=True, request_seconds=0.1, batch_requests=1)
+    results = play(*[("a", Job())] * 3, engines={"a": engine}, hold=0.2, request_seconds=0.1, batch_requests=1)
     assert [result.status_code for result in results] == [504] * 3
     assert engine.batches == [["r0"]]
 
 
 def test_long_work_stops_when_nobody_waits_any_longer() -> None:
-    engine, stopped = Recorder(), []
+    engine, clock = Recorder(), Clock()
+    engine.may_answer.clear()
+    stopped, has_stopped = [], threading.Event()
+    record = engine.answer
 
     def answer(jobs: Any, check: Any) -> Any:
-        time.sleep(0.2)
         try:
-            check()
+            return record(jobs, check)
         except TimeoutError:
             stopped.extend(jobs)
             raise
+        finally:
+            has_stopped.set()
 
     engine.answer = answer  # type: ignore[method-assign]
 
     async def ask() -> None:
+        batcher = Batcher({"a": engine}, Limits(request_seconds=0.1), clock=clock)
+        request = asyncio.create_task(batcher.ask("a", Job(), Job().work, "r0"))
+        assert await asyncio.to_thread(engine.has_begun.wait, 20)
+        clock.move(0.2)
         with pytest.raises(Refusal, match="504"):
-            await Batcher({"a": engine}, Limits(request_seconds=0.1)).ask("a", Job(), Job().work, "r0")
-        await asyncio.sleep(0.3)
+            await request
+        engine.may_answer.set()
+        assert await asyncio.to_thread(has_stopped.wait, 20)
 
-    asyncio.run(ask())
+    run_with_clock(ask(), clock)
     assert stopped == ["r0"]
 
 
@@ -164,7 +189,7 @@ def test_requests_whose_client_is_gone_are_not_computed() -> None:
         return {"type": "http.disconnect"}
 
     engine = Recorder()
-    first, second = play(*[("a", Job())] * 2, engines={"a": engine}, hold=True, batch_requests=1, receive=receive)
+    first, second = play(*[("a", Job())] * 2, engines={"a": engine}, hold=0.0, batch_requests=1, receive=receive)
     assert (first.status_code, second.status_code) == (499, 499)
     assert engine.batches == [["r0"]]
 
@@ -177,7 +202,7 @@ def test_requests_are_refused_when_the_wait_would_be_too_long() -> None:
         engine.may_answer.clear()
         job = Job(seconds=1.0)
         tasks = [asyncio.create_task(batcher.ask("a", job, job.work, f"r{index}")) for index in range(10)]
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # each task runs until it waits, or is refused
         refusals = [task.exception() for task in tasks if task.done()]
         assert len(refusals) == 6  # the fifth would wait for four seconds
         assert {refusal.status_code for refusal in refusals} == {429}
@@ -195,14 +220,14 @@ def test_requests_are_refused_when_the_wait_would_be_too_long() -> None:
 
 
 def test_a_wrong_estimate_of_one_request_slows_no_others() -> None:
-    engine = Recorder()
+    engine, clock = Recorder(), Clock()
 
     def wrong(jobs: Any, check: Any) -> Any:
-        time.sleep(0.5 if any(job.is_bad for job in jobs.values()) else 0.002)
+        clock.move(0.5 if any(job.is_bad for job in jobs.values()) else 0.002)
         return dict.fromkeys(jobs, "result")
 
     async def ask() -> None:
-        batcher = Batcher({"a": engine}, Limits(queue_seconds=1.0))
+        batcher = Batcher({"a": engine}, Limits(queue_seconds=1.0), clock=clock)
         for number in range(60):
             await batcher.ask("a", Job(seconds=0.002), Job(seconds=0.002).work, f"{number}")
         before = batcher.slowness
@@ -210,19 +235,26 @@ def test_a_wrong_estimate_of_one_request_slows_no_others() -> None:
         assert batcher.slowness < 1.5 * before
 
     engine.answer = wrong  # type: ignore[method-assign]
-    asyncio.run(ask())
+    run_with_clock(ask(), clock)
 
 
 class SlowEncoder(HashEncoder):
-    """Takes 20 ms a text."""
+    """Takes 20 ms a text, on a clock, and pauses after the texts that a test names."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, pause_after: Sequence[str] = ()) -> None:
         super().__init__()
         self.batches: list[int] = []
+        self._clock, self._pause_after = clock, set(pause_after)
+        self.has_paused, self.may_encode = threading.Event(), threading.Event()
+        self.may_encode.set()
 
     def encode(self, texts: Sequence[str]) -> Tensor:
+        assert self.may_encode.wait(20)
         self.batches.append(len(texts))
-        time.sleep(0.02 * len(texts))
+        self._clock.move(0.02 * len(texts))
+        if self._pause_after & set(texts):
+            self.may_encode.clear()
+            self.has_paused.set()
         return super().encode(texts)
 
 
@@ -230,28 +262,31 @@ LONG = [f"{number:05d}" + "x" * 495 for number in range(80)]  # 1.6 seconds
 
 
 def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_do_not_wait() -> None:
-    encoding, other = Recorder(), Recorder()
-    encoding.encoder = MemoryVectorCache(source := SlowEncoder())
+    encoding, other, clock = Recorder(), Recorder(), Clock()
+    source = SlowEncoder(clock, pause_after=[LONG[-1], "short"])  # the first piece has the last text
+    encoding.encoder = MemoryVectorCache(source)
     ended: list[str] = []
 
     async def ask() -> None:
-        batcher = Batcher(
-            {"a": encoding, "documents": encoding, "b": other}, Limits(queue_seconds=0.01, request_seconds=1.0)
-        )
+        limits = Limits(queue_seconds=0.01, request_seconds=1.0)
+        batcher = Batcher({"a": encoding, "documents": encoding, "b": other}, limits, clock=clock)
 
         async def one(kind: str, job: Job, uid: str) -> None:
             await batcher.ask(kind, job, job.work, uid)
             ended.append(uid)
 
         long = asyncio.create_task(one("documents", Job(texts=LONG), "long"))
-        while len(source.asked) < 8:
-            await asyncio.sleep(0.001)
-        await asyncio.gather(one("a", Job(texts=["short"]), "short"), one("b", Job(), "no texts"))
+        assert await asyncio.to_thread(source.has_paused.wait, 20)
+        short = asyncio.create_task(one("a", Job(texts=["short"]), "short"))
+        await one("b", Job(), "no texts")
+        source.may_encode.set()
+        await short
         with pytest.raises(Refusal, match=r"the wait would be above 0\.01 seconds"):
             await one("a", Job(texts=LONG), "too many")
+        source.may_encode.set()
         await long
 
-    asyncio.run(ask())
+    run_with_clock(ask(), clock)
     assert ended == ["no texts", "short", "long"]
     assert sorted(source.asked) == sorted([*LONG, "short"])  # no text twice
     assert 8 <= source.asked.index("short") < 60
@@ -259,17 +294,17 @@ def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_d
 
 
 def test_short_texts_that_arrive_together_are_one_batch_of_the_encoder() -> None:
-    engine = Recorder()
-    engine.encoder = MemoryVectorCache(source := SlowEncoder())
-    play(*(("a", Job(texts=[f"text {number}"])) for number in range(9)), engines={"a": engine})
+    engine, clock = Recorder(), Clock()
+    engine.encoder = MemoryVectorCache(source := SlowEncoder(clock))
+    play(*(("a", Job(texts=[f"text {number}"])) for number in range(9)), engines={"a": engine}, clock=clock)
     assert source.batches == [9]
 
 
 def test_texts_to_encode_have_a_limit_and_nobodys_are_not_encoded() -> None:
-    engine = Recorder()
-    engine.encoder = MemoryVectorCache(source := SlowEncoder())
+    engine, clock = Recorder(), Clock()
+    engine.encoder = MemoryVectorCache(source := SlowEncoder(clock))
     quick = [f"text {number}" for number in range(400)]  # eight seconds, of which estimates say one
-    (late,) = play(("a", Job(texts=quick)), engines={"a": engine}, request_seconds=4.0)
+    (late,) = play(("a", Job(texts=quick)), engines={"a": engine}, clock=clock, request_seconds=4.0)
     assert (late.status_code, engine.batches) == (504, [])
     assert 0 < len(source.asked) < len(quick)
     (refusal,) = play(("a", Job(texts=LONG)), engines={"a": engine}, encoded_chars=39_999)
@@ -283,7 +318,8 @@ def test_a_process_whose_engine_does_not_come_back_ends() -> None:
     program = """
 import asyncio
 from graphrerank.serving.batching import Batcher
-from graphrerank.serving.limits import Limits, Work
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.prices import Work
 from tests.serving.test_batching import Job, Recorder
 
 async def ask():
@@ -291,7 +327,7 @@ async def ask():
     engine.may_answer.clear()
     batcher = Batcher({"a": engine}, Limits(request_seconds=0.1))
     await asyncio.gather(batcher.ask("a", Job(), Job().work, "r"), return_exceptions=True)
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 asyncio.run(ask())
 """

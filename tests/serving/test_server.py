@@ -4,12 +4,11 @@ import asyncio
 import json
 import logging
 import re
-import socket
 from typing import Any
 
 import pytest
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from graphrerank.serving import http_guard
 from graphrerank.serving.batching import Batcher
@@ -18,6 +17,7 @@ from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.json_log import LOGGER, JsonFormatter
 from graphrerank.serving.limits import Limits
 from tests.support.client import TestClient, make_client
+from tests.support.clocks import Clock
 
 BODY = {"query": "who wrote the red book", "documents": ["the red book", "a green pear", "who is who"]}
 
@@ -185,51 +185,65 @@ def test_logs_hold_numbers_and_no_texts(make_app, caplog):
     assert "secret" not in json.dumps(lines)
 
 
+class Connection(asyncio.Transport):
+    """A client's connection, without a network."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 5000), "sockname": ("127.0.0.1", 8000)})
+        self.received = b""
+        self.is_closed = False
+        self.is_answered = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.received += data
+        head, _, body = self.received.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is not None and len(body) == int(length[1]):
+            self.is_answered.set()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
 def test_refusals_under_overload_share_a_line_a_second(make_app, caplog, monkeypatch):
     def refuse(*_):
         raise Refusal(429, "too many requests", retry_after=7)
 
     monkeypatch.setattr(Batcher, "check_wait", refuse)
-    monkeypatch.setattr(http_guard, "_refusals", [0, 0.0])
+    clock = Clock()
     head = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\nContent-Length: 10\r\n\r\n"
-    whole, parts, parsed = [head + b"x" * 10], [head, b"x" * 10], []
-    connect = HttpToolsProtocol.__init__
-    monkeypatch.setattr(HttpToolsProtocol, "__init__", lambda *args, **keys: parsed.append(connect(*args, **keys)))
+    whole, parts = [head + b"x" * 10], [head, b"x" * 10]
 
-    async def ask(port, chunks):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async def ask(config, chunks):
+        connection = Connection()
+        protocol = http_guard.RefusingProtocol(config=config, server_state=ServerState(), app_state={})
+        protocol.connection_made(connection)
         for chunk in chunks:
-            writer.write(chunk)
-            await asyncio.sleep(0.05)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"content-length: (\d+)", answer)
-        answer += await reader.readexactly(int(length[1]))
-        closes = b"connection: close" in answer
-        assert not closes or await reader.read() == b""
-        writer.close()
-        return answer, closes
+            protocol.data_received(chunk)
+        await asyncio.wait_for(connection.is_answered.wait(), 20)
+        is_parsed, is_closed = protocol.flow is not None, connection.is_closed
+        protocol.connection_lost(None)
+        return connection.received, is_closed, is_parsed
 
     async def play():
-        config = uvicorn.Config(make_app(), http=http_guard.RefusingProtocol, log_config=None, proxy_headers=False)
-        server = uvicorn.Server(config)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            running = asyncio.create_task(server.serve([listener]))
-            port = listener.getsockname()[1]
-            answers = [await ask(port, chunks) for chunks in (whole, parts, whole)]
-            await asyncio.sleep(1)
-            answers.append(await ask(port, whole))
-            server.should_exit = True
-            await running
-        return answers
+        config = uvicorn.Config(make_app(refusals=http_guard.RefusalLog(clock)), log_config=None, proxy_headers=False)
+        config.load()
+        answers = [await ask(config, chunks) for chunks in (whole, parts, whole)]
+        clock.move(http_guard.LINE_SECONDS)
+        return [*answers, await ask(config, whole)]
 
     with caplog.at_level(logging.INFO, LOGGER):
         answers = asyncio.run(play())
-    for answer, _ in answers:
+    for answer, _, _ in answers:
         assert answer.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
         assert b"\r\nretry-after: 7\r\n" in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "too many requests"
-    assert [closes for _, closes in answers] == [True, False, True, True]
-    assert len(parsed) == 1  # parsers are created for requests in parts alone
+    assert [is_closed for _, is_closed, _ in answers] == [True, False, True, True]
+    assert [b"connection: close" in answer for answer, _, _ in answers] == [True, False, True, True]
+    assert [is_parsed for _, _, is_parsed in answers] == [False, True, False, False]
     lines = [record.fields for record in caplog.records if record.name == LOGGER]
     assert [line["refused"] for line in lines] == [1, 3]
     assert f"x-request-id: {lines[0]['id']}".encode() in answers[0][0]

@@ -15,7 +15,7 @@ from graphrerank.serving.batching import Batcher
 from graphrerank.serving.deployment.deployed_engine import DeployedEngine
 from graphrerank.serving.deployment.shadow import SHADOW_OF
 from graphrerank.serving.engine import Refusal, error_response
-from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.http_guard import HttpGuard, RefusalLog
 from graphrerank.serving.page import PAGE_PATHS, add_page
 from graphrerank.serving.recorder import Recorder
 from graphrerank.serving.routes import Endpoints, Route
@@ -33,6 +33,7 @@ def create_app(
     info: Mapping[str, Any],
     recorder: Recorder | None = None,
     lifespan: Lifespan | None = None,
+    refusals: RefusalLog | None = None,
 ) -> FastAPI:
     """Create the application of a service.
 
@@ -43,6 +44,7 @@ def create_app(
         info: Description of the model in the answer of ``GET /info``.
         recorder: Log of what is shown. If None, nothing is recorded.
         lifespan: Context manager that loads the engines when the application starts. If None, they are loaded.
+        refusals: Log of the requests that are refused under overload. If None, a new one is made.
 
     Returns:
         The application, an ASGI callable.
@@ -57,6 +59,7 @@ def create_app(
     )
     app.state.batcher = batcher
     app.state.check_wait = batcher.check_wait
+    app.state.refusals = refusals or RefusalLog()
     app.state.description = service_description(settings, info)
     endpoints = Endpoints(batcher, recorder)
     for route in routes:
@@ -65,7 +68,7 @@ def create_app(
     add_state_routes(app)
     if settings.page is not None:
         add_page(app)
-    add_middleware(app, batcher, settings)
+    add_middleware(app, settings)
     return app
 
 
@@ -151,16 +154,21 @@ def _measures() -> Response:  # no `async`: reads files, in the thread pool
     return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def add_middleware(app: FastAPI, batcher: Batcher, settings: ServiceSettings) -> None:
+def add_middleware(app: FastAPI, settings: ServiceSettings) -> None:
     """Let an application check requests before they are read, and answer web pages of other origins.
 
     Args:
-        app: The application.
-        batcher: Batcher that estimates how long requests wait.
+        app: The application, with its ``state``.
         settings: Settings of the service.
     """
     open_paths = OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS)
-    app.add_middleware(HttpGuard, settings=settings, open_paths=open_paths, check_wait=batcher.check_wait)
+    app.add_middleware(
+        HttpGuard,
+        settings=settings,
+        open_paths=open_paths,
+        check_wait=app.state.check_wait,
+        refusals=app.state.refusals,
+    )
     if settings.cors_origins:  # before the guard, as a browser asks without a key
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -180,14 +180,24 @@ class PermissionSettings:
         subject = content.get("sub")
         if subject is not None and not (isinstance(subject, str) and subject.strip() and _is_text(subject)):
             _wrong()  # all who have an empty one would be one user
-        for part in [self.claim] if self.claim in content else self.claim.split("."):
-            content = content.get(part) if isinstance(content, dict) else content if content is None else _wrong()
-        if content is None:
-            return (), subject
-        names = content.split() if isinstance(content, str) else content
-        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        return self._principals_of_claim(content), subject
+
+    def _principals_of_claim(self, content: Mapping[str, Any]) -> Sequence[str]:
+        """Return the principals in a token's content; none if it has no claim."""
+        path = [self.claim] if self.claim in content else self.claim.split(".")
+        claim: Any = content
+        for name in path:
+            if claim is None:
+                return ()
+            if not isinstance(claim, dict):
+                _wrong()
+            claim = claim.get(name)
+        if claim is None:
+            return ()
+        principals = claim.split() if isinstance(claim, str) else claim
+        if not (isinstance(principals, list) and all(isinstance(principal, str) for principal in principals)):
             _wrong()
-        return names, subject
+        return principals
 
 
 def names_in_header(given: str) -> list[str]:
@@ -226,4 +236,5 @@ def _single(headers: Headers, name: str) -> str | None:
 
 
 def _wrong() -> NoReturn:
+    """Refuse a request whose token or header is invalid; always the same, so that it tells nothing."""
     raise Refusal(401, "the token or the header of principals is wrong")

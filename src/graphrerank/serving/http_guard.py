@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import ipaddress
+import math
 import re
 import time
 from collections.abc import Callable, MutableMapping, Sequence
@@ -31,16 +32,33 @@ CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", r
 
 ID = "-" * 36  # in a refusal that is kept, in the place of a request's
 REFUSED = metrics.ERRORS.labels("none", 429)
-_refusals = [0, 0.0]  # since the last line about them, and when the next one is due
+LINE_SECONDS = 1.0  # between two lines about refusals
 
 
-def record_refusal(uid: str) -> None:
-    """Count a request that is refused under overload; log one line a second, with the number of refusals."""
-    REFUSED.inc()
-    _refusals[0] += 1
-    if (now := time.monotonic()) >= _refusals[1]:
-        log("requests refused", id=uid, status=429, refused=_refusals[0])
-        _refusals[:] = 0, now + 1
+class RefusalLog:
+    """Count and log of the requests that are refused under overload, one line a second at most.
+
+    Args:
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._count = 0  # since the last line
+        self._next_line = -math.inf
+
+    def record(self, uid: str) -> None:
+        """Count a refusal. The line says how many there were since the last one.
+
+        Args:
+            uid: Id of the refused request.
+        """
+        REFUSED.inc()
+        self._count += 1
+        now = self._clock()
+        if now >= self._next_line:
+            log("requests refused", id=uid, status=429, refused=self._count)
+            self._count, self._next_line = 0, now + LINE_SECONDS
 
 
 @lru_cache(100)
@@ -53,13 +71,15 @@ def _refusal_bytes(message: str, retry_after: int | None) -> bytes:
 class RefusingProtocol(HttpToolsProtocol):
     """uvicorn's protocol; under overload it refuses whole requests before they are parsed, at a fifth of the time.
 
-    The application's ``state.check_wait`` raises the refusal. Requests that arrive in parts are refused by the guard.
-    A connection gets its parser when its first request is not refused.
+    The application's ``state.check_wait`` raises the refusal, and its ``state.refusals`` logs it. Requests that arrive
+    in parts are refused by the guard. A connection gets its parser when its first request is not refused.
     """
 
     def __init__(self, **arguments: Any) -> None:
         self._arguments = arguments  # uvicorn's
-        self._check_wait: Callable[[Sender], None] = arguments["config"].loaded_app.state.check_wait
+        state = arguments["config"].loaded_app.state
+        self._check_wait: Callable[[Sender], None] = state.check_wait
+        self._refusals: RefusalLog = state.refusals
         self.connections = arguments["server_state"].connections
         self.cycle = self.flow = None  # type: ignore[assignment]
 
@@ -85,7 +105,7 @@ class RefusingProtocol(HttpToolsProtocol):
             answer = _refusal_bytes(refusal.detail, refusal.retry_after)
             self.transport.write(answer.replace(ID.encode(), uid.encode()))
             self.transport.close()
-            record_refusal(uid)
+            self._refusals.record(uid)
             return
         if self.flow is None:
             transport = self.transport
@@ -109,6 +129,13 @@ class HttpGuard:
     to resolve to this machine sends another.
     Requests send the key as ``X-API-Key: KEY`` or, unless tokens of callers are read, as ``Authorization: Bearer KEY``,
     but for ``open_paths``.
+
+    Attributes:
+        app: The application behind the middleware.
+        settings: Settings of the service.
+        open_paths: Paths that need no key.
+        check_wait: Raises a refusal if a sender's request would wait too long.
+        refusals: Log of these refusals.
     """
 
     app: ASGIApp
@@ -116,6 +143,7 @@ class HttpGuard:
     settings: ServiceSettings
     open_paths: Sequence[str]
     check_wait: Callable[[Sender], None]
+    refusals: RefusalLog
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward or refuse a request; log and count it when it is answered."""
@@ -146,7 +174,7 @@ class HttpGuard:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         state = scope["state"]
         if status == 429:
-            record_refusal(state["uid"])
+            self.refusals.record(state["uid"])
             return
         route = getattr(scope.get("route"), "path", "none")  # the client's own path may contain anything
         metrics.STAGE_SECONDS.labels("total").observe(seconds)

@@ -89,10 +89,11 @@ def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str,
     """Return which artifact ``won`` and which ``lost`` an interleaved list by feedback on it; empty for a tie."""
     if shown["ranker"] != INTERLEAVED:
         return {}
-    team_of, gains = dict(zip(shown["ids"], shown["teams"], strict=True)), Counter(dict.fromkeys(shown["between"], 0))
-    bad = set(feedback.get("dismissed", ()))
-    good = {each for kind in GAINS for each in feedback.get(kind, ())} - bad
-    gains.update(map(team_of.__getitem__, good))
-    gains.subtract(map(team_of.__getitem__, bad))
+    artifact_of = dict(zip(shown["ids"], shown["teams"], strict=True))
+    dismissed = set(feedback.get("dismissed", ()))
+    good = {result for kind in GAINS for result in feedback.get(kind, ())} - dismissed
+    gains = Counter(dict.fromkeys(shown["between"], 0))
+    gains.update(artifact_of[result] for result in good)
+    gains.subtract(artifact_of[result] for result in dismissed)
     (won, most), (lost, least) = gains.most_common(2)
     return {"won": won, "lost": lost} if most > least else {}
