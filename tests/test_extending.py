@@ -8,11 +8,15 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from graphrerank import GraphReranker
+from graphrerank.core import Encoder, PairEncoder, Queries, Reranker, Retriever
+from graphrerank.data.vector_cache import PairCache
+from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -22,7 +26,10 @@ FILES = {part.split("\n")[0][2:]: part.partition("\n")[2] for part in PARTS}
 LINES = "".join(block for language, block in BLOCKS if not language).replace("\\\n", " ").splitlines()
 COMMANDS = [shlex.split(line) for line in LINES]
 EXAMPLE = next(block for language, block in BLOCKS if language == "python" and not block.startswith("# "))
-SECTIONS = ("A data set", "An encoder", "A retriever", "A model", "A loss", "An operator", "A pipeline step")
+SECTIONS = (
+    "A data set", "An encoder", "A retriever", "A cross-encoder", "A model", "A loss", "An operator", "A pipeline step"
+)  # fmt: skip
+BASES = {"encoder": Encoder, "retriever": Retriever, "pair_encoder": PairEncoder, "model": Reranker}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -88,6 +95,50 @@ def test_each_part_has_a_section_with_a_file_and_its_settings() -> None:
         assert f" {targets[module[1]]}(" in section.replace(":", "("), title
     assert len(settings) == len(SECTIONS)
     assert all(OmegaConf.create(content) for content in settings.values())
+
+
+def module(name: str) -> dict[str, Any]:
+    """The names of a module of the page."""
+    names: dict[str, Any] = {"__name__": f"my_rerankers.{name}"}
+    exec(compile(FILES[f"my_rerankers/{name}.py"], f"{name}.py", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_page_has_a_complete_example_of_each_base(name: str) -> None:
+    base = BASES[name]
+    (example,) = (
+        each
+        for each in module(name).values()
+        if isinstance(each, type) and issubclass(each, base) and each.__module__ == f"my_rerankers.{name}"
+    )
+    assert not getattr(example, "__abstractmethods__", frozenset())
+    assert f"`{base.__name__}`" in PAGE
+
+
+def test_the_cross_encoder_reads_each_pair_once(tmp_path: Path) -> None:
+    encoder = module("pair_encoder")["SharedWords"]()
+    cached = PairCache(encoder, tmp_path)
+    pairs = ["what is next to stop7", "stop8"], ["stop7 is next", "stop9"]
+    vectors = cached.encode(*pairs)
+    assert vectors.tolist() == [[3, 3], [0, 1]]
+    assert cached.head(vectors).tolist() == [1, 0]
+    assert (cached.name, cached.encode(["q"], [""]).shape) == ("SharedWords", (1, 2))
+
+
+def test_retriever_encoder_and_model_fit_together() -> None:
+    """The page's parts in one process, as `train` puts them together."""
+    dataset, encoder = module("data")["load_stops"](num_stops=9), module("encoder")["WordEncoder"]()
+    graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
+    retriever = module("retriever")["CosineRetriever"](graph, top_k=4)
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.for_queries.encode(dataset.query_texts))
+    ranking = retriever.retrieve(queries)
+    assert ranking.nodes[:, 0].tolist() == list(range(9))  # a stop's own text is nearest
+    model = module("model")["NeighbourMLP"](num_scores=1)
+    builder = CandidateGraphBuilder(model.inputs_of(hidden_channels=32))
+    graphs = builder.from_corpus(CorpusCandidates(graph, queries, ranking, retriever.feature_names))
+    assert model(*graphs.model_inputs(model.inputs)).shape == (36,)
+    assert model.feature_names(retriever.feature_names) == ["base_score"]
 
 
 @pytest.mark.slow  # processes that load all of torch

@@ -3,10 +3,10 @@
 from itertools import pairwise
 from pathlib import Path
 
+from graphrerank.core import Encoder
 from graphrerank.corpus.edge_types import ADJACENCY, edge_type_of
 from graphrerank.corpus_store.growth import Growth, NewEdge, grow_corpus
 from graphrerank.corpus_store.opening import open_corpus
-from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.records import read_tsv
 from graphrerank.utils.files import temporary_folder

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from graphrerank.core import Queries, Ranking
-from graphrerank.core.queries import TextEncoder, query_encoder
-from graphrerank.core.retriever import needs_vectors
+from graphrerank.core.adapters import needs_vectors, query_encoder
+from graphrerank.core.queries import TextEncoder
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState

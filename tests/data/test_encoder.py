@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphrerank.core.queries import query_encoder
+from graphrerank.core.adapters import query_encoder
 from graphrerank.data import encoder
 from graphrerank.data.encoder import SentenceTransformerEncoder, check_vectors, packaged_model
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache

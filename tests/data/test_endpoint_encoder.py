@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.core.queries import query_encoder
+from graphrerank.core.adapters import query_encoder
 from graphrerank.data.endpoint_encoder import EndpointEncoder
 from graphrerank.data.vector_cache import VectorCache
 from tests.support.folders import write_dataset

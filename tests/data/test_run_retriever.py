@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphrerank.core import Queries, Ranking
-from graphrerank.core.retriever import needs_vectors
+from graphrerank.core.adapters import needs_vectors
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphrerank.core import Retriever
-from graphrerank.core.retriever import needs_vectors
+from graphrerank.core.adapters import needs_vectors
 from graphrerank.operators import bm25, expand, hybrid, splade
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from graphrerank.core import Queries, Ranking
-from graphrerank.core.retriever import Retriever, needs_vectors
+from graphrerank.core.adapters import needs_vectors
+from graphrerank.core.retriever import Retriever
 from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.corpus.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.data.run_retriever import RunRetriever

@@ -23,11 +23,10 @@ from graphrerank.config.compose import register_settings as _register_settings
 from graphrerank.config.dataset_checks import check_vectors, warn_without_edges
 from graphrerank.config.encoder_caches import EncoderCaches
 from graphrerank.config.manifest_guard import check_no_code, plain_arguments, portable_arguments, trusted_arguments
-from graphrerank.core import RetrieverFactory
+from graphrerank.core import Encoder, RetrieverFactory
 from graphrerank.corpus_store.opening import is_corpus_folder
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.pipelines.pipeline import Pipeline

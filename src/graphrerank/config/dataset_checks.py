@@ -3,7 +3,7 @@
 import logging
 
 from graphrerank.core import RetrieverFactory
-from graphrerank.core.retriever import expands_along_edges, needs_vectors
+from graphrerank.core.adapters import expands_along_edges, needs_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.utils.checks import UserError
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.encoder import Encoder
+from graphrerank.core import Encoder
 from graphrerank.data.vector_cache import VectorCache
 
 

@@ -1,19 +1,28 @@
-"""Records and protocols that every layer shares: rankings, queries, candidate graphs, retrievers, cross-encoders."""
+"""Records and abstract bases that every layer shares.
+
+Records are rankings, queries and candidate graphs. ``Retriever``, ``Encoder``, ``PairEncoder`` and ``Reranker`` say
+what to override. Classes without them are adapted in :mod:`~graphrerank.core.adapters`.
+"""
 
 from graphrerank.core.candidate_graphs import CandidateGraphs
+from graphrerank.core.encoder import Encoder, PairEncoder
 from graphrerank.core.model_inputs import ModelInputs
 from graphrerank.core.queries import Queries
 from graphrerank.core.ranking import Ranking, top_k_by_node_order
-from graphrerank.core.retriever import DTYPES, GraphHead, PairEncoder, Retriever, RetrieverFactory
+from graphrerank.core.reranker import CheckpointModel, Reranker
+from graphrerank.core.retriever import DTYPES, GraphHead, Retriever, RetrieverFactory
 
 __all__ = [
     "DTYPES",
     "CandidateGraphs",
+    "CheckpointModel",
+    "Encoder",
     "GraphHead",
     "ModelInputs",
     "PairEncoder",
     "Queries",
     "Ranking",
+    "Reranker",
     "Retriever",
     "RetrieverFactory",
     "top_k_by_node_order",

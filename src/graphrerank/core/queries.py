@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -66,12 +66,3 @@ class IndexEncoder(TextEncoder, Protocol):
     @property
     def fingerprint(self) -> str:
         """A string that changes whenever the vectors would."""
-
-
-EncoderType = TypeVar("EncoderType")
-
-
-def query_encoder(encoder: EncoderType) -> EncoderType:
-    """Return an encoder's ``for_queries``, which puts other words before them; itself where it has none."""
-    found: EncoderType = getattr(encoder, "for_queries", encoder)
-    return found

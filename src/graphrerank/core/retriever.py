@@ -1,8 +1,8 @@
-"""Protocols of a retriever, a cross-encoder and another head for it, and the names of a retriever's features."""
+"""Abstract base of retrievers, a protocol of heads for a cross-encoder, and the names of a retriever's features."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -18,67 +18,66 @@ OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES, *CROSS_ENCODER_FEATURE
 DTYPES = ("float32", "bfloat16", "float16")  # in which a frozen transformer may compute
 
 
-class Retriever(Protocol):
-    """Anything that ranks the corpus for queries.
+class Retriever(ABC):
+    """Base of everything that ranks the corpus for queries.
 
-    Four more members are optional. ``fingerprint``, a string: changes whenever the rankings would, though the settings
-    stay (the hash of a file that is read). ``needs_vectors(**settings)``, static: whether a retriever of these settings
-    needs an encoded corpus and encoded queries; True where it is missing. ``is_lookup``: whether the rankings lie in a
-    file, to be read for all queries of a data set at once; False where it is missing. ``expands_along_edges``, of the
-    class: whether candidates come from the corpus graph's edges; False where it is missing.
+    Override :meth:`retrieve` and set ``feature_names``. The constructor takes the corpus graph first, and settings by
+    name. Override the other members where their defaults are wrong.
+
+    Attributes:
+        feature_names: Names of the ranking's ``F`` features; the first is ``base_score``. A class attribute, or set by
+            the constructor.
+        expands_along_edges: Whether candidates come from the corpus graph's edges. False by default.
+
+    Example:
+        >>> import torch
+        >>> class InOrder(Retriever):
+        ...     feature_names = ("base_score",)
+        ...
+        ...     def retrieve(self, queries):
+        ...         nodes = torch.arange(2).expand(len(queries), 2)
+        ...         scores = -nodes.float()
+        ...         return Ranking(nodes, scores, scores.unsqueeze(-1))
+        >>> retriever = InOrder()
+        >>> retriever.retrieve(Queries(["q"], ["text"])).nodes.tolist(), retriever.is_lookup, InOrder.needs_vectors()
+        ([[0, 1]], False, True)
     """
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the ranking's ``F`` features; the first is ``base_score``."""
+    feature_names: tuple[str, ...]
+    expands_along_edges: ClassVar[bool] = False
 
+    @abstractmethod
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` queries: ``[B, K]`` with ``features [B, K, F]``."""
+        """Rank the corpus.
 
+        Args:
+            queries: ``B`` queries, with vectors if :meth:`needs_vectors` says so.
 
-RetrieverFactory = Callable[..., Retriever]  # of a CorpusGraph and settings; a functools.partial of a class
+        Returns:
+            ``[B, K]`` nodes with ``features [B, K, F]``.
+        """
 
+    @staticmethod
+    def needs_vectors(**settings: Any) -> bool:
+        """Return whether a retriever of these settings needs an encoded corpus and encoded queries. Defaults to True.
 
-def needs_vectors(build_retriever: RetrieverFactory) -> bool:
-    """Return whether the retrievers of a factory need an encoded corpus and encoded queries, without building one."""
-    if not isinstance(build_retriever, partial) or not hasattr(build_retriever.func, "needs_vectors"):
+        Args:
+            settings: Arguments of the constructor by name, without the corpus graph.
+        """
         return True
-    return bool(build_retriever.func.needs_vectors(**build_retriever.keywords))
-
-
-def expands_along_edges(build_retriever: RetrieverFactory) -> bool:
-    """Return whether the retrievers of a factory take candidates from the edges of the corpus graph.
-
-    Args:
-        build_retriever: Factory of retrievers, a ``functools.partial`` of a class.
-
-    Returns:
-        The class attribute ``expands_along_edges``; False for factories that are no ``functools.partial``.
-    """
-    return isinstance(build_retriever, partial) and bool(getattr(build_retriever.func, "expands_along_edges", False))
-
-
-def is_lookup(retriever: Retriever) -> bool:
-    """Return whether a retriever only looks up rankings made before, so that its time is not that of a search."""
-    return bool(getattr(retriever, "is_lookup", False))
-
-
-class PairEncoder(Protocol):
-    """A cross-encoder in two parts: a body that reads (query, passage) pairs, and a head that scores what it read."""
-
-    @property
-    def hidden_size(self) -> int:
-        """Width ``h`` of a vector."""
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever vectors or scores would."""
+        """A string that changes when the rankings would though the settings stay, such as a file's hash. Empty here."""
+        return ""
 
-    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Read ``M`` pairs: ``[M, h]`` float32, one [CLS] vector before the classification head per pair."""
+    @property
+    def is_lookup(self) -> bool:
+        """Whether rankings were made before and are only looked up, so that their time is not that of a search."""
+        return False
 
-    def head(self, vectors: Tensor) -> Tensor:
-        """Score vectors ``[..., h]``: logits ``[...]``."""
+
+RetrieverFactory = Callable[..., Retriever]  # of a CorpusGraph and settings; a functools.partial of a class
 
 
 class GraphHead(Protocol):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from graphrerank.core import Encoder
 from graphrerank.core.sparse_rows import row_slots
 from graphrerank.corpus import PackedStrings
 from graphrerank.corpus.edge_lists import check_edges, lay_out_types, merge_parallel
@@ -44,7 +45,7 @@ from graphrerank.corpus_store.opening import (
 from graphrerank.corpus_store.preparation import PARTS, StoredVectors, hash_strings, prepare_corpus, read_words
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges, graph_of
-from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.data.encoder import check_vectors
 from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_json

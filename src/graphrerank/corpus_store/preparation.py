@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphrerank.core import Encoder
 from graphrerank.corpus import CorpusGraph, PackedStrings, Postings, TextStems, Vocabulary, WordIndex
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.metadata_index import Entries
@@ -37,7 +38,7 @@ from graphrerank.corpus_store.opening import (
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import Edges
-from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.data.encoder import check_vectors
 from graphrerank.features.text_match import distinct_keys
 from graphrerank.features.word_table import WordTable, first_of_equals
 from graphrerank.operators.vector_index import write_stored_index
@@ -158,11 +159,16 @@ def prepare_corpus(
         return folder
 
 
-class StoredVectors:
+class StoredVectors(Encoder):
     """An encoder of passages in their order, which reads the vectors of ``nodes``."""
 
     def __init__(self, name: str, fingerprint: str, embedding: Tensor, nodes: Tensor) -> None:
-        self.name, self.fingerprint, self._embedding, self._left = name, fingerprint, embedding, nodes
+        self.name, self._fingerprint, self._embedding, self._left = name, fingerprint, embedding, nodes
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the encoder that made the vectors."""
+        return self._fingerprint
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Read the vectors of the passages that follow those of the call before."""

@@ -1,7 +1,7 @@
 """Augmentation that makes training candidates resemble those of other retrievers and graphs."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -62,7 +62,10 @@ class CandidateAugmentation:
     list_cut: float = 0.0  # only the first 20 to 80 candidates by the base score are kept, if one of them is relevant
 
     def __post_init__(self) -> None:
-        check_share(**{each.name: getattr(self, each.name) for each in fields(self) if each.type in (float, "float")})
+        check_share(base_swap=self.base_swap, score_dropout=self.score_dropout, edge_dropout=self.edge_dropout)
+        check_share(cross_encoder_dropout=self.cross_encoder_dropout, type_merge=self.type_merge)
+        check_share(type_swap=self.type_swap, type_dropout=self.type_dropout, edge_noise=self.edge_noise)
+        check_share(list_cut=self.list_cut)
         column = {name: index for index, name in enumerate(self.feature_names)}
         groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
         *together, of_pairs = ([column[name] for name in group if name in column] for group in groups)

@@ -8,13 +8,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.core import CandidateGraphs, ModelInputs, PairEncoder, Queries, Ranking, Retriever, RetrieverFactory
+from graphrerank.core import (
+    CandidateGraphs,
+    Encoder,
+    ModelInputs,
+    PairEncoder,
+    Queries,
+    Ranking,
+    Retriever,
+    RetrieverFactory,
+)
+from graphrerank.core.adapters import as_retriever, query_encoder
 from graphrerank.core.model_inputs import SCORES
-from graphrerank.core.queries import query_encoder
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus.edge_types import SIMILARITY
 from graphrerank.data.dataset import NEAREST, Dataset
-from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
@@ -157,8 +165,8 @@ def prepare(
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
     described, fingerprint = describe_retriever(build_retriever), "" if encoder is None else encoder.fingerprint
-    retriever = build_retriever(dataset.graph)
-    decisive = [dataset.fingerprint, fingerprint, described, getattr(retriever, "fingerprint", "")]
+    retriever = as_retriever(build_retriever(dataset.graph))
+    decisive = [dataset.fingerprint, fingerprint, described, retriever.fingerprint]
     path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(FORMAT), *decisive]))}.safetensors"
     vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
 

@@ -7,13 +7,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from graphrerank.core import DTYPES
+from graphrerank.core import Encoder as Encoder  # its old home
 from graphrerank.installation.extras import optional
 from graphrerank.utils.checks import UserError, check_choice
 from graphrerank.utils.files import hash_files, hash_model
@@ -22,21 +23,8 @@ from graphrerank.utils.progress import advance
 FINGERPRINTED = {".safetensors", ".json", ".txt"}  # weights, settings and vocabularies
 
 
-class Encoder(Protocol):
-    """Anything that turns texts into vectors."""
-
-    name: str
-
-    @property
-    def fingerprint(self) -> str:
-        """A string that changes whenever the vectors would."""
-
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
-
-
 @dataclass(eq=False)
-class SentenceTransformerEncoder:
+class SentenceTransformerEncoder(Encoder):
     """A sentence-transformers bi-encoder, loaded when the first text is encoded."""
 
     model: str | Path  # a local folder, or a model id of the Hugging Face hub

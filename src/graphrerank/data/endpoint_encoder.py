@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graphrerank.core import Encoder
 from graphrerank.installation.extras import optional
 from graphrerank.language_models.client import post
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
@@ -23,7 +24,7 @@ COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 
 
 @dataclass(eq=False)
-class EndpointEncoder:
+class EndpointEncoder(Encoder):
     """Request vectors from ``<base_url>/embeddings``, in Cohere's format from ``<base_url>/embed``, in batches.
 
     Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated as a request of a
@@ -75,6 +76,10 @@ class EndpointEncoder:
         twin.prompt, twin.query_prompt = self.prompt if self.query_prompt is None else self.query_prompt, None
         twin.input_type, twin.query_input_type = self.query_input_type or self.input_type, None
         return twin
+
+    def count_cache_hits(self, number: int) -> None:
+        """Add the texts that a cache around the encoder had to ``counts["cache_hits"]``."""
+        self.counts["cache_hits"] += number
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors; a ValueError without a usable answer."""

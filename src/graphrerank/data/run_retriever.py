@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, Field
 
-from graphrerank.core import Queries, Ranking
+from graphrerank.core import Queries, Ranking, Retriever
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.readers.records import (
@@ -145,7 +145,7 @@ def _read_jsonl_rows(path: Path) -> Iterator[Row]:
             yield line, read.query_id, candidate.doc_id, {BASE_SCORE: candidate.score, **features}
 
 
-class RunRetriever:
+class RunRetriever(Retriever):
     """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.run_retriever.read_run`).
 
     Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors. Queries of the

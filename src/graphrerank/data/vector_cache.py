@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.core import PairEncoder
-from graphrerank.core.queries import query_encoder
-from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.core import Encoder, PairEncoder
+from graphrerank.core.adapters import as_encoder, as_pair_encoder
+from graphrerank.data.encoder import check_vectors
 from graphrerank.utils.caching import BlobStore, TensorStore, fill, hash_text
 from graphrerank.utils.checks import UserError, check_positive
 from graphrerank.utils.progress import LOGGER, Clock, describe_seconds
@@ -28,19 +27,7 @@ ENTRY_BYTES = 300  # of Python objects for each text in memory: its hash, its ar
 NUMBER = np.dtype("<f4")  # of a pair's vector on disk
 
 
-class _Cache:
-    """A cache around an encoder."""
-
-    def __init__(self, encoder: Any) -> None:
-        self.encoder = encoder
-
-    @property
-    def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint."""
-        return str(self.encoder.fingerprint)
-
-
-class VectorCache(_Cache):
+class VectorCache(Encoder):
     """An encoder with a cache of vectors on disk.
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
@@ -49,29 +36,29 @@ class VectorCache(_Cache):
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:
-        super().__init__(encoder)
+        self.encoder = as_encoder(encoder)
         self.folder = Path(folder)
-        self.name = encoder.name
+        self.name = self.encoder.name
+        self.counts = self.encoder.counts
         self._num_encoded = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """The wrapped encoder's fingerprint."""
+        return self.encoder.fingerprint
 
     @cached_property
     def for_queries(self) -> "VectorCache":
         """A cache of the wrapped encoder's vectors of queries; itself where queries are encoded as passages are."""
-        encoder = query_encoder(self.encoder)
+        encoder = self.encoder.for_queries
         return self if encoder is self.encoder else VectorCache(encoder, self.folder)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What the wrapped encoder counts; empty where it does not."""
-        return getattr(self.encoder, "counts", {})
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return ``[n, d]`` float32 unit vectors, from disk if cached."""
         keys, before = [hash_text(text) for text in texts], self._num_encoded
         label = f"encoding texts with {self.name}" if len(texts) > MANY_TEXTS else None
         fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len, label=label)
-        if "cache_hits" in self.counts:
-            self.counts["cache_hits"] += len(set(keys)) - (self._num_encoded - before)
+        self.encoder.count_cache_hits(len(set(keys)) - (self._num_encoded - before))
         return self._store.rows(keys) if keys else torch.zeros(0, 0)
 
     def _encode_shard(self, texts: list[str]) -> Tensor:
@@ -83,7 +70,7 @@ class VectorCache(_Cache):
         return TensorStore(self.folder / self.fingerprint[:32])
 
 
-class PairCache(_Cache):
+class PairCache(PairEncoder):
     """A pair encoder with a cache of vectors on disk: no pair is read twice.
 
     Vectors lie in one SQLite file per encoder, ``<folder>/<encoder fingerprint>-float32.sqlite``, under the SHA-256 of
@@ -91,9 +78,19 @@ class PairCache(_Cache):
     """
 
     def __init__(self, encoder: PairEncoder, folder: str | Path, *, label: str | None = None) -> None:
-        super().__init__(encoder)  # which may load its model on demand
+        self.encoder = as_pair_encoder(encoder)
         self.folder = Path(folder)
         self.label = label
+
+    @property
+    def fingerprint(self) -> str:
+        """The wrapped encoder's fingerprint."""
+        return self.encoder.fingerprint
+
+    @property
+    def name(self) -> str:
+        """The wrapped encoder's name."""
+        return self.encoder.name
 
     @property
     def hidden_size(self) -> int:
@@ -128,9 +125,8 @@ class PairCache(_Cache):
         store = BlobStore(self.path, "pairs")
         known = store.known(list(pair_of))
         missing = sorted((key for key in pair_of if key not in known), key=lambda key: _length(pair_of[key]))
-        name = getattr(self.encoder, "model", type(self.encoder).__name__)
         LOGGER.info(
-            f"{len(pair_of):,} pairs of a query and a passage for the cross-encoder {name}: "
+            f"{len(pair_of):,} pairs of a query and a passage for the cross-encoder {self.name}: "
             f"{len(pair_of) - len(missing):,} are cached, {len(missing):,} must be read"
         )
         if not missing:
@@ -180,7 +176,7 @@ def _length(pair: tuple[str, str]) -> int:
     return len(pair[0]) + len(pair[1])
 
 
-class MemoryVectorCache(_Cache):
+class MemoryVectorCache(Encoder):
     """An encoder whose latest vectors are kept in memory, by the content of their texts.
 
     ``max_bytes`` limits the memory for vectors and hashes of texts; the least recently used text makes room. A repeated
@@ -189,17 +185,22 @@ class MemoryVectorCache(_Cache):
     """
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:
-        super().__init__(encoder)
         check_positive(max_bytes=max_bytes)
-        self.name = encoder.name
+        self.encoder = as_encoder(encoder)
+        self.name = self.encoder.name
         self.max_bytes = max_bytes
         self._lock, self._encoding = Lock(), Lock()
         self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()  # by the hash of its text; the latest request last
 
+    @property
+    def fingerprint(self) -> str:
+        """The wrapped encoder's fingerprint."""
+        return self.encoder.fingerprint
+
     @cached_property
     def for_queries(self) -> "MemoryVectorCache":
         """A cache as large for the vectors of queries; itself where queries are encoded as passages are."""
-        encoder = query_encoder(self.encoder)
+        encoder = self.encoder.for_queries
         if encoder is self.encoder:
             return self
         twin = MemoryVectorCache(encoder, max_bytes=self.max_bytes)

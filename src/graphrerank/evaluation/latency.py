@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.core import PairEncoder, Queries
-from graphrerank.core.retriever import is_lookup
+from graphrerank.core.adapters import is_lookup
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache

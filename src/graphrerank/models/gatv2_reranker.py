@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphrerank.core import Reranker
 from graphrerank.core.graph_algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.core.model_inputs import SCORES, VECTORS, ModelInputs
 from graphrerank.corpus.edge_types import EDGE_TYPES
@@ -59,7 +60,7 @@ class PairHead(nn.Module):
         return scatter_max(pairs, edge_index[1], x.shape[0])
 
 
-class GATv2Reranker(nn.Module):
+class GATv2Reranker(Reranker):
     """Score the candidates of a batch of queries from their features and the edges among them.
 
     Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphrerank.core import Reranker
 from graphrerank.core.model_inputs import PAIRS
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder
@@ -20,7 +21,7 @@ from graphrerank.operators.granker import neighbour_context, smooth_vectors
 from graphrerank.utils.checks import UserError, check_share
 
 
-class GRankerHead(nn.Module):
+class GRankerHead(Reranker):
     r"""Score retrieved nodes from a cross-encoder's vectors and the edges among them.
 
     .. math:: S = \mathrm{head}((1 - \alpha) H + \alpha P H)

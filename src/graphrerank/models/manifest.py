@@ -18,6 +18,7 @@ from pydantic import model_validator as check_model
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import ModelInputs
+from graphrerank.core.adapters import model_interface
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.registry import find_model, read_inputs
 from graphrerank.utils.checks import UserError
@@ -231,7 +232,7 @@ def parse_manifest(content: object, source: str | Path) -> Manifest:
         model_class = find_model(entry.get("name") if isinstance(entry, Mapping) else None)
     except ValueError as error:
         raise UserError(f"{source}: the manifest's model {error}") from error
-    kind: type[Manifest] = getattr(model_class, "manifest_class", RerankerManifest)
+    kind: type[Manifest] = model_interface(model_class).manifest_class or RerankerManifest
     try:
         return kind.model_validate({**content, "content": dict(content), "source": str(source)})
     except ValidationError as error:

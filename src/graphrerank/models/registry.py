@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from graphrerank.core import ModelInputs
+from graphrerank.core.adapters import model_features, model_interface
 from graphrerank.installation.plugins import GROUP, describe, model_entries
 from graphrerank.utils.checks import UserError
 
@@ -22,6 +23,9 @@ BUILT_IN = {  # imported when first used
         "pyg_reranker": "pyg_reranker:PyGReranker",
     }.items()
 }
+NO_INPUTS = (
+    "must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static method `inputs_of(**settings)`"
+)
 _registered: dict[str, type[nn.Module]] = {}
 
 
@@ -34,11 +38,8 @@ def register_model(model_class: type[nn.Module]) -> str:
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
         raise UserError(f"a model must be a class of torch.nn.Module, got {model_class!r}")
     path = f"{model_class.__module__}.{model_class.__qualname__}"
-    if not hasattr(model_class, "inputs_of") and not isinstance(getattr(model_class, "inputs", None), ModelInputs):
-        raise UserError(
-            f"{path} must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static "
-            "method `inputs_of(**settings)`"
-        )
+    if model_interface(model_class).inputs_of is None:
+        raise UserError(f"{path} {NO_INPUTS}")
     name = _entry_name(model_class) or path
     _registered[name] = model_class
     return name
@@ -70,15 +71,15 @@ def find_model(name: object) -> type[nn.Module]:
 
 def read_inputs(model_class: Any, arguments: Mapping[str, Any]) -> ModelInputs:
     """Return the inputs of a model before it is built, by its class or a function that builds it."""
-    read = getattr(model_class, "inputs_of", None)
-    inputs: ModelInputs = model_class.inputs if read is None else read(**arguments)
-    return inputs
+    inputs_of = model_interface(model_class).inputs_of
+    if inputs_of is None:
+        raise UserError(f"{model_class} {NO_INPUTS}")
+    return inputs_of(**arguments)
 
 
 def read_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
     """Name a model's features of a candidate, in order: its ``feature_names``, else the retriever's scores."""
-    names = getattr(model, "feature_names", None)
-    return list(score_names) if names is None else list(names(score_names))
+    return model_features(model, score_names)
 
 
 def _entries() -> Mapping[str, EntryPoint]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core import Queries, Ranking, Retriever, top_k_by_node_order
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.corpus import CorpusGraph, Postings
 from graphrerank.features.bm25_scores import rarity
@@ -123,7 +123,7 @@ def _tokens(texts: Sequence[str], language: str) -> list[list[str]]:
     return tokens
 
 
-class BM25Retriever:
+class BM25Retriever(Retriever):
     """Rank the corpus by BM25, divided by the query's maximum over the corpus; no vectors are read.
 
     Nodes that share no word with the query have score 0 and follow in node order, so every query has ``top_k``

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphrerank.core import DTYPES
+from graphrerank.core import DTYPES, PairEncoder
 from graphrerank.installation.extras import optional
 from graphrerank.utils.checks import UserError, check_choice, check_counts
 from graphrerank.utils.files import hash_model
@@ -62,7 +62,7 @@ def _pool(states: Tensor, mask: Tensor, config: Mapping[str, Any]) -> Tensor:
 
 
 @dataclass(eq=False)
-class CrossEncoder:
+class CrossEncoder(PairEncoder):
     """A sequence classifier with one logit, loaded at its first use.
 
     The vector of a pair is the input of the classifier's head: the state of the first token (for ModernBERT possibly
@@ -82,6 +82,11 @@ class CrossEncoder:
         check_counts(max_length=self.max_length, batch_size=self.batch_size)
         self.model = str(self.model)
         self._device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def name(self) -> str:
+        """The model's folder or id."""
+        return str(self.model)
 
     @property
     def hidden_size(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core import Queries, Ranking, Retriever, top_k_by_node_order
 from graphrerank.core.ranking import pair_products
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.corpus import CorpusGraph
@@ -96,7 +96,7 @@ def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
 
 
 @dataclass(eq=False)
-class DenseRetriever:
+class DenseRetriever(Retriever):
     r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
 
     ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last rank.

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphrerank.core import Queries, Ranking, RetrieverFactory
+from graphrerank.core import Queries, Ranking, Retriever, RetrieverFactory
+from graphrerank.core.adapters import as_retriever, needs_vectors
 from graphrerank.core.ranking import is_listed, rank_candidates
-from graphrerank.core.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
+from graphrerank.core.retriever import EXPANSION_FEATURES, TEXT_FEATURES
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
@@ -145,7 +146,7 @@ def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int
 
 
 @dataclass(eq=False, kw_only=True)
-class HybridExpandRetriever(Expander):
+class HybridExpandRetriever(Expander, Retriever):
     r"""Expand the hybrid ranking (:class:`HybridRetriever`), whose scores are computed for every candidate.
 
     Features: the hybrid, BM25 and dense scores of every candidate, and the four of the walk (:class:`Expander`).
@@ -175,7 +176,7 @@ class HybridExpandRetriever(Expander):
 
 
 @dataclass(eq=False, kw_only=True)
-class ExpandRetriever(Expander):
+class ExpandRetriever(Expander, Retriever):
     """Expand the ranking of a retriever that scores only its own list.
 
     A neighbour that it does not list ranks behind the list, with the next float32 below the query's lowest score, and
@@ -188,7 +189,7 @@ class ExpandRetriever(Expander):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._base = self.base(self.graph, top_k=self.top_k)
+        self._base = as_retriever(self.base(self.graph, top_k=self.top_k))
         base_names = self._base.feature_names
         if clashes := sorted(set(base_names) & set(EXPANSION_FEATURES)):
             raise UserError(f"`base` must have no feature named as in {list(EXPANSION_FEATURES)}, got {clashes}")
@@ -197,19 +198,19 @@ class ExpandRetriever(Expander):
         self.feature_names = (*base_names, *self._added, *EXPANSION_FEATURES)
 
     @staticmethod
-    def needs_vectors(*, base: RetrieverFactory, similarity_weight: float = 1.0, **_: Any) -> bool:
+    def needs_vectors(**settings: Any) -> bool:
         """Return whether vectors are read, for STeX's similarity or by the base retriever."""
-        return bool(similarity_weight) or needs_vectors(base)
+        return bool(settings.get("similarity_weight", 1.0)) or needs_vectors(settings["base"])
 
     @property
     def fingerprint(self) -> str:
         """The base retriever's, empty if it has none."""
-        return getattr(self._base, "fingerprint", "")
+        return self._base.fingerprint
 
     @property
     def is_lookup(self) -> bool:
         """Whether the base retriever reads its rankings from a file."""
-        return is_lookup(self._base)
+        return self._base.is_lookup
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank by base score: ``[B, top_k]``, ``features [B, top_k, F]``, and the base ranking as ``base_nodes``.

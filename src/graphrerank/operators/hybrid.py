@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core import Queries, Ranking, Retriever, top_k_by_node_order
 from graphrerank.core.ranking import rank_candidates
 from graphrerank.core.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.corpus import CorpusGraph
@@ -42,7 +42,7 @@ class HybridScores(NamedTuple):
 
 
 @dataclass(eq=False)
-class HybridRetriever:
+class HybridRetriever(Retriever):
     r"""Rank the corpus by :math:`w_b\,\mathrm{BM25}(q, d) / \max_{d'} \mathrm{BM25}(q, d') + w_d\,\cos(q, d)`.
 
     Source: GraphER, section 3.1 (base retriever). The paper does not say how BM25 is normalised; we divide by the

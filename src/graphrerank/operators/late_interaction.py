@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.core import Queries, Ranking, top_k_by_node_order
+from graphrerank.core import Queries, Ranking, Retriever, top_k_by_node_order
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.core.sparse_rows import row_slots
 from graphrerank.corpus import CorpusGraph
@@ -21,7 +21,7 @@ BLOCK_TOKENS = 1 << 23  # pairs of tokens compared at once: 32 MiB
 
 
 @dataclass(eq=False)
-class EncodingRetriever:
+class EncodingRetriever(Retriever):
     """Settings of a retriever with an encoder of sentence-transformers, which encodes the corpus at the first query."""
 
     graph: InitVar[CorpusGraph]

@@ -1,6 +1,6 @@
 """Retrievers over a database of vectors: how it is filled from a corpus, and the ranking of what it proposes."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphrerank.core import Queries, Ranking
+from graphrerank.core import Queries, Ranking, Retriever
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.corpus_graph import content_hash
 from graphrerank.installation.extras import require_extra
@@ -26,7 +26,7 @@ Nodes = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False)
-class VectorStoreRetriever(ABC):
+class VectorStoreRetriever(Retriever):
     """Ranks passages by dot products among those that a database proposes, which is filled at the first query.
 
     Each :meth:`add` is atomic: a stopped filling continues where it was. The database is bound to the passages, their

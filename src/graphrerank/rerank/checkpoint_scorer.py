@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.core import CandidateGraphs, Queries, Ranking
+from graphrerank.core.adapters import as_encoder
 from graphrerank.core.loads_checkpoint import LoadsCheckpoint
 from graphrerank.core.queries import TextEncoder
 from graphrerank.corpus import CorpusGraph
@@ -49,8 +50,11 @@ class CheckpointScorer(LoadsCheckpoint):
         self.name = manifest.name
         self.calibration, self.confidence = manifest.calibration, manifest.list_confidence
         if self.inputs.reads_vectors:
-            encoder = None if graph.embedding is None else self._encoder
-            loaded.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
+            if self._encoder is None or graph.embedding is None:
+                loaded.check_encoder(None, None)
+            else:
+                encoder = as_encoder(self._encoder)
+                loaded.check_encoder(encoder.name, encoder.fingerprint)
         self._model = loaded.model.to(self.device).eval()
 
     def _over(self, graph: CorpusGraph, match: TextMatch | None = None) -> None:

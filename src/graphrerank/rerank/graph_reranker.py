@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphrerank.calibration.list_confidence import adaptive_k
 from graphrerank.core import CandidateGraphs, PairEncoder
+from graphrerank.core.adapters import as_pair_encoder
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CandidateList
 from graphrerank.features.text_match import WORD_FEATURES
@@ -50,7 +51,8 @@ class GraphReranker:
     ) -> None:
         manifest = checkpoint.reranker
         if pair_encoder is not None:
-            checkpoint.check_encoder(getattr(pair_encoder, "name", None), pair_encoder.fingerprint, of_pairs=True)
+            pair_encoder = as_pair_encoder(pair_encoder)
+            checkpoint.check_encoder(pair_encoder.name, pair_encoder.fingerprint, of_pairs=True)
         names = list(manifest.retriever.feature_names)
         unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:

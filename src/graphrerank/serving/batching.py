@@ -14,7 +14,6 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from graphrerank.core.queries import query_encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving import metrics
 from graphrerank.serving.engine import Check, Engine, Refusal, answer_all, encode, too_late
@@ -50,7 +49,7 @@ class EncodingJob:
     def left(self) -> list[tuple[MemoryVectorCache, str]]:
         """The texts, with their encoders, the longest first."""
         queries, passages = self.request.texts_to_encode()
-        encoders = ((query_encoder(self.encoder), queries), (self.encoder, passages))
+        encoders = ((self.encoder.for_queries, queries), (self.encoder, passages))
         left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
         return sorted(left, key=lambda entry: len(entry[1]), reverse=True)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.core import ModelInputs
+from graphrerank.core.adapters import model_interface
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache
@@ -60,7 +61,7 @@ def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
         ValueError: If the model is no reranker but that of another training. The message names its command.
     """
     model_class = type(model.instance) if model.settings is None else get_object(model.settings._target_)
-    if (training := getattr(model_class, "trained_by", None)) is not None:
+    if (training := model_interface(model_class).trained_by) is not None:
         raise UserError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
     return (
         cast(ModelInputs, model.instance.inputs)

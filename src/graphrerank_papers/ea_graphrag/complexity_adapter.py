@@ -20,6 +20,7 @@ from pydantic import Field
 from pydantic import model_validator as check_model
 from torch import Tensor, nn
 
+from graphrerank.core import CheckpointModel
 from graphrerank.core.model_inputs import QUERIES
 from graphrerank.models.manifest import Entry, Manifest, Names
 from graphrerank.utils.checks import UserError
@@ -102,7 +103,7 @@ class HiddenLayer(nn.Module):
         return x + hidden if self.residual else hidden
 
 
-class ComplexityAdapter(nn.Module):
+class ComplexityAdapter(CheckpointModel):
     r"""Score how much a query needs the graph.
 
     .. math:: s(q) = \sigma(\ell_\theta(\tilde x) / T), \qquad \tilde x = (x - \mu) \oslash \sigma

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from graphrerank.config.components import ComponentFactory
-from graphrerank.core import Queries
-from graphrerank.core.queries import query_encoder
-from graphrerank.data.encoder import Encoder
+from graphrerank.core import Encoder, Queries
+from graphrerank.core.adapters import query_encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.config.components import ComponentFactory
-from graphrerank.core import PairEncoder, Queries, top_k_by_node_order
-from graphrerank.core.queries import query_encoder
-from graphrerank.data.encoder import Encoder
+from graphrerank.core import Encoder, PairEncoder, Queries, top_k_by_node_order
+from graphrerank.core.adapters import query_encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs

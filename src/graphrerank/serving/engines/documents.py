@@ -7,9 +7,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+from graphrerank.core import Encoder
 from graphrerank.corpus_store.growth import EdgeError, Growth, grow_corpus, start_compaction
 from graphrerank.corpus_store.opening import open_corpus, read_manifest
-from graphrerank.data.encoder import Encoder
 from graphrerank.serving.auth import WRITE
 from graphrerank.serving.deployment.hot_reload import folder_version
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from graphrerank.artifacts.artifact import Artifact, fastest_format, load_artifact, read_artifact_manifest
-from graphrerank.core import PairEncoder
-from graphrerank.core.queries import query_encoder
-from graphrerank.data.encoder import Encoder
+from graphrerank.core import Encoder, PairEncoder
+from graphrerank.core.adapters import as_encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
@@ -60,7 +59,8 @@ class RerankEngine:
         self._limits = limits or Limits()
         self.name = self._reranker.name
         if self._reranker.inputs.reads_vectors:  # others read cosines, of any encoder
-            checkpoint.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
+            described = (None, None) if encoder is None else (as_encoder(encoder).name, as_encoder(encoder).fingerprint)
+            checkpoint.check_encoder(*described)
         if encoder is not None and not isinstance(encoder, MemoryVectorCache):
             encoder = MemoryVectorCache(encoder)
         self.encoder: MemoryVectorCache | None = encoder
@@ -149,7 +149,7 @@ class RerankEngine:
         if self.encoder is None:
             return encoded
         missing = [i for i, given in enumerate(candidates) if given.vectors is None and given.passages is not None]
-        queries = encode(query_encoder(self.encoder), [candidates[i].query for i in missing])
+        queries = encode(self.encoder.for_queries, [candidates[i].query for i in missing])
         texts = [text for i in missing for text in candidates[i].passages or ()]
         blocks = torch.split(encode(self.encoder, texts), [candidates[i].num_passages for i in missing])
         for i, query, vectors in zip(missing, queries, blocks, strict=True):

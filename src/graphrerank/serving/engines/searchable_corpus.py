@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphrerank.core.queries import query_encoder
+from graphrerank.core.adapters import query_encoder
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.filters import Filter
 from graphrerank.corpus.relations import valid_at
