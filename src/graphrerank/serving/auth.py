@@ -71,18 +71,22 @@ class User(NamedTuple):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request.
+    """Sender of a request.
 
     Attributes:
+        principals: Principals of the sender, which decide what they see.
+        trusts_body: Whether the request may name principals itself.
+        may_write: Whether the sender may add and delete documents, and delete feedback.
+        user: The subject of the token, or else the principals. None if the service knows no callers.
         authenticated: Whether a token or the header of a trusted proxy says who ``user`` is. False if the request named
             principals itself, or named none.
         address: Network address of the connection, which is the proxy's where there is one. None if it is unknown.
     """
 
     principals: frozenset[str] = frozenset()
-    trusts_body: bool = False  # whether the request may name principals itself
-    may_write: bool = True  # whether it may add and delete documents, and delete feedback
-    user: User | None = None  # `sub` of the token, else the principals; None: the service knows no callers
+    trusts_body: bool = False
+    may_write: bool = True
+    user: User | None = None
     authenticated: bool = False
     address: str | None = None
 

@@ -24,14 +24,23 @@ LOG_SECONDS = 60.0  # between two lines about a log that cannot be written
 
 @dataclass(frozen=True)
 class Answered:
-    """An engine's answer, a ``SearchResponse`` or ``RankedDocuments``, with the artifact that ranked."""
+    """An engine's answer, and the artifact that ranked it.
+
+    Attributes:
+        answer: A ``SearchResponse`` or ``RankedDocuments``.
+        artifact: Name of the artifact. None if it is unknown.
+        corpus: Fingerprint of the corpus that was searched. None if it is unknown.
+        ranker: How the results were ranked, one of the names in :mod:`graphrerank.feedback.log`.
+        teams: Name of the artifact of each interleaved result. None for other answers.
+        between: Names of the two artifacts that are interleaved. None for other answers.
+    """
 
     answer: Any
     artifact: str | None = None
-    corpus: str | None = None  # fingerprint
+    corpus: str | None = None
     ranker: str = LIVE
-    teams: Sequence[str] | None = None  # of interleaved results: the artifact of each
-    between: tuple[str, str] | None = None  # the artifacts that are interleaved
+    teams: Sequence[str] | None = None
+    between: tuple[str, str] | None = None
 
 
 class Recorder:

@@ -61,17 +61,28 @@ class ErrorAnswer(BaseModel):
 
 @dataclass(frozen=True)
 class Route:
-    """A route that an engine answers."""
+    """A route of the HTTP service, which an engine answers.
+
+    Attributes:
+        paths: Paths of the route.
+        kind: Kind of the engine that answers.
+        request: Model of the body. Its ``to_job`` returns what the engine needs, which has a method ``work``.
+        response: Model of the response, for the description in ``openapi.json``.
+        summary: One sentence for the description.
+        render: Returns the content of the response from the request, the engine's result, the id and the path. None
+            if the result is the content.
+        method: HTTP method.
+        with_documents: Model of a body with the field ``documents``. None if ``request`` is the model of all bodies.
+    """
 
     paths: tuple[str, ...]
-    kind: str  # name of the engine
-    request: type[BaseModel]  # the body; its `to_job` returns what the engine needs, which has a method `work`
-    response: Any  # model of the response
+    kind: str
+    request: type[BaseModel]
+    response: Any
     summary: str
-    # returns the content of the response to a request, from the engine's result, the id and the path; None: the result
     render: Callable[[Any, Any, str, str], Any] | None = None
     method: str = "POST"
-    with_documents: type[BaseModel] | None = None  # the body of a request that has `documents`, if it is another one
+    with_documents: type[BaseModel] | None = None
 
 
 class Endpoints:

@@ -25,15 +25,25 @@ MOST_SCORERS = 3  # of other artifacts over one corpus: one that is served, one 
 
 @dataclass(frozen=True)
 class SearchableCorpus:
-    """A corpus with its pipeline and encoder."""
+    """A corpus with its pipeline and encoder, and its views for callers and filters.
+
+    Attributes:
+        graph: The corpus graph.
+        pipeline: Pipeline that searches it.
+        encoder: Encoder of queries. None if no step needs vectors.
+        compared: Pipelines whose rankings the page shows next to the first one's, by name.
+        see: Returns the graph that the holders of some principals see. None for the graph's own ``seen_by``.
+        has_permissions: Whether callers have principals.
+        fingerprint: Fingerprint of the data set. None if it is unknown.
+    """
 
     graph: CorpusGraph
     pipeline: Pipeline
-    encoder: MemoryVectorCache | None  # of queries; None if no vectors are needed
-    compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
-    see: Callable[[frozenset[str]], CorpusGraph] | None = None  # what some principals see; None: as of the graph
-    has_permissions: bool = False  # whether callers have principals
-    fingerprint: str | None = None  # of the data set
+    encoder: MemoryVectorCache | None
+    compared: Mapping[str, Pipeline] = field(default_factory=dict)
+    see: Callable[[frozenset[str]], CorpusGraph] | None = None
+    has_permissions: bool = False
+    fingerprint: str | None = None
 
     @fault_of_service()
     def view(self, request: CorpusRequest) -> "SearchableCorpus":

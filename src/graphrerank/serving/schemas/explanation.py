@@ -10,21 +10,31 @@ from graphrerank.rerank.explanation import DocumentExplanation
 class EdgeEffect(BaseModel):
     """Effect of an edge on a score."""
 
-    edge: tuple[int, int]  # the documents that it joins
-    effect: float  # the score with it minus the score without it
-    type: str | None  # None where the model merges types
+    #: Positions of the documents that the edge joins.
+    edge: tuple[int, int]
+    #: Score with the edge minus the score without it.
+    effect: float
+    #: Type of the edge. Null for a model that merges types.
+    type: str | None
 
 
 class Explanation(BaseModel):
     """Parts of a document's score."""
 
-    base_rank: int  # by the base score, from 1, ties by index
-    base_score: float  # the given one, or the hybrid of BM25 and cosine
-    gcs_part: float  # of Graph Cohesive Smoothing; 0 for a model without it
-    learned_part: float  # of the network
-    score: float  # the sum of both parts
-    edges: list[EdgeEffect]  # up to five whose removal changes the score most, largest change first
-    probability: float | None = None  # of relevance, if the artifact is calibrated
+    #: Rank by the base score, from 1. Ties are ranked by index.
+    base_rank: int
+    #: Score in the request, or the hybrid of BM25 and cosine.
+    base_score: float
+    #: Part of Graph Cohesive Smoothing. 0 for a model without it.
+    gcs_part: float
+    #: Part of the network.
+    learned_part: float
+    #: Sum of both parts.
+    score: float
+    #: Up to five edges whose removal changes the score most, largest change first.
+    edges: list[EdgeEffect]
+    #: Probability of relevance, if the artifact is calibrated.
+    probability: float | None = None
 
 
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:

@@ -72,6 +72,9 @@ class RemoveFeedback(CallerRequest):
 class FeedbackResponse(BaseModel):
     """Response of ``POST`` and ``DELETE /feedback``: what it says is done."""
 
-    id: str  # of this request, as in the logs
-    events: int  # written, or deleted
+    #: Id of this request, as in the logs.
+    id: str
+    #: Number of events that were written or deleted.
+    events: int
+    #: Warnings, if there are any.
     meta: dict[str, Any] = {}

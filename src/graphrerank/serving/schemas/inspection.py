@@ -35,27 +35,39 @@ class InspectRequest(CorpusRequest):
 class InspectedNode(BaseModel):
     """A passage that a ranking holds."""
 
+    #: Id of the passage.
     doc_id: str
-    text: str  # at most 4,000 characters of it
-    explanation: Explanation | None = None  # of what a graph reranker has read as the last step, if asked for
+    #: The first 4,000 characters of the passage.
+    text: str
+    #: Parts of the score of a graph reranker that is the last step. Only with `explain`.
+    explanation: Explanation | None = None
 
 
 class InspectedRanking(BaseModel):
     """A ranking of the passages."""
 
-    name: str  # `retriever`, the class of a step, `ours` for the last one, or the pipeline's name
-    nodes: list[int]  # positions in the answer's `nodes`, best first
-    scores: list[float | None]  # comparable within a ranking only; null for those that have none
-    probabilities: list[float] | None = None  # of relevance, for a calibrated graph reranker; as of `SearchResult`
+    #: `retriever`, the class of a step, `ours` for the last step, or the name of a compared pipeline.
+    name: str
+    #: Positions in the answer's `nodes`, best first.
+    nodes: list[int]
+    #: Scores, comparable within a ranking only. Null for passages without a finite score.
+    scores: list[float | None]
+    #: Probabilities of relevance by a calibrated graph reranker, as in `SearchResult`.
+    probabilities: list[float] | None = None
 
 
 class InspectResponse(BaseModel):
     """Response of ``POST /inspect``."""
 
-    id: str  # of the request, as in the logs
-    nodes: list[InspectedNode]  # of all rankings, those of the pipeline's last step first
-    edges: list[tuple[int, int, float, str]]  # undirected, `[i, j, weight, type]` with `i` below `j`
-    rankings: list[InspectedRanking]  # after each step, and by the pipelines to compare with
-    milliseconds: dict[str, float]  # of each stage; not of comparisons
-    # as of `SearchResponse`, and `model`, the name of the reranker
+    #: Id of the request, as in the logs.
+    id: str
+    #: Passages of all rankings, those of the pipeline's last step first.
+    nodes: list[InspectedNode]
+    #: Undirected edges `[i, j, weight, type]` among `nodes`, with `i` below `j`.
+    edges: list[tuple[int, int, float, str]]
+    #: Rankings after each step, and those of the compared pipelines.
+    rankings: list[InspectedRanking]
+    #: Milliseconds of each stage, without the compared pipelines.
+    milliseconds: dict[str, float]
+    #: As in `SearchResponse`, and `model`, the name of the reranker.
     meta: dict[str, Any]

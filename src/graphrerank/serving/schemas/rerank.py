@@ -210,34 +210,51 @@ class RerankResult(BaseModel):
     their texts; null where such have none; 0 for blank ones. The model's score if the artifact is not calibrated.
     """
 
-    index: int  # in the request, from 0
+    #: Position of the document in the request, from 0.
+    index: int
+    #: Probability of relevance, or the score if the artifact is not calibrated.
     relevance_score: float | None
-    document: dict[str, Any] | None = None  # if `return_documents` is set; a text as {"text": ...}
-    explanation: Explanation | None = None  # if `explain` is set
+    #: The document, a text as `{"text": ...}`. Only with `return_documents`.
+    document: dict[str, Any] | None = None
+    #: Parts of the score. Only with `explain`.
+    explanation: Explanation | None = None
 
 
 class RerankResponse(BaseModel):
     """Response to a rerank request."""
 
-    id: str  # of the request, as in the logs
-    results: list[RerankResult]  # best first by the model's score, ties by index
-    # with `return_confidence`, for each result: the probability that nothing below it, or not sent, is relevant
+    #: Id of the request, as in the logs.
+    id: str
+    #: Results, best first by the model's score. Ties are ranked by index.
+    results: list[RerankResult]
+    #: Probability, for each result, that nothing relevant is below it or was not sent. Only with `return_confidence`.
     perfect_recall: list[float] | None = None
-    # `api_version`, `billed_units`, `warnings` of bad items as of Cohere, `model`'s name, `language` of matched words
+    #: Cohere's `api_version`, `billed_units` and `warnings` of bad items, the name of the `model`, and the `language`.
     meta: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RankedDocuments:
-    """The result of the engine: documents, best first."""
+    """Result of the engine: the documents of a request, best first.
+
+    Attributes:
+        model: Name of the model.
+        indices: Positions of the documents in the request.
+        relevance: Probability of relevance of each document, or its score if the model is not calibrated. None for each
+            document if their probabilities are unknown.
+        scores: Score of the model for each document.
+        explanations: Parts of each score. None if they were not requested.
+        perfect_recall: Probability, for each rank, that no relevant document is below it. None if it was not requested.
+        language: Language in which words were matched. None if none were.
+    """
 
     model: str
     indices: list[int]
     relevance: list[float] | list[None]
-    scores: list[float]  # the model's
+    scores: list[float]
     explanations: list[Explanation] | None = None
-    perfect_recall: list[float] | None = None  # for each rank
-    language: str | None = None  # in which words were matched
+    perfect_recall: list[float] | None = None
+    language: str | None = None
 
     @property
     def ids(self) -> list[str]:

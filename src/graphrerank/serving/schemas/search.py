@@ -71,22 +71,28 @@ class SearchRequest(CorpusRequest):
 class SearchResult(BaseModel):
     """One passage."""
 
+    #: Id of the passage.
     doc_id: str
-    score: float  # of the pipeline's last step, of any scale; comparable within a response only
-    probability: float | None = None  # of relevance, if the last step is calibrated and not all scores are equal
-    # `[relation, doc_id]`: `supersedes`, `superseded_by` or `contradicts`, of other candidates
+    #: Score of the pipeline's last step, of any scale. Comparable within a response only.
+    score: float
+    #: Probability of relevance, if the last step is calibrated and not all scores are equal.
+    probability: float | None = None
+    #: Pairs `[relation, doc_id]` with other candidates. A relation is `supersedes`, `superseded_by` or `contradicts`.
     relations: list[tuple[str, str]] | None = None
-    document: dict[str, str] | None = None  # text, and title if known; if `return_documents` is set
+    #: Text of the passage, and its title if it has one. Only with `return_documents`.
+    document: dict[str, str] | None = None
 
 
 class SearchResponse(BaseModel):
     """Response of ``POST /search``."""
 
-    id: str  # of the request, as in the logs
-    results: list[SearchResult]  # best first
-    # with `return_confidence`, for each result: the probability that nothing below it, or not found, is relevant
+    #: Id of the request, as in the logs.
+    id: str
+    #: Results, best first.
+    results: list[SearchResult]
+    #: Probability, for each result, that nothing relevant is below it or was not found. Only with `return_confidence`.
     perfect_recall: list[float] | None = None
-    # `index`, the version of the corpus if everybody may see all of it; `language`, in which its words are matched
+    #: `index`, the version of the corpus if everybody may see all of it, and `language`, in which words are matched.
     meta: dict[str, Any]
 
     @property

@@ -51,9 +51,12 @@ class TeiRequest(BaseModel):
 class TeiResult(BaseModel):
     """One document of an answer."""
 
-    index: int  # in the request, from 0
-    score: float  # its relevance score; with `raw_scores` the model's score
-    text: str | None = None  # if `return_text` is set
+    #: Position of the text in the request, from 0.
+    index: int
+    #: Relevance score, or with `raw_scores` the model's score.
+    score: float
+    #: The text. Only with `return_text`.
+    text: str | None = None
 
 
 def render_tei(
