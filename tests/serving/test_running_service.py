@@ -168,6 +168,24 @@ def test_a_killed_worker_is_replaced(locked):
     assert victim.pid not in {worker.pid for worker in locked.workers()}
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Host: localhost\r\nHost: localhost",
+        "Host: localhost\r\nHost: evil.example",
+        "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 2",
+        "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 9",
+        "Host: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked",
+        "Host: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    ],
+)
+def test_requests_that_can_be_read_in_two_ways_are_refused(service, headers):
+    url = httpx.URL(service.url)
+    with socket.create_connection((url.host, url.port), timeout=30) as connection:
+        connection.sendall(f"GET /health HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n{{}}".encode())
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+
+
 def test_sigterm_under_load_loses_nothing(service):
     """Every request that the service began to work on is answered, and the log says the same. It ends the service."""
     answered, stop, before = [], threading.Event(), len(service.log.read_text())
@@ -205,21 +223,3 @@ def test_a_killed_service_leaves_no_process(tmp_path):
         service.process.wait()
         _, alive = psutil.wait_procs(children, timeout=60)
         assert not alive
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        "Host: localhost\r\nHost: localhost",
-        "Host: localhost\r\nHost: evil.example",
-        "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 2",
-        "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 9",
-        "Host: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked",
-        "Host: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity",
-    ],
-)
-def test_requests_that_can_be_read_in_two_ways_are_refused(service, headers):
-    url = httpx.URL(service.url)
-    with socket.create_connection((url.host, url.port), timeout=30) as connection:
-        connection.sendall(f"GET /health HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n{{}}".encode())
-        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
