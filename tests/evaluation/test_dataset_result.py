@@ -6,12 +6,18 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.comparisons import break_down, query_differences, relevant_groups
-from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.comparisons import compare_dataset
+from graphrerank.evaluation.dataset_result import (
+    measure_dataset,
+    measure_reliability,
+    measure_systems,
+    score_systems,
+)
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
-from graphrerank.evaluation.records import Cost, DatasetResult, SystemResult
+from graphrerank.evaluation.records import Cost, DatasetResult, to_plain
 from graphrerank.evaluation.report import dataset_tables
 from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
 from graphrerank.evaluation.significance import across_datasets, holm, paired_randomization
@@ -169,36 +175,34 @@ def test_what_does_not_fit_is_refused() -> None:
         RankedDataset(data, "test", torch.arange(3), [system])
 
 
-def result_of(
-    scores: dict[str, torch.Tensor], ids: list[str], texts: list[str], rankings: dict[str, Ranking] | None = None
-) -> DatasetResult:
-    systems = {
-        name: SystemResult(name, "run", name, {"R@5": row}, {}, ranking=(rankings or {}).get(name))
-        for name, row in scores.items()
-    }
-    return DatasetResult("toy", "test", "f", ids, texts, [2] * len(ids), systems, ("R@5",))
+def test_measuring_compares_nothing_and_comparing_changes_no_score() -> None:
+    data = toy_dataset()
+    systems = [ranked(data, name, quality=0.3, seed=seed) for seed, name in enumerate(("base", "good"))]
+    systems[1] = replace(systems[1], on_other_edges={"removed": systems[0].ranking})
+    whole = RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems, notes=["a note"])
+    measured = measure_dataset(whole, PLAN)
+    assert (measured.tests, measured.counterfactuals, measured.query_differences, measured.breakdowns) == ((),) * 4
+    assert measured.notes == ("a note",)
+    compared = compare_dataset(measured, whole, PLAN)
+    assert compared.systems is measured.systems
+    assert [test.measure for test in compared.tests] == ["nDCG@10", "R@5"]
+    assert [change.edges for change in compared.counterfactuals] == ["removed"]
+    assert to_plain(compared) == to_plain(measure_systems(whole, PLAN))
 
 
-def test_the_largest_gains_and_losses() -> None:
-    base = torch.full((30,), 0.5, dtype=torch.float64)
-    ours = base + torch.linspace(-0.3, 0.29, 30, dtype=torch.float64)
-    ours[3], base[4] = 0.5, math.nan  # no change; does not count
-    ids = [f"q{row:02}" for row in range(30)]
-    found = query_differences(result_of({"b": base, "a": ours}, ids, ids), baseline="b")
-    assert [one.query_id for one in found[:10]] == [f"q{row}" for row in range(29, 19, -1)]
-    assert [one.query_id for one in found[10:]] == ["q00", "q01", "q02", *(f"q{row:02}" for row in range(5, 12))]
-    assert all(one.system_score < one.baseline_score for one in found[10:])
-    assert found[0].num_relevant == 2
+def test_scores_are_those_of_the_plan_in_its_order() -> None:
+    data = toy_dataset()
+    whole = RankedDataset(data, "test", torch.arange(NUM_QUERIES), [ranked(data, "a", quality=0.3, seed=0)])
+    scores = score_systems(whole, PLAN)
+    assert {name: list(rows) for name, rows in scores.items()} == {"a": ["nDCG@10", "R@5", "PR@5/multi"]}
+    assert all(row.shape == (NUM_QUERIES,) for row in scores["a"].values())
 
 
-def test_means_of_groups() -> None:
-    scores = {"a": torch.tensor([1.0, 0.0, math.nan]), "b": torch.tensor([0.5, 0.5, math.nan])}
-    groups = {"relevant nodes": relevant_groups([1, 1, 30])}
-    found = result_of(scores, list("xyz"), list("xyz"))
-    (one,) = break_down(found, groups, measure="R@5")  # nothing counts in the other one
-    assert (one.by, one.group, one.num_queries, one.means) == ("relevant nodes", "1", 2, {"a": 0.5, "b": 0.5})
-
-
-def test_groups_cover_every_query_once() -> None:
-    relevant = relevant_groups([1, 2, 3, 5, 6, 20, 21, 100])
-    assert torch.stack(list(relevant.values())).sum(0).tolist() == [1] * 8
+def test_only_calibrated_systems_have_a_reliability() -> None:
+    data = toy_dataset()
+    plain = ranked(data, "plain", quality=0.3, seed=0)
+    calibrated = replace(plain, name="calibrated", calibration=Calibration(slope=3.0, intercept=-3.0))
+    whole = RankedDataset(data, "test", torch.arange(NUM_QUERIES), [plain, calibrated])
+    records = measure_reliability(whole, data.split("test"))
+    assert [record.system for record in records.candidates] == ["calibrated"]
+    assert records.lists == []  # no confidence in whole lists

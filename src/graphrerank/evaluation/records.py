@@ -30,7 +30,22 @@ def to_plain(record: Any) -> Any:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """One system against another one in one measure, over the same queries."""
+    """One system compared with another one in one measure, over the same queries.
+
+    Attributes:
+        system: Name of the system.
+        baseline: Name of the system that it is compared with.
+        measure: Name of the measure.
+        num_queries: Number of queries that count.
+        difference: Mean of system minus baseline, as a fraction.
+        interval: 95% paired bootstrap interval of ``difference``.
+        effect_size: Mean over standard deviation of the queries' differences (Cohen's d for pairs); NaN if no query
+            differs.
+        share_changed: Share of the queries whose scores differ.
+        p_randomization: Two-sided p-value of the randomisation test.
+        p_greater: One-sided p-value that the system is better.
+        p_holm: Two-sided p-value with Holm's correction for all tests of the data set.
+    """
 
     TITLE = "tests"
     CAPTION = (
@@ -42,20 +57,30 @@ class PairedTest:
     system: str
     baseline: str = field(metadata=column("against", "system"))
     measure: str = field(metadata=column("measure", "text"))
-    num_queries: int  # queries that count
-    # mean of system minus baseline, as a fraction
+    num_queries: int
     difference: Number = field(metadata=column("difference", "points", note="interval"))
-    interval: tuple[Number, Number]  # 95% paired bootstrap interval of `difference`
-    effect_size: Number = field(metadata=column("effect size"))  # Cohen's d for pairs; NaN where no query differs
+    interval: tuple[Number, Number]
+    effect_size: Number = field(metadata=column("effect size"))
     share_changed: Number = field(metadata=column("queries that differ", "percent"))
-    p_randomization: Number = field(metadata=column("p", "p"))  # two-sided
-    p_greater: Number  # of the randomisation test, one-sided
+    p_randomization: Number = field(metadata=column("p", "p"))
+    p_greater: Number
     p_holm: Number = field(metadata=column("p Holm", "p"))
 
 
 @dataclass(frozen=True)
 class QueryDifference:
-    """A query on which one system does better, or worse, than another by much."""
+    """A query on which the scores of two systems differ much.
+
+    Attributes:
+        query_id: Id of the query.
+        query_text: Text of the query.
+        baseline: Name of the other system.
+        measure: Name of the measure.
+        system: Name of the primary system.
+        num_relevant: Number of relevant passages.
+        baseline_score: Score of the other system, as a fraction.
+        system_score: Score of the primary system, as a fraction.
+    """
 
     TITLE = "queries"
     CAPTION = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
@@ -66,7 +91,7 @@ class QueryDifference:
     measure: str = field(metadata=column("measure", "text"))
     system: str
     num_relevant: int = field(metadata=column("relevant", ",.0f"))
-    baseline_score: Number = field(metadata=column("of the other", "percent"))  # as a fraction
+    baseline_score: Number = field(metadata=column("of the other", "percent"))
     system_score: Number = field(metadata=column("of the last", "percent"))
 
     @property
@@ -77,18 +102,37 @@ class QueryDifference:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The mean of every system over one group of queries."""
+    """Mean of every system over one group of queries.
 
-    by: str  # what groups the queries: `relevant nodes`, or a kind of a stage
-    group: str  # name of the group, as `3 to 5`
+    Attributes:
+        by: Kind of group: ``relevant nodes``, or a kind that a stage defines.
+        group: Name of the group, such as ``3 to 5``.
+        num_queries: Number of queries that count.
+        measure: Name of the measure.
+        means: Means by system, as fractions; NaN if no query counts.
+    """
+
+    by: str
+    group: str
     num_queries: int
     measure: str
-    means: Mapping[str, Number]  # by system, as a fraction; NaN where no query counts
+    means: Mapping[str, Number]
 
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """Scores of a system on another graph, everything else unchanged."""
+    """An edge ablation of a system: the same candidates, reranked with other edges.
+
+    Attributes:
+        system: Name of the system.
+        edges: Name of the ablation: ``shuffled``, ``removed`` or ``without TYPE``.
+        measure: Name of the measure.
+        mean: Mean with the other edges, as a fraction.
+        difference: Mean with the true edges minus ``mean``.
+        interval: 95% paired bootstrap interval of ``difference``.
+        p_randomization: Two-sided p-value of the randomisation test.
+        share_changed: Share of the queries whose top 10 changed.
+    """
 
     TITLE = "other edges"
     CAPTION = (
@@ -97,19 +141,30 @@ class Counterfactual:
     )
 
     system: str = field(metadata=column("system", "system"))
-    edges: str = field(metadata=column("edges", "text"))  # `shuffled`, `removed` or `without TYPE`
+    edges: str = field(metadata=column("edges", "text"))
     measure: str = field(metadata=column("measure", "text"))
-    mean: Number = field(metadata=column("mean", "percent"))  # on the other graph, as a fraction
-    # mean as it is minus `mean`
+    mean: Number = field(metadata=column("mean", "percent"))
     difference: Number = field(metadata=column("worth of the true edges", "points", note="interval"))
-    interval: tuple[Number, Number]  # 95% paired bootstrap interval of `difference`
-    p_randomization: Number = field(metadata=column("p", "p"))  # two-sided
+    interval: tuple[Number, Number]
+    p_randomization: Number = field(metadata=column("p", "p"))
     share_changed: Number = field(metadata=column("queries whose top 10 changed", "percent"))
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How near the probabilities of a calibrated system are to frequencies, over all candidates of all queries."""
+    """Calibration of the probabilities of relevance, over all candidates of all queries.
+
+    Attributes:
+        system: Name of the system.
+        method: Method of calibration: ``logistic``.
+        num_pairs: Number of pairs of a query and a candidate.
+        share_relevant: Share of relevant candidates.
+        ece: Expected calibration error in ten bins.
+        brier: Brier score.
+        counts: Number of pairs in each bin of [0, 1].
+        probabilities: Mean probability in each bin; NaN in an empty bin.
+        shares: Share of relevant candidates in each bin; NaN in an empty bin.
+    """
 
     TITLE = "calibration"
     CAPTION = (
@@ -118,19 +173,30 @@ class Reliability:
     )
 
     system: str = field(metadata=column("system", "system"))
-    method: str = field(metadata=column("calibration", "text"))  # `logistic`
-    num_pairs: int = field(metadata=column("candidates", ",.0f"))  # pairs of query and candidate
+    method: str = field(metadata=column("calibration", "text"))
+    num_pairs: int = field(metadata=column("candidates", ",.0f"))
     share_relevant: Number = field(metadata=column("relevant, %", "percent"))
-    ece: Number = field(metadata=column("ECE", ".4f"))  # expected calibration error
+    ece: Number = field(metadata=column("ECE", ".4f"))
     brier: Number = field(metadata=column("Brier score", ".4f"))
-    counts: tuple[int, ...]  # pairs in each bin of [0, 1]
-    probabilities: tuple[Number, ...]  # their mean probability; NaN in an empty bin
-    shares: tuple[Number, ...]  # share of them that are relevant; NaN in an empty bin
+    counts: tuple[int, ...]
+    probabilities: tuple[Number, ...]
+    shares: tuple[Number, ...]
 
 
 @dataclass(frozen=True)
 class ListReliability:
-    """How near the probabilities that the top of a list is complete are to frequencies, over all queries."""
+    """Calibration of the probabilities that the top of a list is complete, over all queries.
+
+    Attributes:
+        system: Name of the system.
+        measure: Measure that is predicted to be 1, such as ``PR@5``.
+        num_queries: Number of queries.
+        share_complete: Share of the queries whose top is complete.
+        mean_probability: Mean of the predicted probabilities.
+        ece: Expected calibration error in ten bins.
+        brier: Brier score.
+        auc: Area under the ROC curve; NaN if all queries or none are complete.
+    """
 
     TITLE = "confidence"
     CAPTION = (
@@ -139,19 +205,30 @@ class ListReliability:
     )
 
     system: str = field(metadata=column("system", "system"))
-    measure: str = field(metadata=column("measure", "text"))  # what is predicted to be 1, such as `PR@5`
+    measure: str = field(metadata=column("measure", "text"))
     num_queries: int = field(metadata=column("queries", ",.0f"))
     share_complete: Number = field(metadata=column("complete, %", "percent"))
     mean_probability: Number = field(metadata=column("predicted, %", "percent"))
     ece: Number = field(metadata=column("ECE", ".4f"))
     brier: Number = field(metadata=column("Brier score", ".4f"))
-    # area under the ROC curve; NaN where all queries or none are complete
     auc: Number = field(metadata=column("AUC", ".3f"))
 
 
 @dataclass(frozen=True)
 class Replication:
-    """On how many data sets one system is ahead of another one in one measure."""
+    """Number of data sets on which one system is ahead of another one in one measure.
+
+    Attributes:
+        baseline: Name of the other system.
+        system: Name of the system.
+        measure: Name of the measure.
+        datasets: Names of the data sets that were compared.
+        level: Significance level.
+        num_replicated: Number of data sets on which the win replicates, by partial conjunction.
+        replicated: Names of the data sets that Holm's procedure finds.
+        difference: Mean over data sets of the mean difference.
+        p_combined: Two-sided p-value of the test over all data sets.
+    """
 
     TITLE = "over all data sets"
     CAPTION = (
@@ -174,46 +251,63 @@ class Replication:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a system per query."""
+    """Cost of a system per query.
 
-    # `p50` and `p95` of each stage in milliseconds, one query at a time; `total` is all stages together
+    Attributes:
+        ms: ``p50`` and ``p95`` of each stage in milliseconds, one query at a time; ``total`` is all stages together.
+        encodings: Mean number of pairs that the cross-encoder read, now or before. None without one.
+        peak_memory_mib: Largest resident memory of the process while the system ranked, in MiB. None if unknown.
+        latency_ms: ``p50`` and ``p95`` of the system's own time, one query at a time: of reranking without the search
+            for candidates, or of all stages of a pipeline. Empty if not timed.
+        batch_ms: Mean milliseconds of each stage of a pipeline, many queries at once; ``other`` is what no stage
+            counts. If pairs come from a cache, ``encode`` is their number times ``pair_ms``.
+        pair_ms: Milliseconds to read a pair, measured past the cache of vectors. None without such a cache.
+    """
+
     ms: Mapping[str, Mapping[str, Number]]
-    encodings: float | None = None  # mean pairs that the cross-encoder read, now or before; None where there is none
-    peak_memory_mib: float | None = None  # resident memory of the process while the system ranked; None: not known
-    # `p50` and `p95` of what the system itself does, one query at a time: of reranking without the search for
-    # candidates, or of all stages of a pipeline; empty where not timed
+    encodings: float | None = None
+    peak_memory_mib: float | None = None
     latency_ms: Mapping[str, Number] = field(default_factory=dict)
-    # mean milliseconds of each stage, many queries at once, of a pipeline; `other` is what no stage counts. Where
-    # pairs come from a cache, `encode` is their number times `pair_ms`
     batch_ms: Mapping[str, Number] = field(default_factory=dict)
-    pair_ms: float | None = None  # of reading a pair, measured past a cache that keeps its vectors; None: no such cache
+    pair_ms: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class SystemResult:
-    """One system on one data set."""
+    """Results of one system on one data set.
+
+    Attributes:
+        name: Name in reports.
+        kind: ``checkpoint``, ``pipeline``, ``run`` (a TREC run file) or ``operator`` (without training).
+        source: Name or path of the system, as the command named it.
+        values: Scores ``[Q]`` float64 by measure, as fractions; NaN where a query does not count.
+        intervals: 95% bootstrap interval of the mean over queries, by measure.
+        cost: Time and memory per query. None for a run file.
+        missing: Ids of the queries that the system ranked nothing for. They count as zero.
+        tied_share: Share of the queries with equal scores in the top 10, or on both sides of its end.
+        fingerprint: SHA-256 of the weights or the run file. None if there is neither.
+        ranking: Ranking ``[Q, K]``. None if the result was read from files (``runs/`` holds the ranking).
+        routes: Share of the queries on each path of a router.
+        extra: Plain JSON of stages after ranking.
+    """
 
     TITLE = "systems"
     CAPTION = (
         "Queries that a system ranked nothing for count as zero. Tied: percent of the queries with a tie in the top 10."
     )
 
-    name: str = field(metadata=column("system", "system"))  # key in reports
-    # `checkpoint`, `pipeline`, `run` (a TREC run file) or `operator` (without training)
+    name: str = field(metadata=column("system", "system"))
     kind: str = field(metadata=column("kind", "text"))
-    source: str = field(metadata=column("source", "prose"))  # as the command named it
-    values: Mapping[str, Scores]  # `[Q]` float64 of each measure, as a fraction; NaN = the query does not count
-    intervals: Mapping[str, tuple[Number, Number]]  # 95% bootstrap interval of a mean over queries, of every measure
-    cost: Cost | None = None  # None for a run file
-    # ids of the queries that it ranked nothing for; they count as zero
+    source: str = field(metadata=column("source", "prose"))
+    values: Mapping[str, Scores]
+    intervals: Mapping[str, tuple[Number, Number]]
+    cost: Cost | None = None
     missing: Sequence[str] = field(default=(), metadata=column("queries missing", ",.0f"))
-    # share of the queries where a tie of scores straddles rank 10 or lies above it
     tied_share: float | None = field(default=None, metadata=column("tied", "percent"))
-    fingerprint: str | None = None  # SHA-256 of its weights or run file; None where it has neither
-    # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
+    fingerprint: str | None = None
     ranking: InstanceOf[Ranking] | None = None
-    routes: Mapping[str, Number] = field(default_factory=dict)  # share of the queries on each path of a router
-    extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
+    routes: Mapping[str, Number] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, Number]:
@@ -223,34 +317,57 @@ class SystemResult:
 
 @dataclass(frozen=True, eq=False)
 class DatasetResult:
-    """All systems on one split of one data set, over the same queries."""
+    """Results of all systems on one split of one data set, over the same queries.
+
+    Attributes:
+        name: Name of the data set.
+        split: Split whose judgements were used.
+        fingerprint: SHA-256 of corpus, queries and judgements.
+        query_ids: Ids of the ``Q`` queries, in the order of all scores.
+        query_texts: Texts of the queries.
+        num_relevant: Number of relevant passages of each query.
+        systems: Results by name, in the order of the tables' rows. The last one is the primary system.
+        tested: Measures that are tested. Tables of single queries use the first one.
+        candidates: Largest number of candidates of a query that checkpoints rerank. None without checkpoints.
+        ceiling: Share of the queries whose relevant passages are all candidates. None without checkpoints.
+        base_ceiling: The same share before expansion. None without checkpoints.
+        tests: Tests of the primary system against every other one.
+        query_differences: Queries on which the primary system gains and loses most.
+        breakdowns: Means over groups of queries.
+        counterfactuals: Edge ablations of the systems that read edges.
+        reliability: Calibration of the systems whose scores are calibrated.
+        list_reliability: Calibration of the systems with a confidence in whole lists.
+        notes: Sentences for the report.
+        tables: Tables of stages after ranking.
+        groups: Row numbers of queries by kind of group and name of the group, from stages after ranking.
+        grouped: Measures that are averaged over ``groups``.
+        extra: Plain JSON of stages after ranking.
+        node_ids: Ids of the passages. Empty if the result was read from files.
+    """
 
     name: str
     split: str
-    fingerprint: str  # SHA-256 of corpus, queries and judgements
-    query_ids: Sequence[str]  # `Q` ids, in the order of all values
+    fingerprint: str
+    query_ids: Sequence[str]
     query_texts: Sequence[str]
-    num_relevant: Sequence[int]  # `Q` numbers of relevant nodes
-    systems: Mapping[str, SystemResult]  # by name, in the order of the tables' rows; the last is the primary one
-    tested: Sequence[str]  # names of the measures that are tested; tables about queries use the first
-    # most candidates of a query that checkpoints rerank, the share of the queries whose relevant nodes are all
-    # candidates, and the same before expansion; None where there is no checkpoint
+    num_relevant: Sequence[int]
+    systems: Mapping[str, SystemResult]
+    tested: Sequence[str]
     candidates: int | None = None
     ceiling: float | None = None
     base_ceiling: float | None = None
-    tests: Sequence[PairedTest] = ()  # the primary system against every other one
-    query_differences: Sequence[QueryDifference] = ()  # the queries on which it gains and loses most
+    tests: Sequence[PairedTest] = ()
+    query_differences: Sequence[QueryDifference] = ()
     breakdowns: Sequence[Breakdown] = ()
-    counterfactuals: Sequence[Counterfactual] = ()  # of the systems that read the graph
-    reliability: Sequence[Reliability] = ()  # of the systems whose scores were calibrated
-    list_reliability: Sequence[ListReliability] = ()  # of the systems with a confidence in whole lists
-    notes: Sequence[str] = ()  # where the candidates come from, how the runs of a comparison differ
-    tables: Sequence[Table] = ()  # of stages after ranking
-    # of stages after ranking: rows of queries by kind of group and name of the group, and the measures averaged there
+    counterfactuals: Sequence[Counterfactual] = ()
+    reliability: Sequence[Reliability] = ()
+    list_reliability: Sequence[ListReliability] = ()
+    notes: Sequence[str] = ()
+    tables: Sequence[Table] = ()
     groups: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     grouped: Sequence[str] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
-    node_ids: Sequence[str] = ()  # of the corpus; empty where read back
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    node_ids: Sequence[str] = ()
 
     @property
     def primary(self) -> str:

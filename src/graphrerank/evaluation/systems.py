@@ -1,4 +1,4 @@
-"""Systems as an evaluation sees them: ways to rerank, what each ranked, and stages after ranking."""
+"""Systems of an evaluation: ways to rerank, the rankings of each system, and stages after ranking."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,45 +21,84 @@ Scorer = Callable[[CandidateGraphs], Tensor]
 
 @dataclass(frozen=True)
 class System:
-    """A named way to rerank candidates."""
+    """A named way to rerank candidates.
 
-    name: str  # key in reports, such as `gatv2`
-    score: Scorer  # maps candidate graphs to `[N]` scores
-    reads_graph: bool = True  # whether it needs edges; without, its latency holds no graph building
-    inputs: ModelInputs = SCORES  # what it reads besides scores and edges
+    Attributes:
+        name: Name in reports, such as ``gatv2``.
+        score: Function that maps candidate graphs to scores ``[N]``, one per candidate.
+        reads_graph: Whether the function needs edges. If not, the latency of the system includes no graph building.
+        inputs: Inputs that the function reads besides scores and edges.
+    """
+
+    name: str
+    score: Scorer
+    reads_graph: bool = True
+    inputs: ModelInputs = SCORES
 
 
 def base_ranking(graphs: CandidateGraphs) -> Tensor:
-    """Score candidates as their retriever did."""
+    """Score candidates as their retriever did.
+
+    Args:
+        graphs: Candidate graphs with ``N`` candidates.
+
+    Returns:
+        The retriever's scores, ``[N]``.
+    """
     return graphs.x[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class RankedSystem:
-    """One system's rankings of some queries."""
+    """One system's rankings of some queries.
 
-    name: str  # key in reports
-    kind: str  # as in `SystemResult`
-    source: str  # where it came from
-    ranking: Ranking  # `[Q, K]`; a query that it ranked nothing for is all padding
-    cost: Cost | None = None  # what it takes, or None
-    fingerprint: str | None = None  # SHA-256 of its weights or run file, or None
-    calibration: Calibration | None = None  # turns its scores into probabilities
-    confidence: ListConfidence | None = None  # turns those into probabilities of a complete top
-    on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)  # by kind, such as `shuffled`
-    routes: Mapping[str, float] = field(default_factory=dict)  # share of the queries on each path of a router
+    Attributes:
+        name: Name in reports.
+        kind: ``checkpoint``, ``pipeline``, ``run`` (a TREC run file) or ``operator`` (without training).
+        source: Name or path of the system.
+        ranking: Ranking ``[Q, K]``, best first. The row of a query that the system ranked nothing for is padding.
+        cost: Time and memory per query. None for a run file.
+        fingerprint: SHA-256 of the weights or the run file. None if there is neither.
+        calibration: Function from scores to probabilities of relevance, or None.
+        confidence: Function from these probabilities to probabilities that the top of a list is complete, or None.
+        on_other_edges: Rankings of the edge ablations by name, such as ``shuffled``.
+        routes: Share of the queries on each path of a router.
+    """
+
+    name: str
+    kind: str
+    source: str
+    ranking: Ranking
+    cost: Cost | None = None
+    fingerprint: str | None = None
+    calibration: Calibration | None = None
+    confidence: ListConfidence | None = None
+    on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
+    routes: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class RankedDataset:
-    """All systems' rankings of the same queries of a data set."""
+    """All systems' rankings of the same queries of a data set.
+
+    Attributes:
+        dataset: Data set of the queries.
+        split: Split whose judgements are used.
+        queries: Indices of the queries, ``[Q]`` int64, in the order of the rankings' rows.
+        systems: Systems in the order of the tables' rows. The last one is the primary system.
+        candidates: Candidates ``[Q, K]`` that rerankers ranked. None if no system reranks candidates.
+        notes: Sentences for the report, such as the origin of the candidates.
+
+    Raises:
+        ValueError: If there is no system, two have one name, or one does not rank ``Q`` queries.
+    """
 
     dataset: Dataset
-    split: str  # whose judgements count
-    queries: Tensor  # `[Q]` int64 numbers of queries, in the order of the rankings' rows
-    systems: Sequence[RankedSystem]  # the systems, in the order of the tables' rows; the last is the primary one
-    candidates: Ranking | None = None  # `[Q, K]`, what rerankers ranked; None where there is none
-    notes: Sequence[str] = ()  # what else a reader must know, as where the candidates come from
+    split: str
+    queries: Tensor
+    systems: Sequence[RankedSystem]
+    candidates: Ranking | None = None
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]
@@ -74,30 +113,45 @@ class RankedDataset:
 
 @dataclass(frozen=True, eq=False)
 class StageResult:
-    """What a stage adds to the result of a data set; ``Q`` is the number of its queries."""
+    """Measures, notes and tables that a stage adds to the result of a data set with ``Q`` queries.
 
-    # `[Q]` float64 of each measure that the stage names, by system; NaN = the query does not count. All systems have
-    # the same measures, NaN at the same queries
+    Attributes:
+        measures: Scores ``[Q]`` float64 by system and measure, for the measures that the stage names; NaN where a
+            query does not count. All systems have the same measures, NaN at the same queries.
+        groups: Masks ``[Q]`` bool by kind of group and name of the group. The stage's measures are averaged over each.
+        notes: Sentences below the table of quality.
+        tables: Further tables of the report. Those with ``Table.printed`` also go to the terminal.
+        extra: Plain JSON that is added to the data set's entry in ``metrics.json``.
+        system_extra: Plain JSON by system that is added to the system's entry in ``metrics.json``.
+    """
+
     measures: Mapping[str, Mapping[str, Tensor]]
-    # `[Q]` bool by kind of group and name of the group: the stage's measures are averaged over each
     groups: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
-    notes: Sequence[str] = ()  # sentences below the table of quality
-    tables: Sequence[Table] = ()  # further tables of the report; `Table.printed` ones also go to the terminal
-    extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON, joins the data set's entry of `metrics.json`
-    # plain JSON by system, joins the system's entry of `metrics.json`
+    notes: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
     system_extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Stage(Protocol):
-    """Called with the rankings of each data set, after all systems ranked it."""
+    """A step after ranking, called with the rankings of each data set."""
 
     @property
     def measures(self) -> Sequence[str]:
-        """Names of the measures of :attr:`StageResult.measures`, which become columns of the tables."""
+        """Names of the measures in :attr:`StageResult.measures`, which become columns of the tables."""
 
     @property
     def tested(self) -> Sequence[str]:
-        """Those of them that are tested where the caller names no tests."""
+        """Measures of the stage that are tested if the caller names no measures to test."""
 
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
-        """Score what the systems of a data set ranked; files go into ``run_dir``, none without one."""
+        """Score the rankings of a data set.
+
+        Args:
+            ranked: Rankings of all systems.
+            run_dir: Folder for files of the stage. If None, none are written.
+            seed: Random seed of the evaluation.
+
+        Returns:
+            Measures, notes and tables.
+        """
