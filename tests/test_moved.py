@@ -24,7 +24,14 @@ MOVED_FROM_EVALUATION = [
     ("graphrerank.evaluation.sequential", "preference_evidence", "graphrerank.evaluation.sequential_test"),
     ("graphrerank.evaluation.exposure", "crossing_edges", "graphrerank.evaluation.permission_leakage"),
 ]
+MOVED_FROM_READERS = [
+    ("graphrerank.data.readers.attack", "load_attack", "graphrerank.data.loaders.attack"),
+    ("graphrerank.data.readers.folder", "read_corpus", "graphrerank.data.folder"),
+    ("graphrerank.data.readers.merged", "load_merged", "graphrerank.data.loaders.merged"),
+    ("graphrerank.data.readers.named", "load_named", "graphrerank.data.loaders.named"),
+]
 MOVED_FROM_MODULES_THAT_STAY = [
+    ("graphrerank.data.readers.documents", "read_edges", "graphrerank.data.readers.edges"),
     ("graphrerank.corpus.metadata", "check_record", "graphrerank.corpus.metadata_fields"),
     ("graphrerank.corpus.metadata", "resembles_principals", "graphrerank.corpus.permissions"),
     ("graphrerank.corpus.metadata", "OPERATORS", "graphrerank.corpus.filters"),
@@ -47,7 +54,13 @@ MOVED_FROM_GRAPHS = [
 
 @pytest.mark.parametrize(
     ("old", "name", "new"),
-    [*MOVED_FROM_GRAPHS, *MOVED_FROM_SERVING, *MOVED_FROM_EVALUATION, *MOVED_FROM_MODULES_THAT_STAY],
+    [
+        *MOVED_FROM_EVALUATION,
+        *MOVED_FROM_GRAPHS,
+        *MOVED_FROM_READERS,
+        *MOVED_FROM_SERVING,
+        *MOVED_FROM_MODULES_THAT_STAY,
+    ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_old_path_gives_the_same_object(old: str, name: str, new: str) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.folder import AUTO
+from graphrerank.data.folder import AUTO
 from graphrerank.data.synthetic_queries.questions import DRAFTED, MANY, REWORDED, draft_questions
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import shipped_prompt

@@ -4,7 +4,7 @@ import pytest
 
 from graphrerank.cli.demo import QUESTIONS, has_screen, open_page, write_demo_corpus
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.attack import attack_graph, read_attack
+from graphrerank.data.loaders.attack import attack_graph, read_attack
 
 
 def test_the_corpus_is_that_of_the_package(tmp_path: Path) -> None:

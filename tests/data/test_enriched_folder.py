@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import dataset as dataset_module
 from graphrerank.data import derived_edges
+from graphrerank.data import folder as folder_module
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
@@ -258,7 +258,7 @@ def test_random_edges_come_beside_those_that_there_are(folder: Path) -> None:
 def test_nearest_neighbours_join_once_there_are_vectors(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, larger: bool
 ) -> None:
-    monkeypatch.setattr(dataset_module, "AUTO_KNN", 1)
+    monkeypatch.setattr(folder_module, "AUTO_KNN", 1)
     if larger:
         monkeypatch.setattr(derived_edges, "ALL_NEAREST", 0)
     dataset = Dataset.from_folder(folder, edges="auto", entities=Capitals())

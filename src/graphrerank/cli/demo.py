@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from graphrerank.cli.http_service import serve_http
 from graphrerank.cli.schema import check_settings
-from graphrerank.data.readers.attack import clean_description, read_attack
+from graphrerank.data.loaders.attack import clean_description, read_attack
 from graphrerank.utils.files import atomic_folder, write_json_lines, write_text
 
 ARTIFACT = "base"

@@ -9,8 +9,8 @@ from graphrerank.cli.command import NONE, Command
 from graphrerank.core import Queries
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.folder import AUTO
 from graphrerank.data.folder_layout import ACCOUNT
-from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation.diagnosis import DEPTH, MEASURES, Diagnosis, JudgingSheet, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
 from graphrerank.evaluation.loading import resolve_component, with_trained_splits

@@ -15,9 +15,10 @@ from graphrerank.corpus_store.opening import read_manifest
 from graphrerank.corpus_store.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
-from graphrerank.data.readers.documents import Document, read_documents, read_edges
+from graphrerank.data.folder import EDGES
+from graphrerank.data.readers.documents import Document, read_documents
+from graphrerank.data.readers.edges import read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
-from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.utils.checks import UserError

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from graphrerank.data.readers.folder import AUTO
+from graphrerank.data.folder import AUTO
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.redaction import redact
 from graphrerank.utils.safe_loading import check_hub_model

@@ -43,9 +43,10 @@ from graphrerank.corpus_store.opening import (
     stated_edges,
 )
 from graphrerank.corpus_store.preparation import PARTS, StoredVectors, hash_strings, prepare_corpus, read_words
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges, graph_of
 from graphrerank.data.encoder import check_vectors
+from graphrerank.data.qrels import Qrels
 from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_json

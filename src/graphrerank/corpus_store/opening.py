@@ -39,8 +39,9 @@ from graphrerank.corpus.mapped_pages import MappedPages
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.metadata_index import Entries
 from graphrerank.corpus.passages import NodeVectors, Passages
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EdgeRule, Edges, FoundEdges
+from graphrerank.data.qrels import Qrels
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import append_bytes, hash_files, open_plain, write_chunks

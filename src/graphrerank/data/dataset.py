@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,109 +12,76 @@ import torch
 from torch import Tensor
 
 from graphrerank.corpus import CorpusGraph
-from graphrerank.corpus.edge_lists import adjacency_edges
-from graphrerank.corpus.edge_types import ADJACENCY, OTHER, REFERENCE
-from graphrerank.corpus.entity_incidence import normalized_names
 from graphrerank.corpus.filters import Filter
-from graphrerank.corpus.metadata import Metadata
-from graphrerank.corpus.packed_strings import chosen
-from graphrerank.corpus.passages import Passages
-from graphrerank.corpus.relations import with_relations
-from graphrerank.data.derived_edges import (
-    AutomaticChoices,
-    DerivedEdges,
-    EdgeRule,
-    Edges,
-    FoundEdges,
-    graph_of,
-    joined,
-    of_type,
+from graphrerank.data.derived_edges import DerivedEdges, FoundEdges
+from graphrerank.data.folder import (
+    AUTO,
+    NEEDED,
+    EdgeSettings,
+    build_graph,
+    build_passages,
+    check_settings,
+    derive_edges,
+    edge_files,
+    edges_to_find_again,
+    read_corpus,
+    read_or_draft_questions,
 )
-from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
-from graphrerank.data.readers.documents import Query, read_edges
-from graphrerank.data.readers.entities import ENTITIES
-from graphrerank.data.readers.folder import EDGES, chunk_keys, entities_of, read_corpus
+from graphrerank.data.qrels import Qrels
+from graphrerank.data.readers.documents import Query
+from graphrerank.data.readers.edges import read_edges
 from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
-from graphrerank.data.synthetic_queries.questions import DRAFTED, Draft, draft_questions, read_drafted
+from graphrerank.data.synthetic_queries.questions import Draft
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
-from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
+from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
+from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError, check_choice, check_not_negative
 from graphrerank.utils.safe_loading import check_name, shown_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
-AUTO_KNN = 10  # of `edges=auto`: edges to each passage's nearest ones by vectors
 STATISTICS = ("visible", "global")
 VALIDATION = 0.1  # share of drafted questions, the last ones
 
 
 @dataclass(frozen=True)
-class Qrels:
-    """Relevance judgements of one split, in coordinates."""
-
-    query: Tensor  # `[J]` int64, numbers of queries in the data set
-    node: Tensor  # `[J]` int64, numbers of nodes in the corpus
-    gain: Tensor  # `[J]` float32, positive
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
-        """Convert rows of query number, node number and gain."""
-        columns = zip(*rows, strict=True) if (rows := list(rows)) else ((), (), ())
-        kinds = (torch.int64, torch.int64, torch.float32)
-        return cls(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
-
-    @property
-    def queries(self) -> Tensor:
-        """``[Q]`` int64, the queries that have a judgement, ascending."""
-        return torch.unique(self.query)
-
-    def of_queries(self, queries: Tensor) -> "Qrels":
-        """Keep the judgements of some queries, ``[Q']``."""
-        kept = torch.isin(self.query, queries)
-        return Qrels(self.query[kept], self.node[kept], self.gain[kept])
-
-    def relevance(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
-        """Look up the gains ``[B, K]`` float32, or 0, of nodes ``[B, K]``, padded with -1, for queries ``[B]``."""
-        key, order = torch.sort(self.query * num_nodes + self.node)
-        pair_key = queries[:, None] * num_nodes + nodes
-        slot = torch.searchsorted(key, pair_key).clamp(max=key.numel() - 1)
-        return torch.where((key[slot] == pair_key) & (nodes >= 0), self.gain[order][slot], 0.0)
-
-    def gains(self, queries: Tensor) -> Tensor:
-        """List all gains of each query, ``[B, R]`` padded with 0: those of a perfect ranking."""
-        order = torch.argsort(self.query, stable=True)
-        query, gain = self.query[order], self.gain[order]
-        start = torch.searchsorted(query, queries)
-        count = torch.searchsorted(query, queries, right=True) - start
-        slot = torch.arange(int(count.max()) if count.numel() else 0)
-        inside = slot < count[:, None]
-        return torch.where(inside, gain[(start[:, None] + slot).clamp(max=max(gain.numel() - 1, 0))], 0.0)
-
-    def share_complete(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> float:
-        """Return the share of some queries whose relevant nodes are all among their nodes (as :meth:`relevance`)."""
-        held = self.relevance(queries, nodes, num_nodes=num_nodes) > 0
-        return float((held.sum(1) == (self.gains(queries) > 0).sum(1)).double().mean())
-
-
-@dataclass(frozen=True)
 class Dataset:
-    """A named corpus graph with queries and relevance judgements."""
+    """A named corpus graph with queries and relevance judgements.
 
-    name: str  # short name, the key in reports and a part of files' names: no path
+    Attributes:
+        name: Short name, the key in reports and a part of file names. It must not be a path.
+        graph: Graph of the passages.
+        query_ids: Unique ids of the ``Q`` queries.
+        query_texts: Texts of the ``Q`` queries.
+        splits: Judgements by the name of the split. A query belongs to at most one split.
+        knn: Number of edges to add from each passage to its nearest neighbours, once the graph is encoded. 0 for none.
+        knn_below: Number of neighbours from which on a passage gets no such edges. None if every passage gets them.
+        edge_counts: Number of joined pairs of passages by the source or type of the edge, if they were counted.
+        answers: Correct answers by query id. No retriever reads them.
+        encoded_by: Fingerprint of the encoder, if the graph came with vectors.
+        derived: What the edges that were derived from passages follow from, if it was kept for a corpus that grows.
+        found: What derived edges follow from, for a graph with restricted passages, so that callers get the edges that
+            follow from what they may see.
+        drafted: Whether questions of ``train`` and ``val`` were drafted from passages or edges.
+        known_fingerprint: The fingerprint, if it was computed before.
+        fingerprint: Hash of passages, edges, queries and judgements: the key of caches.
+    """
+
+    name: str
     graph: CorpusGraph
-    query_ids: Sequence[str]  # `Q` unique strings
-    query_texts: Sequence[str]  # `Q` strings
-    splits: Mapping[str, Qrels]  # judgements by split name; a query belongs to one split at most
-    knn: int = 0  # edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none
-    knn_below: int | None = None  # nodes with fewer neighbours get these edges; None: every node does
-    edge_counts: Mapping[str, int] = field(default_factory=dict)  # pairs of nodes by type of edge, if counted
-    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by query id; no retriever reads them
-    encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
-    derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
-    found: FoundEdges | None = None  # of a guarded graph: what edges of its parts follow from, where some do
-    drafted: bool = False  # whether questions of train and val were made from its passages or edges
-    known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
+    query_ids: Sequence[str]
+    query_texts: Sequence[str]
+    splits: Mapping[str, Qrels]
+    knn: int = 0
+    knn_below: int | None = None
+    edge_counts: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    encoded_by: str | None = None
+    derived: DerivedEdges | None = None
+    found: FoundEdges | None = None
+    drafted: bool = False
+    known_fingerprint: InitVar[str | None] = None
     fingerprint: str = field(init=False)
 
     def __post_init__(self, known_fingerprint: str | None) -> None:
@@ -157,125 +123,116 @@ class Dataset:
         drafted_shares: Mapping[str, float] | None = None,
         cache: str | Path | None = None,
         keep_derived: bool = False,
-        language: str = AUTO,
+        language: str = AUTO_LANGUAGE,
     ) -> "Dataset":
-        """Read and check a data set folder (:mod:`~graphrerank.data.readers.folder` describes its files).
+        r"""Read and check a data set folder. The steps are in :mod:`~graphrerank.data.folder`.
 
         Args:
-            path: The folder.
-            name: Short name; the folder's name if None.
-            splits: Judgements to read. None: every file, under its name; queries without judgements stay, else only
-                those of the splits are kept. A list of names, or a mapping from a split's name to a file's, perhaps
-                with a share of its queries in the file's order: ``{"train": "train[:90%]", "val": "train[90%:]"}``.
-                ``auto`` and ``auto_documents`` divide all queries (:mod:`~graphrerank.data.readers.judgements`).
-            edges: Names of edge files in the folder; ``edges.tsv``, if present, if None. Of several edges of one type
-                between two documents the largest weight is kept. ``auto`` finds edges in any texts: ``edges.tsv``, if
-                present; mentions, if titles are names (of type ``entity`` if the file states references); adjacent
-                chunks; a bounded number by shared entities; and, once there are vectors, nearest neighbours.
-                ``mentions``, ``adjacency``, ``entities`` and ``knn`` that are given take precedence.
-            edge_types: Types of edges to keep, as the files name them; None keeps all.
-            edge_meanings: Meaning of the files' names of types, one of
-                :data:`~graphrerank.corpus.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names.
-            corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and
-                the edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the
-                ``splits`` of the documents kept.
-            drop_empty: Leave out documents without title and text without the warning that counts them.
-            drop_unknown: Leave out judgements and edges of ids that the corpus or the queries lack, which are an error
-                otherwise; a warning counts them.
-            mentions: Join documents if the title of one occurs in the text of the other. None: as ``edges`` says; so
-                for the next two and ``knn``.
-            adjacency: Join documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in everyone's metadata.
-            entities: Source of entities; documents that share one are neighbours: ``spelling``, ``spacy``, ``file`` for
-                the folder's ``entities.jsonl``, or an extractor; None for none; ``auto`` as ``edges`` says. Unless
-                ``edges`` is ``auto``, their edges are computed per query.
-            max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
-            knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
-            random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
-            drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first of
-                ``drafted.jsonl``, if present, else of
-                :func:`~graphrerank.data.synthetic_queries.questions.draft_questions`.
-            drafted_shares: Weights of the kinds of questions drafted here, and the share of reworded ones.
-            cache: Folder that keeps extracted entities, in its ``entities/``; None keeps nothing.
-            keep_derived: Whether to keep edges by origin (``derived``), for a corpus folder that will grow.
-            language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that
-                of the documents, else English.
+            path: Folder with ``corpus.jsonl``, ``queries.jsonl``, ``qrels/<split>.tsv`` and perhaps ``edges.tsv``
+                (docs/your_data.md). A folder without queries and judgements is a corpus to search in.
+            name: Short name of the data set. If None, the name of the folder.
+            splits: Judgements to read. If None, every file of judgements is a split of its name, and queries without
+                judgements stay. Otherwise only the queries of the splits are kept. A list holds names of files. A
+                mapping gives the file of each split, perhaps with a share of its queries in the order of the file:
+                ``{"train": "train[:90%]", "val": "train[90%:]"}``. ``auto`` and ``auto_documents`` divide all queries
+                by a hash (:mod:`~graphrerank.data.readers.judgements`).
+            edges: Names of edge files in the folder. If None, ``edges.tsv``, if the folder has it. If several edges of
+                one type join two documents, the largest weight is kept. ``auto`` derives edges from any texts: besides
+                those of ``edges.tsv``, edges by mentions if titles are names (of type ``entity`` if the file states
+                references), between adjacent chunks, between a bounded number of documents that share entities, and,
+                once there are vectors, between nearest neighbours. ``mentions``, ``adjacency``, ``entities`` and
+                ``knn`` take precedence over these choices.
+            edge_types: Types of edges to keep, as the files name them. If None, all are kept.
+            edge_meanings: Meaning of each of the files' names of types, one of
+                :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`. The key ``other`` is for all unknown names.
+            corpus_where: Entries that the metadata of a document must have, with a list for alternatives:
+                ``{"split": "dev"}``. Other documents are left out with their edges. A judgement of such a document is
+                an error, so name the ``splits`` that fit. If None, all documents are kept.
+            drop_empty: Whether to leave out documents without title and text silently. By default, a warning counts
+                them.
+            drop_unknown: Whether to leave out judgements and edges of ids that the corpus or the queries lack, with a
+                warning that counts them. By default, they are an error.
+            mentions: Whether to join documents if the title of one occurs in the text of the other. If None, only
+                where ``edges="auto"`` decides so.
+            adjacency: Whether to join documents with the same ``doc_id`` whose ``chunk_id`` differ by 1, both of which
+                every document must then have in its metadata. If None, only where ``edges="auto"`` decides so.
+            entities: Source of entities. Documents that share an entity are neighbours. One of ``spelling``, ``spacy``,
+                ``file`` (the folder's ``entities.jsonl``), or an extractor. None for no entities. ``auto`` for the file
+                or spelling with ``edges="auto"``, and for no entities otherwise. Unless ``edges`` is ``auto``, edges
+                by shared entities are computed per query.
+            max_entity_share: Share of the documents, in (0, 1]. Entities in more documents (and in more than 10) are
+                ignored.
+            knn: Number of edges to add from each document to its nearest neighbours, once there are vectors. If None,
+                10 with ``edges="auto"`` and 0 otherwise.
+            random_edges: Number of random edges to draw for each document, as noise. They have the type ``other`` and
+                join documents that no other edge joins.
+            drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first ones
+                of ``drafted.jsonl``, if the folder has it, otherwise new ones
+                (:func:`~graphrerank.data.synthetic_queries.questions.draft_questions`). 0 drafts none.
+            drafted_shares: Weights of the kinds of new drafted questions, and the share of reworded ones. If None, the
+                defaults of ``draft_questions``.
+            cache: Folder that keeps extracted entities, in its ``entities/``. If None, nothing is kept.
+            keep_derived: Whether to keep what derived edges follow from (``derived``), for a corpus folder that will
+                grow.
+            language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`. ``auto`` for
+                that of the documents if their stop words are sure, else English.
+
+        Returns:
+            The data set. Its passages are the documents with a title or a text, in the order of the corpus.
 
         Raises:
-            ValueError: If a file is missing or malformed, naming file and line.
+            UserError: If a setting is out of range, or a file is missing or malformed. The error names file and line.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     (Path(folder) / "qrels").mkdir()
+            ...     for file, lines in {
+            ...         "corpus.jsonl": '{"_id": "paris", "title": "Paris", "text": "It lies on the Seine."}\n'
+            ...         '{"_id": "seine", "title": "Seine", "text": "A river of France."}',
+            ...         "queries.jsonl": '{"_id": "q", "text": "What crosses Paris?"}',
+            ...         "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq\tseine\t1",
+            ...     }.items():
+            ...         _ = (Path(folder) / file).write_text(lines)
+            ...     dataset = Dataset.from_folder(folder, name="rivers", mentions=True)
+            >>> dataset.summary()
+            'rivers: 2 nodes, 1 edges (file 0, mentions 1), queries: test 1'
+            >>> dataset.split("test").node
+            tensor([1])
         """
-        if language != AUTO:
-            language_of(language)  # refused before anything is read
-        check_not_negative(random_edges=random_edges)
-        check_not_negative(knn=knn or 0)
-        folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
-        node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
-        queries, judged = read_judged_queries(folder, splits, node_number, drop_unknown=drop_unknown)
-        automatic = AutomaticChoices(mentions=mentions, adjacency=adjacency is None) if edges == AUTO else None
-        if isinstance(edges, str) and automatic is None:
-            raise UserError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
-        if edges is None or automatic is not None:
-            edges = [EDGES] if (folder / EDGES).is_file() else []
-        files = [folder / file for file in edges]
-        read = read_edges(files, node_number, edge_types, edge_meanings, drop_unknown=drop_unknown)
-        stated: dict[str, Edges] = {"file": read[:3]}
-        mention_type = REFERENCE if mentions else None
-        chunks = None
-        if automatic is not None:
-            mention_type = automatic.mention_type(stated["file"][2], (document.title for document in documents))
-            chunks = automatic.neighbouring_chunks(document.metadata for document in documents)
-        if isinstance(entities, str) and entities == AUTO:
-            found_in = "file" if (folder / ENTITIES).is_file() else "spelling"
-            entities = found_in if automatic is not None else None
-        if adjacency:
-            chunks = of_type(adjacency_edges(*chunk_keys(folder, documents)), ADJACENCY)
-        if chunks is not None:
-            stated["neighbouring chunks"] = chunks
-        names, source = None, None
-        if entities is not None:
-            source = entities if isinstance(entities, str) else type(entities).__name__
-            names = normalized_names(entities_of(folder, entities, node_number, documents, cache=cache))
-        rule = EdgeRule(
-            mention_type=mention_type,
-            entity_source=source,
-            max_entity_share=max_entity_share,
-            makes_choices=automatic is not None,
-            automatic=automatic,
+        check_settings(language=language, num_random=random_edges, knn=knn)
+        folder = existing_folder(path, needed=NEEDED)
+        corpus = read_corpus(folder, corpus_where, drop_empty=drop_empty)
+        queries, judgements = read_judged_queries(folder, splits, corpus.node_number, drop_unknown=drop_unknown)
+        file_edges = read_edges(
+            edge_files(folder, edges), corpus.node_number, edge_types, edge_meanings, drop_unknown=drop_unknown
         )
-        derived = DerivedEdges(joined(stated.values()), rule, names)
-        found, incidence = derived.search([d.title for d in documents], [d.text for d in documents])
-        found = stated | found
-        if random_edges:
-            drawn = draw_edges(joined(found.values())[0], random_edges * len(documents), num_nodes=len(documents))
-            found["random"] = of_type(drawn, OTHER)
-            derived = replace(derived, stated=joined([derived.stated, found["random"]]))
-        texts = [document.passage for document in documents]
-        lengths = torch.tensor([len(document.title) for document in documents], dtype=torch.int32)
-        language = detect_language(texts) if language == AUTO else language
-        passages = Passages([document.doc_id for document in documents], texts, lengths, language)
-        records = with_relations({document.doc_id: document.metadata for document in documents}, read.relations)
-        passages = replace(passages, metadata=Metadata(records) if any(records) else None)
-        graph = graph_of(passages, found.values(), incidence if automatic is None else None)
-        graph = replace(graph, guarded=read.guarded)
-        sources = [source for source in dict.fromkeys(["file", "mentions", *found]) if source in found]
-        counts = {of: len(torch.unique(found[of][0].sort(dim=1).values, dim=0)) for of in sources}  # different pairs
-        knn = AUTO_KNN if automatic is not None and knn is None else knn or 0
-        below = automatic.knn_below(len(documents)) if automatic is not None and knn else None
-        nearest: dict[str, Any] = {"knn": knn, "knn_below": below}
-        further: dict[str, Any] = {**nearest}
-        follows = mention_type is not None or names is not None or (automatic is not None and graph.is_guarded)
-        if (keep_derived or graph.is_guarded) and follows:
-            further["derived"] = derived
-        if graph.is_guarded and (follows or knn):
-            names_of = None if names is None else partial(chosen, names)
-            further["found"] = FoundEdges(derived.stated, rule, names_of, **nearest)
-        name = name or folder.resolve().name
-        dataset = cls.from_queries(name, graph, queries, judged, edge_counts=counts, **further)
+        edge_settings = EdgeSettings(
+            is_automatic=edges == AUTO,
+            mentions=mentions,
+            adjacency=adjacency,
+            entities=entities,
+            max_entity_share=max_entity_share,
+            knn=knn,
+            num_random=random_edges,
+            cache=cache,
+        )
+        all_edges = derive_edges(folder, corpus, file_edges, edge_settings)
+        passages = build_passages(corpus.documents, file_edges.relations, language=language)
+        graph = build_graph(passages, file_edges, all_edges)
+        dataset = cls.from_queries(
+            name or folder.resolve().name,
+            graph,
+            queries,
+            judgements,
+            knn=all_edges.knn,
+            knn_below=all_edges.knn_below,
+            edge_counts=all_edges.counts(),
+            **edges_to_find_again(graph, all_edges, keep_derived=keep_derived),
+        )
         if not drafted:
             return dataset
-        kept = folder / DRAFTED
-        if kept.is_file():
-            return dataset.with_drafts(read_drafted(kept, node_number)[:drafted])
-        return dataset.with_drafts(draft_questions(graph, drafted, shares=drafted_shares))
+        return dataset.with_drafts(read_or_draft_questions(folder, corpus, graph, drafted, drafted_shares))
 
     @classmethod
     def from_queries(
@@ -286,7 +243,18 @@ class Dataset:
         judged: Mapping[str, Iterable[Judgement]],
         **further: Any,
     ) -> "Dataset":
-        """Combine a corpus with queries and their judgements by split; ``further`` are fields of the data set."""
+        """Combine a corpus with queries and their judgements.
+
+        Args:
+            name: Short name of the data set.
+            graph: Graph of the passages.
+            queries: The queries.
+            judged: Judgements by the name of the split, with numbers of queries and passages.
+            **further: Further fields of the data set.
+
+        Raises:
+            UserError: If queries or judgements are inconsistent.
+        """
         return cls(
             name,
             graph,
@@ -315,8 +283,12 @@ class Dataset:
 
     def merged(self) -> Qrels:
         """Join the judgements of all splits, of which there is one at least."""
-        parts = list(self.splits.values())
-        return Qrels(*(torch.cat([getattr(part, key) for part in parts]) for key in ("query", "node", "gain")))
+        splits = list(self.splits.values())
+        return Qrels(
+            torch.cat([qrels.query for qrels in splits]),
+            torch.cat([qrels.node for qrels in splits]),
+            torch.cat([qrels.gain for qrels in splits]),
+        )
 
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "Dataset":
         """Return the same data, of the same fingerprint, with a graph derived from this one; add ``edge_counts``."""
@@ -327,32 +299,35 @@ class Dataset:
         """Return the same corpus with some queries (``[Q']`` int64, ascending), renumbered, and their judgements."""
         number = torch.full((len(self.query_ids),), -1)
         number[queries] = torch.arange(len(queries))
-        left = {name: qrels.of_queries(queries) for name, qrels in self.splits.items()}
-        ids, texts = ([of[query] for query in queries.tolist()] for of in (self.query_ids, self.query_texts))
+        selected = {name: qrels.of_queries(queries) for name, qrels in self.splits.items()}
+        ids = [self.query_ids[query] for query in queries.tolist()]
         return replace(
             self,
             query_ids=ids,
-            query_texts=texts,
-            splits={name: replace(of, query=number[of.query]) for name, of in left.items() if len(of.query)},
+            query_texts=[self.query_texts[query] for query in queries.tolist()],
+            splits={
+                name: replace(qrels, query=number[qrels.query]) for name, qrels in selected.items() if len(qrels.query)
+            },
             answers={query: self.answers[query] for query in ids if query in self.answers},
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
         )
 
     def where(self, conditions: Filter | None) -> "Dataset":
-        """Return the data of the passages that meet a filter (:mod:`~graphrerank.corpus.filters`).
+        """Return the data set of the passages that pass a filter. Queries stay, judgements of other passages go.
 
-        Queries stay; judgements of other passages go. A ValueError if no passage passes.
+        Args:
+            conditions: A filter on metadata (:mod:`~graphrerank.corpus.filters`). None or an empty one passes all.
+
+        Raises:
+            UserError: If it is no filter, or no passage passes.
         """
         if not conditions:
             return self
-        kept = torch.from_numpy(self.graph.passing(conditions))
-        if not bool(kept.any()):
+        passing = torch.from_numpy(self.graph.passing(conditions))
+        if not bool(passing.any()):
             raise UserError(f"`filter` must let a passage of data set {self.name!r} pass, got none")
-        number, nodes = kept.cumsum(0) - 1, kept.nonzero().flatten()
-        parts = {name: (qrels, kept[qrels.node]) for name, qrels in self.splits.items()}
-        splits = {
-            name: Qrels(of.query[left], number[of.node[left]], of.gain[left]) for name, (of, left) in parts.items()
-        }
+        nodes = passing.nonzero().flatten()
+        splits = {name: qrels.of_nodes(passing) for name, qrels in self.splits.items()}
         return replace(
             self,
             graph=self.graph.select(nodes),
@@ -364,18 +339,24 @@ class Dataset:
         )
 
     def seen_by(self, principals: AbstractSet[str], *, statistics: str = "visible") -> CorpusGraph:
-        """Return the graph of what the holders of some principals may see.
+        """Return the subgraph that is visible to some principals.
 
-        It is that of a data set of these passages and edges alone: words have other frequencies, and edges by mentions,
-        shared entities and nearest neighbours are found again. With ``statistics="global"``, which is quicker, they are
-        those of the whole corpus, so that they tell something of the passages that may not be seen.
+        Args:
+            principals: Principals of the caller. Public passages are visible to everybody.
+            statistics: With ``visible``, hidden passages and edges influence nothing: frequencies of words are those of
+                the visible passages, and edges by mentions, shared entities and nearest neighbours are found again.
+                ``global`` is faster and uses frequencies and edges of the whole corpus, which reveal something about
+                hidden passages.
+
+        Raises:
+            UserError: If ``statistics`` is neither.
         """
         check_choice(STATISTICS, statistics=statistics)
-        part = self.graph.seen_by(principals, own_statistics=statistics == "visible")
-        is_whole = part.num_nodes == self.graph.num_nodes and self.graph.row_stop is None
+        visible = self.graph.seen_by(principals, own_statistics=statistics == "visible")
+        is_whole = visible.num_nodes == self.graph.num_nodes and self.graph.row_stop is None
         if self.found is None or statistics == "global" or (is_whole and self.graph.guarded is None):
-            return part
-        return self.found.again(part, self.graph, principals)
+            return visible
+        return self.found.again(visible, self.graph, principals)
 
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
         """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``."""
@@ -385,8 +366,8 @@ class Dataset:
         others = self.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
         first, num_train = len(others.query_ids), len(drafts) - int(VALIDATION * len(drafts))
         rows = [[(first + number, node, 1.0) for node in draft.nodes] for number, draft in enumerate(drafts)]
-        parts = {TRAIN: rows[:num_train], VAL: rows[num_train:]}
-        splits = {split: Qrels.of(chain.from_iterable(part)) for split, part in parts.items() if part}
+        rows_of_split = {TRAIN: rows[:num_train], VAL: rows[num_train:]}
+        splits = {split: Qrels.of(chain.from_iterable(rows)) for split, rows in rows_of_split.items() if rows}
         return replace(
             others,
             query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
@@ -442,7 +423,7 @@ class Dataset:
         for strings in (self.graph.node_ids, self.graph.texts, self.query_ids, self.query_texts, tuple(self.splits)):
             sha.update(hash_texts(strings))
         tensors = [self.graph.indptr, self.graph.indices, self.graph.weight]
-        tensors += [part for qrels in self.splits.values() for part in (qrels.query, qrels.node, qrels.gain)]
+        tensors += [column for qrels in self.splits.values() for column in (qrels.query, qrels.node, qrels.gain)]
         if self.graph.entities is not None:
             tensors += [self.graph.entities.indptr, self.graph.entities.indices, self.graph.entities.sizes]
         if self.knn:

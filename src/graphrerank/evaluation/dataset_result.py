@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank._moved import moved_names
 from graphrerank.core import Ranking
-from graphrerank.data.dataset import Qrels
+from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.comparisons import compare_dataset, measure_rows
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, relevant_nodes, tied_share
 from graphrerank.evaluation.records import DatasetResult, ListReliability, Reliability, SystemResult

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.core import Ranking
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.significance import RESAMPLES
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
 from graphrerank.metrics.coverage import coverage

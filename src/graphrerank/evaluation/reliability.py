@@ -10,7 +10,7 @@ from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import Ranking
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels
+from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.records import ListReliability, Reliability
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.systems import System

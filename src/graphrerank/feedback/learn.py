@@ -10,7 +10,8 @@ import torch
 
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.config.components import ComponentFactory
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.encoder_checks import check_encoder

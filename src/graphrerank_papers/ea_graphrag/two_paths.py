@@ -14,8 +14,9 @@ from torch import Tensor
 from graphrerank.config.components import ComponentFactory, PipelineFactory
 from graphrerank.core import Queries, Ranking
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.readers.merged import SEPARATOR
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.loaders.merged import SEPARATOR
+from graphrerank.data.qrels import Qrels
 from graphrerank.metrics import perfect_recall
 from graphrerank.metrics.coverage import coverage
 from graphrerank.pipelines.router import fuse_paths

@@ -8,7 +8,8 @@ import torch
 
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import REFERENCE
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor
 from graphrerank.text import normalize_entity

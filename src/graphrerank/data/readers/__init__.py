@@ -1,1 +1,1 @@
-"""Readers of data sets: folders, registry packages, databases and run files."""
+"""Readers of the files of data sets: corpora, queries, judgements, edges, entities and downloads."""

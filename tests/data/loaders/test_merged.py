@@ -7,7 +7,7 @@ from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.corpus.edge_lists import GuardedEdges
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.readers.merged import load_merged
+from graphrerank.data.loaders.merged import load_merged
 from tests.support.graphs import named_edges
 
 

@@ -23,7 +23,8 @@ import torch
 
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import REFERENCE
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers import attack
-from graphrerank.data.readers.attack import (
+from graphrerank.data.loaders import attack
+from graphrerank.data.loaders.attack import (
     ACTORS,
     MIN_QUERY_CHARACTERS,
     MITIGATIONS,

@@ -11,7 +11,8 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_lists import GuardedEdges
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.metadata_fields import RELATIONS
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.utils.checks import UserError
 
 SEPARATOR = "-"  # between a data set's name and its id or split

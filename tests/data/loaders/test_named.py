@@ -11,8 +11,9 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.data.readers import fetch, named
-from graphrerank.data.readers.named import HOMES, load_named
+from graphrerank.data.loaders import named
+from graphrerank.data.loaders.named import HOMES, load_named
+from graphrerank.data.readers import fetch
 from graphrerank.installation.conf_folder import listed_choices
 from tests.support import ROOT
 

@@ -1,0 +1,105 @@
+"""Relevance judgements of the queries of one split, in coordinates."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Qrels:
+    """Relevance judgements of one split, one row for each judged pair of query and passage.
+
+    Attributes:
+        query: Number ``[J]`` int64 of each query in the data set.
+        node: Number ``[J]`` int64 of each passage in the corpus.
+        gain: Gain ``[J]`` float32 of the passage for the query, positive.
+    """
+
+    query: Tensor
+    node: Tensor
+    gain: Tensor
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
+        """Convert rows to columns.
+
+        Args:
+            rows: Query number, node number and gain of each judgement.
+
+        Example:
+            >>> Qrels.of([(0, 7, 1.0), (0, 3, 2.0)]).node
+            tensor([7, 3])
+        """
+        rows = list(rows)
+        queries, nodes, gains = zip(*rows, strict=True) if rows else ((), (), ())
+        return cls(
+            torch.tensor(queries, dtype=torch.int64),
+            torch.tensor(nodes, dtype=torch.int64),
+            torch.tensor(gains, dtype=torch.float32),
+        )
+
+    @property
+    def queries(self) -> Tensor:
+        """``[Q]`` int64, the queries that have a judgement, ascending."""
+        return torch.unique(self.query)
+
+    def of_queries(self, queries: Tensor) -> "Qrels":
+        """Return the judgements of some queries ``[Q']``."""
+        mask = torch.isin(self.query, queries)
+        return Qrels(self.query[mask], self.node[mask], self.gain[mask])
+
+    def of_nodes(self, mask: Tensor) -> "Qrels":
+        """Return the judgements of the passages of a selection, whose numbers are those in the selection.
+
+        Args:
+            mask: Mask ``[N]`` of the passages of the selection.
+        """
+        selected, number = mask[self.node], mask.cumsum(0) - 1
+        return Qrels(self.query[selected], number[self.node[selected]], self.gain[selected])
+
+    def relevance(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
+        """Look up the gains of candidates.
+
+        Args:
+            queries: Query numbers ``[B]``.
+            nodes: Candidates ``[B, K]`` of each query, padded with -1.
+            num_nodes: Number of passages in the corpus.
+
+        Returns:
+            Gains ``[B, K]`` float32, 0 for padding and for candidates without a judgement.
+        """
+        key, order = torch.sort(self.query * num_nodes + self.node)
+        candidate_key = queries[:, None] * num_nodes + nodes
+        slot = torch.searchsorted(key, candidate_key).clamp(max=key.numel() - 1)
+        return torch.where((key[slot] == candidate_key) & (nodes >= 0), self.gain[order][slot], 0.0)
+
+    def gains(self, queries: Tensor) -> Tensor:
+        """List all gains of each query: those of a perfect ranking.
+
+        Args:
+            queries: Query numbers ``[B]``.
+
+        Returns:
+            Gains ``[B, R]``, padded with 0.
+        """
+        order = torch.argsort(self.query, stable=True)
+        query, gain = self.query[order], self.gain[order]
+        start = torch.searchsorted(query, queries)
+        count = torch.searchsorted(query, queries, right=True) - start
+        slot = torch.arange(int(count.max()) if count.numel() else 0)
+        is_gain = slot < count[:, None]
+        return torch.where(is_gain, gain[(start[:, None] + slot).clamp(max=max(gain.numel() - 1, 0))], 0.0)
+
+    def share_complete(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> float:
+        """Return the share of queries whose relevant passages are all among their candidates.
+
+        Args:
+            queries: Query numbers ``[B]``.
+            nodes: Candidates ``[B, K]`` of each query, padded with -1.
+            num_nodes: Number of passages in the corpus.
+        """
+        num_retrieved = (self.relevance(queries, nodes, num_nodes=num_nodes) > 0).sum(1)
+        num_relevant = (self.gains(queries) > 0).sum(1)
+        return float((num_retrieved == num_relevant).double().mean())

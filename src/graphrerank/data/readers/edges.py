@@ -1,0 +1,342 @@
+"""Edges of a data set folder, one line each, in files with or without a header."""
+
+import json
+import math
+import warnings
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
+from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, edge_type_of
+from graphrerank.corpus.metadata_fields import RELATIONS, SUPERSEDED
+from graphrerank.corpus.permissions import PRINCIPALS, resembles_principals
+from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_table, warn_left_out
+from graphrerank.utils.checks import UserError
+
+#: Columns of a file without a header, of which the last may be missing.
+EDGE_HEADER = ("source", "target", "type", "weight")
+#: Names of these columns in a header.
+EDGE_NAMES = (
+    ("source", "src", "from", "head", "subject", "start"),
+    ("target", "dst", "to", "tail", "object", "end"),
+    ("type", "relation", "relationship", "rel", "predicate", "edge_type", "kind", "label"),
+    ("weight", "score"),
+)
+SHOWN = 5  # names in a warning
+# The name of a column that is not one of `EDGE_HEADER` is written in parentheses.
+_PRINCIPALS_COLUMN = f"({PRINCIPALS})"
+
+
+class EdgeRow(NamedTuple):
+    """One edge as its file states it.
+
+    Attributes:
+        line: Number of the line.
+        source: Id of the document at which the edge starts.
+        target: Id of the document at which it ends.
+        kind: Name of its type, ``other`` if the file gives none.
+        weight: Weight as written, ``1`` if the file gives none.
+        principals: Those who may see the edge, with ``|`` between them. Empty if all who may see both ends do.
+    """
+
+    line: int
+    source: str
+    target: str
+    kind: str
+    weight: str
+    principals: str
+
+
+class FileEdges(NamedTuple):
+    """Edges that the files of a folder state.
+
+    Attributes:
+        pairs: Ends ``[M, 2]`` int64 of public edges.
+        weight: Their weights ``[M]`` float32.
+        types: Their types ``[M]``, indices of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+        guarded: Edges with principals. None if there are none.
+        relations: Public edges that supersede or contradict: name of the type, and ids of both ends.
+    """
+
+    pairs: Tensor
+    weight: Tensor
+    types: Tensor
+    guarded: GuardedEdges | None
+    relations: list[tuple[str, str, str]]
+
+
+def read_edges(
+    files: Sequence[Path],
+    node_number: Mapping[str, int],
+    edge_types: Collection[str] | None = None,
+    edge_meanings: Mapping[str, str] | None = None,
+    *,
+    drop_unknown: bool = False,
+) -> FileEdges:
+    """Read edge files.
+
+    Columns are separated by tabs, blanks or commas. A file may begin with a header, which names them (also head,
+    relation, tail and the like) and may name further ones, which are ignored except for ``principals``. Without a
+    header the columns are source, target, perhaps type and perhaps weight. An empty weight is 1, and an empty type is
+    ``other``.
+
+    Self-loops are left out. Lines that repeat an edge are one edge with the largest weight. A warning counts both, and
+    one names types that mean nothing.
+
+    Args:
+        files: The edge files.
+        node_number: Passage number of each document id. A negative number marks a document that is left out with its
+            edges.
+        edge_types: Types of edges to keep, as the files name them. None keeps all.
+        edge_meanings: Meaning of the files' names of types, as
+            :func:`~graphrerank.corpus.edge_types.edge_type_of` takes them.
+        drop_unknown: Whether to leave out and count edges of ids that are not in the corpus, which are an error
+            otherwise.
+
+    Returns:
+        The edges of all files, in their order.
+
+    Raises:
+        UserError: If a file is missing or malformed, an id is unknown, or ``edge_types`` or ``edge_meanings`` name a
+            type that no file has.
+    """
+    columns = EdgeColumns()
+    for path in files:
+        unknown_lines: list[int] = []
+        for row in edge_rows(path):
+            columns.number_kind(row.kind)
+            start, end, weight = node_number.get(row.source), node_number.get(row.target), parse_number(row.weight)
+            if start is None or end is None:
+                if not drop_unknown:
+                    absent = row.source if start is None else row.target
+                    raise bad_line(path, row.line, needed="an id of the corpus (or `drop_unknown`)", found=absent)
+                unknown_lines.append(row.line)
+            elif not weight > 0:
+                raise bad_line(path, row.line, needed="a weight above 0", found=row.weight)
+            elif row.source == row.target:
+                columns.num_loops += 1
+            elif (edge_types is None or row.kind in edge_types) and min(start, end) >= 0:
+                columns.add(row, start, end, weight)
+        warn_left_out(path, {"an id that is not in the corpus": unknown_lines})
+    type_of = {kind: edge_type_of(kind, edge_meanings) for kind in columns.kind_number}
+    _check_type_names(files, type_of, edge_types, edge_meanings)
+    _warn_of_unknown_types(files, type_of, edge_types, edge_meanings)
+    _warn_of_dropped_edges(files, columns)
+    return columns.to_edges(type_of)
+
+
+class EdgeColumns:
+    """Edges of files, one array per column.
+
+    Attributes:
+        kind_number: Number of each name of a type, in the order of their first lines.
+        group_number: Number of each set of principals, as written. 0 is that of public edges.
+        relations: Public edges that supersede or contradict.
+        num_loops: Number of self-loops that were left out.
+    """
+
+    def __init__(self) -> None:
+        self.kind_number: dict[str, int] = {}
+        self.group_number: dict[str, int] = {"": 0}
+        self.relations: list[tuple[str, str, str]] = []
+        self.num_loops = 0
+        self._pairs, self._weights, self._kinds, self._groups = array("q"), array("f"), array("q"), array("q")
+
+    def number_kind(self, kind: str) -> int:
+        """Return the number of a name of a type, a new one if it is seen for the first time."""
+        return self.kind_number.setdefault(kind, len(self.kind_number))
+
+    def add(self, row: EdgeRow, start: int, end: int, weight: float) -> None:
+        """Add an edge.
+
+        Args:
+            row: The edge as its file states it.
+            start: Passage number of its source.
+            end: Passage number of its target.
+            weight: Its weight, above 0.
+        """
+        self._pairs.extend((start, end))
+        self._weights.append(weight)
+        self._kinds.append(self.number_kind(row.kind))
+        self._groups.append(self.group_number.setdefault(row.principals, len(self.group_number)))
+        if row.kind in (*RELATIONS, SUPERSEDED) and not row.principals:
+            self.relations.append((row.kind, row.source, row.target))
+
+    def count_repeated(self) -> int:
+        """Return the number of lines that repeat an edge of the same type and principals."""
+        kinds, groups = _tensor(self._kinds), _tensor(self._groups)
+        return count_repeated(_tensor(self._pairs).reshape(-1, 2), kinds * len(self.group_number) + groups)
+
+    def to_edges(self, type_of: Mapping[str, int]) -> FileEdges:
+        """Return the edges, with those that have principals apart.
+
+        Args:
+            type_of: Type of each name of a type, in the order of their numbers.
+        """
+        pairs, weight, group = _tensor(self._pairs).reshape(-1, 2), _tensor(self._weights), _tensor(self._groups)
+        types = torch.tensor([*type_of.values(), OTHER])[_tensor(self._kinds)]
+        public, guarded = group == 0, None
+        if not bool(public.all()):
+            names = [_principals_as_json(written) for written in self.group_number]
+            guarded = GuardedEdges(pairs[~public], weight[~public], types[~public], group[~public], names)
+        return FileEdges(pairs[public], weight[public], types[public], guarded, self.relations)
+
+
+def _tensor(column: "array[int] | array[float]") -> Tensor:
+    return torch.from_numpy(np.array(column))
+
+
+def _principals_as_json(written: str) -> str:
+    return json.dumps([name.strip() for name in written.split("|") if name.strip()])
+
+
+def _check_type_names(
+    files: Sequence[Path],
+    type_of: Mapping[str, int],
+    edge_types: Collection[str] | None,
+    edge_meanings: Mapping[str, str] | None,
+) -> None:
+    """Refuse settings that name a type of no file."""
+    meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else set()
+    for argument, names in (("edge_types", set(edge_types or ())), ("edge_meanings", meant)):
+        if absent := sorted(names - set(type_of)):
+            raise UserError(
+                f"`{argument}` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
+                f"there are {sorted(type_of)}"
+            )
+
+
+def _warn_of_unknown_types(
+    files: Sequence[Path],
+    type_of: Mapping[str, int],
+    edge_types: Collection[str] | None,
+    edge_meanings: Mapping[str, str] | None,
+) -> None:
+    """Warn of types that are ``other`` although nobody said so."""
+    meanings = (*(edge_meanings or ()), EDGE_TYPES[OTHER])
+    kinds = [kind for kind in type_of if edge_types is None or kind in edge_types]
+    unknown = [kind for kind in kinds if type_of[kind] == OTHER and kind not in meanings]
+    if unknown:
+        shown = ", ".join([*map(repr, unknown[:SHOWN]), *["..."] * (len(unknown) > SHOWN)])
+        warnings.warn(
+            f"{files[0].parent}: edges of the types {shown} are `other`, as the names mean nothing here; "
+            f"`edge_meanings` says what they mean: {{{unknown[0]}: reference}}, or all of them: {{other: reference}}",
+            stacklevel=3,
+        )
+
+
+def _warn_of_dropped_edges(files: Sequence[Path], columns: EdgeColumns) -> None:
+    """Warn of self-loops and repeated edges."""
+    counts = {SELF_LOOPS: columns.num_loops, REPEATED_EDGES: columns.count_repeated()}
+    if dropped := "; ".join(f"{what}: {count}" for what, count in counts.items() if count):
+        warnings.warn(f"{files[0].parent}: {dropped}", stacklevel=3)
+
+
+def edge_rows(path: Path) -> Iterator[EdgeRow]:
+    """Read the rows of one edge file of any form.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: If it is missing or malformed. The error names the line.
+    """
+    table = read_table(path)
+    first = next(table, None)
+    if first is None:
+        return
+    names = header_columns(first[1])
+    if names is not None:
+        yield from rows_with_header(path, first, names, table)
+    else:
+        yield from rows_without_header(path, first, table)
+
+
+def rows_with_header(
+    path: Path, header: tuple[int, list[str]], names: Sequence[str], table: Iterator[tuple[int, list[str]]]
+) -> Iterator[EdgeRow]:
+    """Read the rows of a file whose header names the columns.
+
+    Args:
+        path: The file, for errors.
+        header: Line number and cells of the header.
+        names: Our names of the columns, as :func:`header_columns` returns them.
+        table: Line numbers and cells of the rows that follow.
+
+    Raises:
+        UserError: If a row has another number of columns, or the header has a misspelt column of principals.
+    """
+    line, cells = header
+    misspelt = [cell for cell in cells if resembles_principals(cell)]
+    if misspelt and _PRINCIPALS_COLUMN not in names:  # otherwise the edges would be public
+        raise bad_line(path, line, needed=f"`{PRINCIPALS}` as the name of the column", found=misspelt[0])
+    yield from _rows(path, names, table)
+
+
+def rows_without_header(
+    path: Path, first: tuple[int, list[str]], table: Iterator[tuple[int, list[str]]]
+) -> Iterator[EdgeRow]:
+    """Read the rows of a file without a header: source, target, perhaps type and perhaps weight.
+
+    A third and last column of numbers is the weight.
+
+    Args:
+        path: The file, for errors.
+        first: Line number and cells of the first row.
+        table: Line numbers and cells of the rows that follow.
+
+    Raises:
+        UserError: If a row has another number of columns.
+    """
+    line, cells = first
+    if not 2 <= len(cells) <= len(EDGE_HEADER):
+        needed = "columns source, target, type and perhaps weight"
+        raise bad_line(path, line, needed=needed, found="\t".join(cells))
+    is_weighted = len(cells) == 3 and not math.isnan(parse_number(cells[2]))
+    names = ("source", "target", "weight") if is_weighted else EDGE_HEADER[: len(cells)]
+    yield from _rows(path, names, chain([first], table))
+
+
+def header_columns(cells: Sequence[str]) -> list[str] | None:
+    """Return our names of the columns that a header names.
+
+    Args:
+        cells: Cells of the first row of a file.
+
+    Returns:
+        One name per column: a member of :data:`EDGE_HEADER`, or the column's own name in parentheses. None if the row
+        is no header, which names a source and a target, and each column once.
+
+    Example:
+        >>> header_columns(["Head", "tail", "relation", "principals", "note"])
+        ['source', 'target', 'type', '(principals)', '(note)']
+        >>> header_columns(["d1", "d2", "cites"]) is None
+        True
+    """
+    plain = [cell.strip().lower() for cell in cells]
+    our_name = {name: ours for ours, names in zip(EDGE_HEADER, EDGE_NAMES, strict=True) for name in names}
+    columns = [our_name.get(name, f"({name})") for name in plain]
+    is_header = {"source", "target"} <= set(columns) and len(set(columns)) == len(columns)
+    return columns if is_header else None
+
+
+def _rows(path: Path, names: Sequence[str], table: Iterator[tuple[int, list[str]]]) -> Iterator[EdgeRow]:
+    """Read rows by the names of their columns."""
+    for line, cells in table:
+        check_columns(path, line, cells, count=len(names), names=", ".join(names))
+        cell_of = dict(zip(names, cells, strict=True))
+        yield EdgeRow(
+            line,
+            cell_of["source"],
+            cell_of["target"],
+            cell_of.get("type") or EDGE_TYPES[OTHER],
+            cell_of.get("weight") or "1",
+            cell_of.get(_PRINCIPALS_COLUMN, "").strip(),
+        )
