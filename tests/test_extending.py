@@ -24,7 +24,7 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PARTS = [part for _, block in BLOCKS for part in re.split(r"\n(?=# my_rerankers/)", block) if part.startswith("# ")]
 FILES = {part.split("\n")[0][2:]: part.partition("\n")[2] for part in PARTS}
 LINES = "".join(block for language, block in BLOCKS if not language).replace("\\\n", " ").splitlines()
-COMMANDS = [shlex.split(line) for line in LINES]
+COMMANDS = [shlex.split(line) for line in LINES if line.startswith("graphrerank ")]
 EXAMPLE = next(block for language, block in BLOCKS if language == "python" and not block.startswith("# "))
 SECTIONS = (
     "A data set", "An encoder", "A retriever", "A cross-encoder", "A model", "A loss", "An operator", "A pipeline step"
