@@ -1,5 +1,6 @@
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank_papers.answers.local import TransformersLanguageModel
 from tests.support import CONF, PAPERS_CONF, ROOT
+from tests.support.commands import RunCommand
 
 CHOICES = [
     (folder.name, file.stem)
@@ -145,64 +147,103 @@ def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pyt
     assert [instantiate(entry) for entry in cfg.logger.values()]
 
 
-EXPERIMENTS = [
-    pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
+EXPERIMENT_FILES = {
+    file.stem: file
     for file in (
         *sorted((CONF / "experiment").glob("*.yaml")),
         *sorted((PAPERS_CONF / "experiment").glob("granker_head*.yaml")),
     )
     if file.stem not in ("grapher_tables", "grapher_paper")  # grapher/test_experiment.py runs it on small folders
-    and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter.py
-]
+    and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter_training.py
+}
 
 
-def smaller_base(small_attack: Path) -> list[str]:
+class Smaller(NamedTuple):
+    """What stands in for an experiment's data and models.
+
+    Attributes:
+        attack: Lookup files of a small ATT&CK.
+        encoder: Settings that take a random encoder.
+        pairs: Settings that take a random cross-encoder.
+    """
+
+    attack: Path
+    encoder: tuple[str, ...]
+    pairs: tuple[str, ...]
+
+
+def smaller_head(smaller: Smaller) -> list[str]:
+    few = ["retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4"]  # every pair is read
+    data = ["data=attack", f"data.path={smaller.attack}", "~mix.scifact_conceptual"]
+    return [*data, *smaller.encoder, *smaller.pairs, *few]
+
+
+def smaller_quick_head(smaller: Smaller) -> list[str]:
+    return [f"data.path={smaller.attack}", *smaller.pairs]
+
+
+def smaller_cross_encoder(smaller: Smaller) -> list[str]:
+    mixed = [name for name in OmegaConf.load(EXPERIMENT_FILES["base_cross_encoder"]).mix if name != "attack"]
+    data = ["data=attack_paths", f"data.path={smaller.attack}", f"+mix.attack.path={smaller.attack}", "~data.edges"]
+    few = ["cross_encoder_queries=8", "retriever.top_k=30", "retriever.base_k=20", "retriever.num_seeds=10"]
+    return [*data, *(f"~mix.{name}" for name in mixed), *smaller.encoder, *smaller.pairs, *few]
+
+
+def smaller_base(smaller: Smaller) -> list[str]:
     """One corpus with its hand-chosen and automatic edges and its drafts, few of its questions, and a small ATT&CK."""
     shares = OmegaConf.load(CONF / "experiment" / "base.yaml").shares
     others = [name for name in shares if not name.startswith(("bird_train", "attack"))]
     few = "splits={train: 'train[:2%]', val: 'train[98%:]'}"
     return [
+        *smaller.encoder,
         *(f"~{key}.{name}" for key in ("mix", "shares") for name in others),
         *(f"data.{few}", f"+mix.bird_train_auto.{few}", f"+mix.bird_train_drafted.{few}"),
         "mix.bird_train_drafted.drafted=50",
-        *(f"+mix.{name}.path={small_attack}" for name in ("attack", "attack_paths")),
+        *(f"+mix.{name}.path={smaller.attack}" for name in ("attack", "attack_paths")),
     ]
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS)
-def test_every_experiment_runs(
-    file: Path,
-    run_command,
-    small_attack: Path,
-    small_encoder: tuple[str, ...],
-    reader: Path,
-    datasets_folder: Path,
-    tmp_path: Path,
-) -> None:
-    command = file.read_text().splitlines()[1]  # the line before is Hydra's package directive
-    assert command.startswith(f"# python train.py experiment={file.stem}")
-    if file.stem == "granker_head":  # reads every pair
-        small = [
-            "data=attack", f"data.path={small_attack}", "~mix.scifact_conceptual", f"pair_encoder.model={reader}",
-            *small_encoder, "pair_encoder.max_length=48",
-            "retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4",
-        ]  # fmt: skip
-    elif file.stem == "granker_head_quick":
-        small = [f"data.path={small_attack}", f"pair_encoder.model={reader}", "pair_encoder.max_length=48"]
-    elif file.stem == "base_cross_encoder":
-        mixed = [name for name in OmegaConf.load(file).mix if name != "attack"]
-        small = [
-            "data=attack_paths", f"data.path={small_attack}", f"+mix.attack.path={small_attack}", "~data.edges",
-            *(f"~mix.{name}" for name in mixed), "cross_encoder_queries=8", *small_encoder,
-            f"pair_encoder.model={reader}", "pair_encoder.max_length=48", "retriever.top_k=30",
-            "retriever.base_k=20", "retriever.num_seeds=10",
-        ]  # fmt: skip
-    elif "paths.datasets=DIR" in command:
-        if not datasets_folder.is_dir():
-            pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")
-        small = [f"paths.datasets={datasets_folder}", *small_encoder]
-        small += smaller_base(small_attack) if file.stem == "base" else []
-    else:
-        small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
-        small += ["retriever.base_k=20", "retriever.num_seeds=10"] if file.stem == "fine_tune" else []
-    run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
+def smaller_fine_tuning(smaller: Smaller) -> list[str]:
+    return [*smaller_attack(smaller), "retriever.base_k=20", "retriever.num_seeds=10"]
+
+
+def smaller_attack(smaller: Smaller) -> list[str]:
+    return [f"data.path={smaller.attack}", *smaller.encoder, "retriever.top_k=30"]
+
+
+SMALLER: dict[str, Callable[[Smaller], list[str]]] = {
+    "granker_head": smaller_head,
+    "granker_head_quick": smaller_quick_head,
+    "base_cross_encoder": smaller_cross_encoder,
+    "fine_tune": smaller_fine_tuning,
+}
+
+
+@pytest.fixture
+def smaller(small_attack: Path, small_encoder: tuple[str, ...], reader: Path) -> Smaller:
+    pairs = (f"pair_encoder.model={reader}", "pair_encoder.max_length=48")
+    return Smaller(small_attack, small_encoder, pairs)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENT_FILES)
+def test_every_experiment_names_its_command(experiment: str) -> None:
+    command = EXPERIMENT_FILES[experiment].read_text().splitlines()[1]  # after the package directive of Hydra
+    assert command.startswith(f"# python train.py experiment={experiment}")
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
+        for name, file in EXPERIMENT_FILES.items()
+        if name != "base"
+    ],
+)
+def test_every_experiment_runs(experiment: str, smaller: Smaller, run_command: RunCommand, tmp_path: Path) -> None:
+    overrides = SMALLER.get(experiment, smaller_attack)(smaller)
+    run_command("train.py", f"experiment={experiment}", "debug=fast", *overrides, f"hydra.run.dir={tmp_path}")
+
+
+def test_the_training_of_base_runs(smaller: Smaller, datasets: Path, run_command: RunCommand, tmp_path: Path) -> None:
+    settings = ("experiment=base", "debug=fast", f"paths.datasets={datasets}", *smaller_base(smaller))
+    run_command("train.py", *settings, f"hydra.run.dir={tmp_path}")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -32,49 +33,97 @@ def write_log(path: Path, sessions: Sequence[Session], **of_lists: object) -> Pa
     return path
 
 
-@pytest.fixture
-def corpus(linked: Dataset, tmp_path: Path) -> Path:
+def write_corpus(folder: Path, linked: Dataset) -> Path:
     graph = linked.graph
     records = [{"_id": name, "text": text} for name, text in zip(graph.node_ids, graph.texts, strict=True)]
     edges = [(f"p{name[1:]}", name, "references") for name in graph.node_ids if name.startswith("t")]
-    return write_dataset(tmp_path / "linked", corpus=records, edges=edges)
+    return write_dataset(folder / "linked", corpus=records, edges=edges)
 
 
-def test_a_better_ranker_becomes_an_artifact(
+@pytest.fixture
+def corpus(linked: Dataset, tmp_path: Path) -> Path:
+    return write_corpus(tmp_path, linked)
+
+
+class Learning(NamedTuple):
+    """A run of ``graphrerank learn`` that was accepted.
+
+    Attributes:
+        arguments: Log and settings of the command.
+        artifact: Folder of the new artifact.
+        run: Run folder.
+        output: Standard output of the command.
+    """
+
+    arguments: tuple[str, ...]
+    artifact: Path
+    run: Path
+    output: str
+
+
+@pytest.fixture(scope="module")
+def learned(
     run_command: RunCommand,
     small_encoder: tuple[str, ...],
-    corpus: Path,
+    linked: Dataset,
     simulate: Simulate,
-    tmp_path: Path,
-) -> None:
-    log, artifact, run = write_log(tmp_path / "log.jsonl", simulate(1500)), tmp_path / "next", tmp_path / "run"
-    arguments = ("data=folder", f"data.path={corpus}", f"artifact={artifact}", *small_encoder)
-    refused = run_command("learn", str(log), *arguments, "drafted=30", f"hydra.run.dir={run}1")
-    assert "nDCG@10 on drafted questions, margin 0.01" in refused.stdout  # they want the passage that the users do not
-    assert not artifact.exists()
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Learning:
+    """Learn from 1,500 sessions."""
+    folder = tmp_path_factory.mktemp("learned")
+    log, artifact, run = write_log(folder / "log.jsonl", simulate(1500)), folder / "next", folder / "run"
+    corpus = write_corpus(folder, linked)
+    arguments = (str(log), "data=folder", f"data.path={corpus}", *small_encoder)
     loggers = () if find_spec("wandb") is None else ("logger=wandb",)
-    done = run_command("learn", str(log), *arguments, "drafted=0", *loggers, f"hydra.run.dir={run}")
-    assert done.stdout.splitlines()[-2:] == [f"artifact: {artifact}", str(run)], done.stdout
-    for found in ("1,500 lists shown", "left out: 1 half line", "position bias: ", "learned (", "later sessions: ",
-                  "the most frequent queries:", "\naccepted\n"):  # fmt: skip
-        assert found in done.stdout
-    entry = manifest_of(artifact)["learned"]
+    settings = (f"artifact={artifact}", "drafted=0", *loggers, f"hydra.run.dir={run}")
+    done = run_command("learn", *arguments, *settings)
+    return Learning(arguments, artifact, run, done.stdout)
+
+
+def test_the_report_says_what_was_learned(learned: Learning) -> None:
+    assert learned.output.splitlines()[-2:] == [f"artifact: {learned.artifact}", str(learned.run)], learned.output
+    for text in ("1,500 lists shown", "left out: 1 half line", "position bias: ", "learned (", "later sessions: ",
+                 "the most frequent queries:", "\naccepted\n"):  # fmt: skip
+        assert text in learned.output
+    assert json.loads((learned.run / "metrics.json").read_text())["accepted"] == 1
+
+
+def test_a_better_ranker_becomes_an_artifact_with_its_lineage(learned: Learning) -> None:
+    entry = manifest_of(learned.artifact)["learned"]
     assert entry["parent"]["name"] == "base"
     assert entry["log"]["left_out"] == {"half line": 1}
     assert entry["tests"]["later sessions"]["p"] <= 0.025
-    assert json.loads((run / "metrics.json").read_text())["accepted"] == 1
-    state = load_checkpoint(artifact).model.state_dict()
+    weights = load_checkpoint(learned.artifact).model.state_dict()
     before = load_checkpoint(PRETRAINED / "base").model.state_dict()
-    assert any(not torch.equal(weight, before[name]) for name, weight in state.items())
-    load_artifact(artifact)
-    if loggers:
-        tracked = OfflineRun(run / "learn")
-        assert tracked.summary["tests/later sessions/p"] == entry["tests"]["later sessions"]["p"]
-        assert {"dataset-linked", "model-base"} <= set(tracked.inputs)
-        assert {"model-next", "report-run"} <= set(tracked.outputs)
-    again = run_command("learn", str(log), *arguments, f"start={artifact}", "level=0.000001", f"hydra.run.dir={run}2")
-    assert "refused: not significantly better" in again.stdout  # and the older artifact stays
-    assert manifest_of(artifact)["learned"] == entry
+    assert any(not torch.equal(weight, before[name]) for name, weight in weights.items())
+    load_artifact(learned.artifact)
+
+
+def test_a_logger_gets_its_tests_inputs_and_outputs(learned: Learning) -> None:
+    pytest.importorskip("wandb", reason="wandb is optional")
+    tracked = OfflineRun(learned.run / "learn")
+    p_value = manifest_of(learned.artifact)["learned"]["tests"]["later sessions"]["p"]
+    assert tracked.summary["tests/later sessions/p"] == p_value
+    assert {"dataset-linked", "model-base"} <= set(tracked.inputs)
+    assert {"model-next", "report-run"} <= set(tracked.outputs)
+
+
+def test_a_ranker_that_is_worse_on_drafted_questions_is_refused(
+    learned: Learning, run_command: RunCommand, tmp_path: Path
+) -> None:
+    """Users want the passage that the drafted questions do not ask for."""
+    settings = (f"artifact={tmp_path / 'next'}", "drafted=30", f"hydra.run.dir={tmp_path / 'run'}")
+    refused = run_command("learn", *learned.arguments, *settings)
+    assert "nDCG@10 on drafted questions, margin 0.01" in refused.stdout
+    assert not (tmp_path / "next").exists()
+
+
+def test_a_refusal_leaves_the_older_artifact(learned: Learning, run_command: RunCommand, tmp_path: Path) -> None:
+    entry = manifest_of(learned.artifact)["learned"]
+    settings = (f"artifact={learned.artifact}", "drafted=0", f"start={learned.artifact}", "level=0.000001")
+    refused = run_command("learn", *learned.arguments, *settings, f"hydra.run.dir={tmp_path}")
+    assert "refused: not significantly better" in refused.stdout
+    assert manifest_of(learned.artifact)["learned"] == entry
 
 
 def test_users_that_clients_name_are_strangers(
