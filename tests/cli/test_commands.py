@@ -22,35 +22,51 @@ MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", 
 SYSTEMS = ["retriever", "ppr", "gcs", "mlp", "gatv2"]
 
 
-def test_training_leaves_a_whole_run_folder(trained: Path) -> None:
-    metrics = json.loads((trained / "metrics.json").read_text())["datasets"]["attack"]
+@pytest.fixture(scope="module")
+def metrics(trained: Path) -> dict[str, Any]:
+    """What ``metrics.json`` says of the data set that was trained on."""
+    content: dict[str, Any] = json.loads((trained / "metrics.json").read_text())["datasets"]["attack"]
+    return content
+
+
+def test_training_measures_every_system_on_the_test_split(metrics: dict[str, Any]) -> None:
     assert metrics["split"] == "test"
     assert metrics["queries"] > 10
     assert list(metrics["systems"]) == SYSTEMS
-    for system in metrics["systems"].values():
-        assert set(system) == {
-            *MEASURES,
-            "interval",
-            "latency_ms",
-            "cost",
-            "routes",
-            "missing",
-            "tied_share",
-        }
-        assert 0 < system["latency_ms"]["p50"] <= system["latency_ms"]["p95"]
-        assert all(0 <= system[name] <= 1 for name in MEASURES)
-        for name in ("PR@10", "nDCG@10"):
-            low, high = system["interval"][name]
-            assert 0 <= low < system[name] < high <= 1
-    assert {entry["system"] for entry in metrics["comparisons"]} == {"gatv2"}
-    assert {entry["baseline"] for entry in metrics["comparisons"]} == {"retriever", "ppr", "gcs", "mlp"}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_measures_are_shares_within_their_intervals(name: str, metrics: dict[str, Any]) -> None:
+    system = metrics["systems"][name]
+    assert [entry for entry in system if "@" in entry] == list(MEASURES)
+    assert all(0 <= system[measure] <= 1 for measure in MEASURES)
+    for measure in ("PR@10", "nDCG@10"):
+        low, high = system["interval"][measure]
+        assert 0 <= low < system[measure] < high <= 1
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_latency_is_measured(name: str, metrics: dict[str, Any]) -> None:
+    latency = metrics["systems"][name]["latency_ms"]
+    assert 0 < latency["p50"] <= latency["p95"]
+
+
+def test_the_last_model_is_compared_with_every_other_system(metrics: dict[str, Any]) -> None:
+    assert {entry["system"] for entry in metrics["comparisons"]} == {SYSTEMS[-1]}
+    assert {entry["baseline"] for entry in metrics["comparisons"]} == {*SYSTEMS[:-1]}
     assert all(0 < entry["p_value"] <= 1 for entry in metrics["comparisons"])
-    for system in ("mlp", "gatv2"):
-        manifest = manifest_of(trained / system)
-        assert manifest["finished"]
-        assert manifest["metrics"]["attack/test"]["PR@10"] == metrics["systems"][system]["PR@10"]
-        assert (trained / system / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert manifest["model"]["arguments"]["message_passing"] is True
+
+
+@pytest.mark.parametrize("system", ["mlp", "gatv2"])
+def test_a_trained_model_has_its_measures_and_curves(system: str, trained: Path, metrics: dict[str, Any]) -> None:
+    manifest = manifest_of(trained / system)
+    assert manifest["finished"]
+    assert manifest["model"]["arguments"]["message_passing"] is (system == "gatv2")
+    assert manifest["metrics"]["attack/test"]["PR@10"] == metrics["systems"][system]["PR@10"]
+    assert (trained / system / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_training_leaves_no_half_written_file(trained: Path) -> None:
     assert not list(trained.rglob("*.tmp"))
 
 

@@ -23,6 +23,7 @@ THINGS = (
 )
 WORDS = THINGS.split()
 NUM_TRAIN = 20  # questions of each folder; the others are tested on
+NUM_EPOCHS = 8
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +75,7 @@ def train(run_command, run_on_device, folders: dict[str, Path]):
             "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
             *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
             "job.right=all_relevant@2",
-            "trainer.max_epochs=8", "module.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
+            f"trainer.max_epochs={NUM_EPOCHS}", "module.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
             status=status,
         )  # fmt: skip
 
@@ -88,35 +89,62 @@ def run(train, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_training_leaves_its_evidence(run: Path) -> None:
+def test_disagreements_name_the_path_that_was_right(run: Path) -> None:
     rows = [json.loads(line) for line in (run / "disagreements.jsonl").read_text().splitlines()]
     assert {row["right"] for row in rows if row["data"] == "single"} == {"dense"}
     assert {row["right"] for row in rows if row["data"] == "multi"} == {"graph"}
+
+
+def test_disagreements_are_divided_into_training_and_validation(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "disagreements.jsonl").read_text().splitlines()]
     assert len(rows) > NUM_TRAIN
     assert {row["part"] for row in rows} == {"training", "validation"}
-    report = (run / "report.md").read_text()
-    for text in ("| single | 20 | 6 |", "| multi | 20 | 6 |", "| temperature |", "| low | high |"):
-        assert text in report
-    manifest = json.loads((run / "complexity_adapter" / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("text", ["| single | 20 | 6 |", "| multi | 20 | 6 |", "| temperature |", "| low | high |"])
+def test_the_report_counts_its_questions_and_names_its_settings(run: Path, text: str) -> None:
+    assert text in (run / "report.md").read_text()
+
+
+def test_the_manifest_says_what_the_adapter_reads(run: Path) -> None:
+    manifest = manifest_of(run / "complexity_adapter")
     assert manifest["syntax"]["name"] == "dependency"
-    assert len(manifest["features"]) == 85
+    assert len(manifest["features"]) == 85  # those that need no constituents
+
+
+def test_the_manifest_says_how_questions_are_routed(run: Path) -> None:
+    manifest = manifest_of(run / "complexity_adapter")
     assert manifest["thresholds"]["low"] < manifest["thresholds"]["high"]
     assert set(manifest["paths"]) == {"dense", "graph"}
+
+
+def test_the_manifest_lists_the_questions_of_each_folder(run: Path) -> None:
+    manifest = manifest_of(run / "complexity_adapter")
+    assert [len(keys) for keys in manifest["questions"].values()] == [NUM_TRAIN, NUM_TRAIN]
+    assert manifest["data"]["multi"]["questions"] == NUM_TRAIN
+
+
+def test_the_best_epoch_has_the_lowest_loss_on_validation(run: Path) -> None:
     history = json.loads((run / "complexity_adapter" / "history.json").read_text())["epochs"]
-    assert len(history) == 8
-    assert min(history, key=lambda epoch: epoch["val/loss"]) == history[manifest["best_epoch"] - 1]
+    best_epoch = manifest_of(run / "complexity_adapter")["best_epoch"]
+    assert len(history) == NUM_EPOCHS
+    assert min(history, key=lambda epoch: epoch["val/loss"]) == history[best_epoch - 1]
+
+
+def test_metrics_are_those_of_the_manifest(run: Path) -> None:
     (adapter,) = json.loads((run / "metrics.json").read_text())["The adapter"]
-    assert adapter["AUC on validation"] == manifest["metrics"]["val/auc"]
-    assert [len(keys) for keys in manifest["questions"].values()] == [20, 20]
-    assert manifest["data"]["multi"]["questions"] == 20
+    assert adapter["AUC on validation"] == manifest_of(run / "complexity_adapter")["metrics"]["val/auc"]
 
 
-def test_called_again_it_gives_the_same_from_the_same_rankings(run: Path, train, tmp_path: Path) -> None:
+def test_a_second_training_reads_the_rankings_of_the_first_and_equals_it(run: Path, train, tmp_path: Path) -> None:
     assert "dense path, " not in train(tmp_path).stdout
     first, second = (load_primary(folder).model.state_dict() for folder in (run, tmp_path))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert (tmp_path / "report.md").read_text() == (run / "report.md").read_text()
-    refused = train(tmp_path / "refused", "job.right=all_relevant@90", status=1)
+
+
+def test_labels_of_one_class_are_refused(train, tmp_path: Path) -> None:
+    refused = train(tmp_path, "job.right=all_relevant@90", status=1)
     assert "`labels` must hold both classes" in refused.stderr
 
 

