@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from graphrerank.core import Queries
-from graphrerank.corpus_store.preparation import with_words
+from graphrerank.corpus_store.word_columns import with_words
 from graphrerank.data.dataset import Dataset
 from graphrerank.metrics.ranking import ndcg
 from graphrerank.operators.bm25 import BM25Retriever

@@ -36,6 +36,7 @@ MOVED_FROM_MODULES_THAT_STAY = [
     ("graphrerank.corpus.metadata", "resembles_principals", "graphrerank.corpus.permissions"),
     ("graphrerank.corpus.metadata", "OPERATORS", "graphrerank.corpus.filters"),
     ("graphrerank.corpus.passages", "Postings", "graphrerank.corpus.inverted_index"),
+    ("graphrerank.corpus_store.preparation", "with_words", "graphrerank.corpus_store.word_columns"),
     ("graphrerank.evaluation.evaluate", "short_names", "graphrerank.evaluation.plan"),
     ("graphrerank.evaluation.evaluate", "read_run_file", "graphrerank.evaluation.runners.run_file"),
     ("graphrerank.evaluation.dataset_result", "break_down", "graphrerank.evaluation.comparisons"),

@@ -20,7 +20,8 @@ from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.packed_strings import chosen
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus_store.opening import open_corpus
-from graphrerank.corpus_store.preparation import prepare_corpus, with_words
+from graphrerank.corpus_store.preparation import prepare_corpus
+from graphrerank.corpus_store.word_columns import with_words
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, FoundEdges

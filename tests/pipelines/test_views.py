@@ -12,7 +12,8 @@ from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus_store.growth import grow_corpus
 from graphrerank.corpus_store.opening import open_corpus
-from graphrerank.corpus_store.preparation import prepare_corpus, with_words
+from graphrerank.corpus_store.preparation import prepare_corpus
+from graphrerank.corpus_store.word_columns import with_words
 from graphrerank.data.dataset import Dataset
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever

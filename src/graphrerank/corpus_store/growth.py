@@ -42,7 +42,8 @@ from graphrerank.corpus_store.opening import (
     read_manifest,
     stated_edges,
 )
-from graphrerank.corpus_store.preparation import PARTS, StoredVectors, hash_strings, prepare_corpus, read_words
+from graphrerank.corpus_store.preparation import PARTS, StoredVectors, prepare_corpus
+from graphrerank.corpus_store.word_columns import hash_strings, read_words
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges, graph_of
 from graphrerank.data.encoder import check_vectors

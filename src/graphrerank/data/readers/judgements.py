@@ -113,15 +113,28 @@ def read_qrels(
 
 
 def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Read line, query, document and score as written, without the header; a blank score of CSV was not judged."""
-    is_csv, width = path.suffix == ".csv", 0
+    """Read line, query, document and score as written, without the header.
+
+    The first row decides whether rows have three columns, or four as TREC writes them. Spreadsheets may have further
+    columns, and a blank score in them means that the pair was not judged.
+    """
+    is_csv = path.suffix == ".csv"
+    num_columns: int | None = None
     for line, columns in read_table(path):
-        is_first, width = not width, width or (4 if [*columns, ""][1].strip().lower() in ITERATIONS else len(HEADER))
-        columns = columns[:width] if is_csv else columns
-        check_columns(path, line, columns, count=width, names=", ".join(HEADER))
+        is_first = num_columns is None
+        if num_columns is None:
+            num_columns = 4 if _is_trec_row(columns) else len(HEADER)
+        if is_csv:
+            columns = columns[:num_columns]
+        check_columns(path, line, columns, count=num_columns, names=", ".join(HEADER))
         is_header = is_first and columns[0].strip().lower().replace("_", "-") in QUERY_NAMES
-        if not is_header and not (is_csv and not columns[-1]):
+        is_unjudged = is_csv and not columns[-1]
+        if not is_header and not is_unjudged:
             yield line, columns[0], columns[-2], columns[-1]
+
+
+def _is_trec_row(columns: Sequence[str]) -> bool:
+    return len(columns) > 1 and columns[1].strip().lower() in ITERATIONS
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:

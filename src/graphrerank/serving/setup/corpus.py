@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.corpus_store.opening import is_corpus_folder, open_corpus
-from graphrerank.corpus_store.preparation import with_words
+from graphrerank.corpus_store.word_columns import with_words
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
