@@ -3,8 +3,10 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -29,85 +31,187 @@ def written(folder: Path) -> tuple[EvaluationResult, dict[str, Any], str]:
     )
 
 
-def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> None:
-    folder = run(
-        f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[attack,base-1]",
-        "measures=[nDCG@10,PR@2,R_cap@1,TR,Coverage@2,AP@10]",
-    )  # fmt: skip
-    whole, metrics, report = written(folder)
-    result = whole.datasets["ring"]
-    assert list(result.systems) == ["retriever", "ppr-attack", "ppr-base-1", "gcs-attack", "gcs-base-1",
-                                    "vector_search", "ring.mine", "attack", "base-1"]  # fmt: skip
-    assert [one.kind for one in result.systems.values()] == [
-        *["operator"] * 5, "pipeline", "run", "checkpoint", "checkpoint",
-    ]  # fmt: skip
-    assert result.measures == ["nDCG@10", "PR@2", "CR@1", "TR", "Coverage@2", "AP@10"]
-    assert list(result.query_ids) == [f"q{i}" for i in range(QUERIES)]
-    means = {name: one.means for name, one in result.systems.items()}
-    assert means["base-1"]["Coverage@2"] >= means["attack"]["Coverage@2"] > 0
-    assert means["vector_search"] == means["retriever"]  # the same retriever, so the same candidates
-    foreign = result.systems["ring.mine"]
-    assert (foreign.missing, foreign.cost) == (["q5"], None)
-    assert foreign.means["CR@1"] == pytest.approx(5 / 6)
-    assert foreign.tied_share == pytest.approx(4 / 6)
-    assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in report
-    assert {test.baseline for test in result.tests} == set(result.systems) - {"base-1"}
-    assert {(one.system, one.edges) for one in result.counterfactuals} == {
-        (name, edges) for name in [*list(result.systems)[1:5], "attack", "base-1"] for edges in ("shuffled", "removed")
-    }
-    removed = {one.system: one.mean for one in result.counterfactuals if one.edges == "removed"}
-    assert removed["gcs-base-1"] == pytest.approx(means["retriever"]["nDCG@10"])
-    cost = result.systems["base-1"].cost
-    assert list(cost.ms) == ["retrieve", "graph", "rerank", "total"]
-    assert metrics["datasets"]["ring"]["systems"]["base-1"]["nDCG@10"] == means["base-1"]["nDCG@10"]
-    assert metrics["datasets"]["ring"]["systems"]["ring.mine"]["missing"] == 1
-    assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in result.systems}
-    for title in ("Tests", "Cost", "Groups of queries", "Other edges", "Queries"):
-        assert f"### {title}" in report
+class Outputs(NamedTuple):
+    """What an evaluation on ``ring`` writes and prints.
+
+    Attributes:
+        folder: Run folder.
+        result: Result of the data set.
+        metrics: Entry of the data set in ``metrics.json``.
+        report: Content of ``report.md``.
+        page: Text of ``report.html``.
+        printed: Standard output, with single spaces.
+    """
+
+    folder: Path
+    result: DatasetResult
+    metrics: dict[str, Any]
+    report: str
+    page: str
+    printed: str
 
 
-def test_all_outputs_print_the_same_numbers(
-    run: Run, ring: Path, mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The terminal, metrics.json, report.md, report.html and result.json: every mean, interval, p-value and latency."""
-    monkeypatch.setenv("COLUMNS", "160")
-    folder = run(f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[base]", "edge_ablations=[]")
+def outputs_of(run: Run, *overrides: str) -> Outputs:
+    output = StringIO()
+    with redirect_stdout(output), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "160")
+        folder = run(*overrides)
     whole, metrics, report = written(folder)
     page = html.unescape((folder / "report.html").read_text())
-    printed = " ".join(capsys.readouterr().out.split())
-    result, content = whole.datasets["ring"], metrics["datasets"]["ring"]
-    assert list(content["systems"]) == list(result.systems)
-    for name, system in result.systems.items():
-        entry = content["systems"][name]
-        assert {measure: entry[measure] for measure in result.measures} == system.means
-        assert {measure: tuple(entry["interval"][measure]) for measure in result.measures} == system.intervals
-        total = {} if system.cost is None else system.cost.ms["total"]
-        assert system.cost is None or entry["cost"]["ms"]["total"] == total
-        title = {"ppr": "PPR", "gcs": "GCS"}.get(name, name)
-        cells = [title, *(f"{100 * mean:.2f}" for mean in system.means.values())]
-        cells += [f"{time:.2f}" for time in total.values()] or ["-", "-"]
-        assert f"│{' │ '.join(cells)}│" in printed
-        row = next(line for line in report.splitlines() if line.startswith(f"| {title} |")).replace("*", "")
-        for measure, mean in system.means.items():
-            low, high = (100 * end for end in system.intervals[measure])
-            assert f"| {100 * mean:.2f} ({low:.1f} to {high:.1f}) |" in row
-            assert re.search(rf">(<strong>)?{100 * mean:.2f}(</strong>)?<small>{low:.1f} to {high:.1f}</small>", page)
-        assert all(f"| {time:.2f} |" in row and f">{time:.2f}<" in page for time in total.values())
-    assert len(result.tests) == len(content["comparisons"]) == 2 * (len(result.systems) - 1)
-    for test, entry in zip(result.tests, content["comparisons"], strict=True):
-        assert (entry["baseline"], entry["measure"], entry["difference"]) == (
-            test.baseline,
-            test.measure,
-            test.difference,
-        )
-        assert (entry["p_value"], entry["p_holm"]) == (test.p_randomization, test.p_holm)
+    printed = " ".join(output.getvalue().split())
+    return Outputs(folder, whole.datasets["ring"], metrics["datasets"]["ring"], report, page, printed)
+
+
+@pytest.fixture(scope="module")
+def mixed(run: Run, ring: Path, mine: Path) -> Outputs:
+    """Two checkpoints with their frozen operators, a pipeline, and a run of somebody else's."""
+    return outputs_of(
+        run, f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[attack,base-1]",
+        "measures=[nDCG@10,PR@2,R_cap@1,TR,Coverage@2,AP@10]",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain(run: Run, ring: Path, mine: Path) -> Outputs:
+    """One checkpoint, a pipeline and a run, with the default measures and without other edges."""
+    return outputs_of(
+        run, f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[base]", "edge_ablations=[]"
+    )
+
+
+def test_any_systems_are_judged_together(mixed: Outputs) -> None:
+    kinds = {name: system.kind for name, system in mixed.result.systems.items()}
+    assert list(kinds.items()) == [
+        ("retriever", "operator"), ("ppr-attack", "operator"), ("ppr-base-1", "operator"),
+        ("gcs-attack", "operator"), ("gcs-base-1", "operator"), ("vector_search", "pipeline"),
+        ("ring.mine", "run"), ("attack", "checkpoint"), ("base-1", "checkpoint"),
+    ]  # fmt: skip
+
+
+def test_systems_are_judged_on_the_same_queries_and_measures(mixed: Outputs) -> None:
+    assert list(mixed.result.query_ids) == [f"q{i}" for i in range(QUERIES)]
+    assert mixed.result.measures == ["nDCG@10", "PR@2", "CR@1", "TR", "Coverage@2", "AP@10"]
+
+
+def test_one_retriever_gives_one_ranking_whoever_runs_it(mixed: Outputs) -> None:
+    systems = mixed.result.systems
+    assert systems["vector_search"].means == systems["retriever"].means
+
+
+def test_coverage_of_the_better_checkpoint(mixed: Outputs) -> None:
+    systems = mixed.result.systems
+    assert systems["base-1"].means["Coverage@2"] >= systems["attack"].means["Coverage@2"] > 0
+
+
+def test_queries_without_a_ranking_count_as_zero(mixed: Outputs) -> None:
+    run = mixed.result.systems["ring.mine"]
+    assert run.missing == ["q5"]
+    assert run.means["CR@1"] == pytest.approx(5 / 6)
+    assert mixed.metrics["systems"]["ring.mine"]["missing"] == 1
+    assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in mixed.report
+
+
+def test_a_run_has_ties_and_no_cost(mixed: Outputs) -> None:
+    run = mixed.result.systems["ring.mine"]
+    assert run.tied_share == pytest.approx(4 / 6)
+    assert run.cost is None
+
+
+def test_the_last_checkpoint_is_tested_against_all_others(mixed: Outputs) -> None:
+    assert {test.baseline for test in mixed.result.tests} == set(mixed.result.systems) - {"base-1"}
+
+
+def test_systems_that_read_edges_are_judged_on_other_edges(mixed: Outputs) -> None:
+    readers = ["ppr-attack", "ppr-base-1", "gcs-attack", "gcs-base-1", "attack", "base-1"]
+    assert {(one.system, one.edges) for one in mixed.result.counterfactuals} == {
+        (name, edges) for name in readers for edges in ("shuffled", "removed")
+    }
+
+
+def test_without_edges_an_operator_is_the_retriever(mixed: Outputs) -> None:
+    removed = {one.system: one.mean for one in mixed.result.counterfactuals if one.edges == "removed"}
+    assert removed["gcs-base-1"] == pytest.approx(mixed.result.systems["retriever"].means["nDCG@10"])
+
+
+def test_the_cost_of_a_checkpoint_is_measured_by_stage(mixed: Outputs) -> None:
+    assert list(mixed.result.systems["base-1"].cost.ms) == ["retrieve", "graph", "rerank", "total"]
+
+
+def test_every_ranking_is_written(mixed: Outputs) -> None:
+    files = {path.name for path in (mixed.folder / "runs").iterdir()}
+    assert files == {f"ring.{name}.trec" for name in mixed.result.systems}
+
+
+@pytest.mark.parametrize("title", ["Tests", "Cost", "Groups of queries", "Other edges", "Queries"])
+def test_the_report_has_every_section(title: str, mixed: Outputs) -> None:
+    assert f"### {title}" in mixed.report
+
+
+NAMES = ["retriever", "ppr", "gcs", "vector_search", "ring.mine", "base"]
+TITLES = {"ppr": "PPR", "gcs": "GCS"}
+
+
+def percent(mean: float, interval: tuple[float, float]) -> tuple[str, str, str]:
+    """Write a mean and both ends of its interval as reports do."""
+    low, high = interval
+    return f"{100 * mean:.2f}", f"{100 * low:.1f}", f"{100 * high:.1f}"
+
+
+def test_systems_have_the_same_order_everywhere(plain: Outputs) -> None:
+    assert list(plain.metrics["systems"]) == list(plain.result.systems) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_metrics_hold_means_intervals_and_latency(name: str, plain: Outputs) -> None:
+    entry, system = plain.metrics["systems"][name], plain.result.systems[name]
+    assert {measure: entry[measure] for measure in plain.result.measures} == system.means
+    assert {measure: tuple(entry["interval"][measure]) for measure in plain.result.measures} == system.intervals
+    assert system.cost is None or entry["cost"]["ms"]["total"] == system.cost.ms["total"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_terminal_shows_means_and_latency(name: str, plain: Outputs) -> None:
+    system = plain.result.systems[name]
+    means = [f"{100 * mean:.2f}" for mean in system.means.values()]
+    times = ["-", "-"] if system.cost is None else [f"{time:.2f}" for time in system.cost.ms["total"].values()]
+    assert f"│{' │ '.join([TITLES.get(name, name), *means, *times])}│" in plain.printed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_report_and_page_show_means_intervals_and_latency(name: str, plain: Outputs) -> None:
+    system, title = plain.result.systems[name], TITLES.get(name, name)
+    row = next(line for line in plain.report.splitlines() if line.startswith(f"| {title} |")).replace("*", "")
+    for measure in plain.result.measures:
+        mean, low, high = percent(system.means[measure], system.intervals[measure])
+        assert f"| {mean} ({low} to {high}) |" in row
+        assert re.search(rf">(<strong>)?{mean}(</strong>)?<small>{low} to {high}</small>", plain.page)
+    for time in {} if system.cost is None else system.cost.ms["total"].values():
+        assert f"| {time:.2f} |" in row
+        assert f">{time:.2f}<" in plain.page
+
+
+def test_metrics_hold_every_test(plain: Outputs) -> None:
+    entries = plain.metrics["comparisons"]
+    assert len(plain.result.tests) == len(entries) == 2 * (len(NAMES) - 1)
+    assert [
+        (entry["baseline"], entry["measure"], entry["difference"], entry["p_value"], entry["p_holm"])
+        for entry in entries
+    ] == [
+        (test.baseline, test.measure, test.difference, test.p_randomization, test.p_holm)
+        for test in plain.result.tests
+    ]  # fmt: skip
+
+
+def test_terminal_report_and_page_show_every_test(plain: Outputs) -> None:
+    report = plain.report.replace("&lt;", "<")
+    for test in plain.result.tests:
         p, holm = p_text(test.p_randomization), p_text(test.p_holm, name="p Holm")
-        assert f"{test.measure} {100 * test.difference:+.1f} ({p})" in printed
-        shown = f"{test.measure} {100 * test.difference:+.2f} ("
+        assert f"{test.measure} {100 * test.difference:+.1f} ({p})" in plain.printed
         low, high = (100 * end for end in test.interval)
-        for text in (report.replace("&lt;", "<"), page):
-            assert f"{shown}{low:+.1f} to {high:+.1f}), {holm}" in text
-        assert f"{p.removeprefix('p ').removeprefix('= ')} |" in report.replace("&lt;", "<")
+        shown = f"{test.measure} {100 * test.difference:+.2f} ({low:+.1f} to {high:+.1f}), {holm}"
+        assert shown in report
+        assert shown in plain.page
+        assert f"{p.removeprefix('p ').removeprefix('= ')} |" in report
 
 
 def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> None:
