@@ -43,6 +43,7 @@ API = {  # modules for users, and packages whose modules are, in the order of th
     "config.components": "Components by their names",
     "config.settings": "Settings of commands",
     "data.dataset": "Data sets",
+    "data.qrels": "Relevance judgements",
     "graphs": "Corpus graphs, candidate graphs, rankings",
     "operators": "Retrievers and graph operators",
     "pipelines": "Pipelines of operators",
