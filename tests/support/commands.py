@@ -134,9 +134,10 @@ def systems_of(folder: Path, dataset: str | None = None) -> dict[str, dict[str, 
     return found
 
 
-def measures_of(folder: Path) -> dict[str, dict[str, float]]:
-    """Return the means of each system of a run."""
-    return {name: {key: entry[key] for key in entry if "@" in key} for name, entry in systems_of(folder).items()}
+def measures_of(folder: Path, dataset: str | None = None) -> dict[str, dict[str, float]]:
+    """Return the means of each system of a run, on a data set or on the only one."""
+    systems = systems_of(folder, dataset)
+    return {name: {key: entry[key] for key in entry if "@" in key} for name, entry in systems.items()}
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
