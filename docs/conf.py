@@ -13,6 +13,9 @@ from graphrerank import __version__
 from graphrerank.cli.schema import SETTINGS, settings_class
 from graphrerank.config.command_settings import help_lines
 
+# Built before autodoc reads a module, because FastAPI cannot be imported while autodoc sets `typing.TYPE_CHECKING`.
+SETTINGS_CLASSES = {command: settings_class(command) for command in SETTINGS}
+
 ROOT = Path(__file__).parent.parent
 CONF = (ROOT / "conf", ROOT / "src" / "graphrerank_papers" / "conf")
 
@@ -36,22 +39,22 @@ napoleon_use_ivar = True
 
 PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
 API = {  # modules for users, and packages whose modules are, in the order of their use
-    "inference": "Rerank in your own code",
-    "fitting.fit": "Train: `fit`",
-    "fitting.session": "Train models of your own: a session of a training",
-    "api": "Evaluate: `evaluate`",
-    "config.components": "Components by their names",
-    "config.settings": "Settings of commands",
+    "rerank": "Rerank in your own code",
+    "training": "Train: `fit` and `RerankerTrainer`",
+    "evaluation": "Evaluate: `evaluate`",
     "data.dataset": "Data sets",
     "data.qrels": "Relevance judgements",
-    "graphs": "Corpus graphs, candidate graphs, rankings",
+    "config.components": "Components by their names",
+    "config.settings": "Settings of commands",
+    "core": "Records and base classes",
+    "corpus": "Corpus graphs",
     "operators": "Retrievers and graph operators",
     "pipelines": "Pipelines of operators",
     "models": "Models and checkpoints",
     "losses": "Losses",
     "metrics": "Measures",
-    "training": "Training",
-    "evaluation": "Evaluation",
+    "calibration": "Calibration of probabilities",
+    "artifacts": "Artifacts: export and formats",
 }
 ADAPTERS = ("cross_encoder", "pyg", "graph_libraries")
 SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w@/. -]+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?$")
@@ -67,8 +70,8 @@ def settings_page() -> str:
         lines += [f"## {name.rstrip('/') or 'commands'}", ""]
         for path in [path for of, path in files if of == folder]:
             lines += [f"### {name}{path.stem}", "", *_settings(path.read_text(encoding="utf-8").splitlines()), ""]
-            if not name and path.stem in SETTINGS:
-                lines += ["", "```yaml", *help_lines(settings_class(path.stem), {}), "```", ""]
+            if not name and path.stem in SETTINGS_CLASSES:
+                lines += ["", "```yaml", *help_lines(SETTINGS_CLASSES[path.stem], {}), "```", ""]
     return "\n".join(lines)
 
 

@@ -136,11 +136,7 @@ def circles_among_children(package: str) -> dict[str, set[str]]:
 PACKAGES = sorted(module for module, path in MODULES.items() if path.name == "__init__.py" and module != "graphrerank")
 
 
-CIRCULAR = pytest.mark.xfail(strict=True, reason="engines watch folders, and deployment searches artifacts")
-IN_CIRCLES = {"graphrerank.serving": [CIRCULAR]}
-
-
-@pytest.mark.parametrize("package", [pytest.param(name, marks=IN_CIRCLES.get(name, [])) for name in PACKAGES])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_circle_inside_a_package(package: str) -> None:
     """A package within a package counts as one: no two of its neighbours import each other, by whichever modules."""
     assert circles_among_children(package) == {}

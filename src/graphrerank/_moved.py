@@ -166,7 +166,7 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
         "graphrerank.serving.schemas.search",
         "graphrerank.serving.schemas.inspection",
     ),
-    "graphrerank.serving.watching": ("graphrerank.serving.deployment.hot_reload",),
+    "graphrerank.serving.watching": ("graphrerank.serving.hot_reload",),
     "graphrerank.training.calibration": ("graphrerank.calibration.fitting",),
     "graphrerank.untrusted": ("graphrerank.utils.safe_loading",),
 }

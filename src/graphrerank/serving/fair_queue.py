@@ -23,6 +23,24 @@ class Sender(NamedTuple):
     connection: str = ""
 
 
+def client_network(address: str) -> str:
+    """Return the network that counts as one client.
+
+    Args:
+        address: Address of a peer, as the server reports it.
+
+    Returns:
+        The address itself for IPv4, also where it is mapped to IPv6. For IPv6 the /64 network, all of whose addresses
+        one client may have. A text that is no address is returned as it is.
+    """
+    if ":" in address:
+        with suppress(ValueError):
+            parsed = IPv6Address(address.partition("%")[0])
+            mapped = parsed.ipv4_mapped
+            return str(IPv6Network((parsed, 64), strict=False) if mapped is None else mapped)
+    return address
+
+
 def peer_sender(peer: Sequence[Any] | None, user: str | None = None) -> Sender:
     """Return who sent a request.
 
@@ -36,13 +54,8 @@ def peer_sender(peer: Sequence[Any] | None, user: str | None = None) -> Sender:
     """
     if not peer:
         return Sender("" if user is None else f"user {user}")
-    host = str(peer[0])
-    if ":" in host:
-        with suppress(ValueError):
-            address = IPv6Address(host.partition("%")[0])
-            mapped = address.ipv4_mapped
-            host = str(IPv6Network((address, 64), strict=False) if mapped is None else mapped)
-    return Sender(host if user is None else f"user {user}", f"{peer[0]} {peer[1]}")
+    client = client_network(str(peer[0])) if user is None else f"user {user}"
+    return Sender(client, f"{peer[0]} {peer[1]}")
 
 
 @dataclass(eq=False)

@@ -8,7 +8,6 @@ authenticated. Everybody else is told apart by a hash of the connection's addres
 that one machine does not push out the events of all others, too few to recognise it.
 """
 
-import ipaddress
 import json
 import math
 import os
@@ -32,6 +31,7 @@ from pydantic_core import to_json
 
 from graphrerank.feedback.log import FEEDBACK, HASHED, SHADOW, SHOWN
 from graphrerank.serving.auth import Caller, User
+from graphrerank.serving.fair_queue import client_network
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import (
     FolderInUseError,
@@ -212,10 +212,13 @@ class FeedbackStore:
         """
         authenticated = user is not None and (caller.authenticated or self._settings.trust_users)
         hides_address = authenticated or caller.address is None
+        client = None
+        if not hides_address:
+            client = pseudonym(self._key, "client", client_network(str(caller.address)))[:2]
         return {
             "user": None if user is None else self.pseudonym(user),
             "authenticated": authenticated,
-            "client": None if hides_address else pseudonym(self._key, "client", _network(str(caller.address)))[:2],
+            "client": client,
         }
 
     def query(self, text: str) -> dict[str, Any]:
@@ -357,18 +360,6 @@ def equal_share(sizes: Sequence[int], total: float) -> float:
             return max(0.0, limit)
         left -= size
     return math.inf
-
-
-def _network(address: str) -> str:
-    """Return an IPv4 address, or the first 64 bits of an IPv6 one, of which one client has all addresses."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        mapped = parsed.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
-    return str(parsed)
 
 
 def _sender_of(line: bytes) -> bytes:

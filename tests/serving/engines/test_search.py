@@ -20,11 +20,11 @@ from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
-from graphrerank.serving.deployment.hot_reload import folder_version
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.engines.inspection import InspectEngine
 from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
+from graphrerank.serving.hot_reload import folder_version
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.schemas.inspection import InspectRequest, InspectResponse
 from graphrerank.serving.schemas.search import SearchRequest

@@ -12,9 +12,9 @@ from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.feedback.log import INTERLEAVED
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
-from graphrerank.serving.deployment.hot_reload import WatchedFolder
 from graphrerank.serving.deployment.interleaving import WORSE, Comparison, team_draft
 from graphrerank.serving.engine import Check, Engine, Probed, Refusal
+from graphrerank.serving.hot_reload import WatchedFolder
 from graphrerank.serving.json_log import log
 from graphrerank.serving.recorder import Answered
 

@@ -11,8 +11,8 @@ from graphrerank.core import Encoder
 from graphrerank.corpus_store.growth import EdgeError, Growth, grow_corpus, start_compaction
 from graphrerank.corpus_store.opening import open_corpus, read_manifest
 from graphrerank.serving.auth import WRITE
-from graphrerank.serving.deployment.hot_reload import folder_version
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
+from graphrerank.serving.hot_reload import folder_version
 from graphrerank.serving.json_log import log
 from graphrerank.serving.schemas.documents import AddDocuments, DocumentsResponse, RemoveDocuments
 from graphrerank.utils.files import FolderInUseError

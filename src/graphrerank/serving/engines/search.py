@@ -16,9 +16,9 @@ from graphrerank.corpus.relations import relations_among
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
-from graphrerank.serving.deployment.hot_reload import WatchedFolder
 from graphrerank.serving.engine import Check, Refusal, fault_of_service
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus, scorer_of
+from graphrerank.serving.hot_reload import WatchedFolder
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.schemas.requests import NO_CONFIDENCE
 from graphrerank.serving.schemas.search import SearchRequest, SearchResponse, SearchResult

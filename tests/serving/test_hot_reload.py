@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.serving.deployment.hot_reload import WatchedFolder
+from graphrerank.serving.hot_reload import WatchedFolder
 
 
 @pytest.mark.parametrize(("look_seconds", "num_threads"), [(None, 0), (3600.0, 1)])
