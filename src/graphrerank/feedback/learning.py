@@ -121,71 +121,100 @@ def learn_from_sessions(
     check_positive_share(level=level)
     sessions = [session for session in sessions if normalized(session.query) in material.row]
     rows = [material.row[normalized(session.query)] for session in sessions]
+    allow_anonymous = allow_anonymous or _num_judged(material) >= FEWEST_JUDGED
     divided, needed = _divide(sessions, user_weights(sessions)), EVIDENCE[FEW]
     too_few_users = min(divided.evidence, divided.later_evidence) < needed
-    allow_anonymous = allow_anonymous or _num_judged(material) >= FEWEST_JUDGED
     if too_few_users and allow_anonymous:
         divided = _divide(sessions, user_weights(sessions, anonymous_as_one=False))
-    weights, fitted, tested = divided.weights, divided.fitted, divided.tested
-    propensities = estimate_propensities(sessions, weights)
+    propensities = estimate_propensities(sessions, divided.weights)
+    users = {session.known_user for session in sessions if any(session.gains)} - {None}
+    learned = Learned(None, propensities, counts={**_counts(sessions, divided), "known users": len(users)})
+    if (refusal := _lack_of_evidence(divided, needed, too_few_users and not allow_anonymous)) is not None:
+        learned.refusals.append(refusal)
+        return learned
 
-    def relevance(chosen: Sequence[int], curve: Tensor) -> Relevance:
+    def relevance(positions: Sequence[int], curve: Tensor) -> Relevance:
         return estimate_relevance(
-            [sessions[at] for at in chosen],
-            weights[list(chosen)],
-            [rows[at] for at in chosen],
+            [sessions[position] for position in positions],
+            divided.weights[list(positions)],
+            [rows[position] for position in positions],
             material.columns,
             curve,
             material.lists.scores,
             material.lists.mask,
         )
 
-    users = {session.known_user for session in sessions if any(session.gains)} - {None}
-    learned = Learned(None, propensities, counts={**_counts(sessions, divided), "known users": len(users)})
+    evidence = divided.num_fitted if too_few_users else divided.evidence
+    learned.change = change = _best_stage(material, relevance(divided.fitted, propensities.curve), evidence, seed)
+    outcome = _test_on_later(material, change, relevance(divided.tested, propensities.cautious), level, seed)
+    learned.tests["later sessions"] = outcome
+    if outcome["p"] > level:
+        reason = f"p {outcome['p']:.3f}, needs {level:g}, {outcome['differing']:.0f} queries differ"
+        learned.refusals.append(f"not significantly better on later sessions ({reason})")
+        return learned
+    for guard in material.guards:
+        learned.tests[guard] = loss = _guard(material, guard, change, seed)
+        if loss["difference"] < -margin:
+            learned.refusals.append(f"loses {-loss['difference']:.3f} of {MEASURE} on {guard}, margin {margin:g}")
+        elif loss["p worse"] <= level:
+            learned.refusals.append(f"significantly worse on {guard} (p {loss['p worse']:.3f})")
+    learned.moved = _moved(material, change, rows)
+    return learned
+
+
+def _lack_of_evidence(divided: "_Divided", needed: int, too_few_users: bool) -> str | None:
+    """Return why the sessions are too few to learn from and to test on, or None if they suffice.
+
+    Args:
+        divided: Sessions with the limits of single users applied.
+        needed: Number of sessions with positive feedback that each part needs.
+        too_few_users: Whether the sessions of known users are too few and those of others may not stand in for them.
+    """
     if min(divided.num_fitted, divided.num_tested) < needed:
         reason = "sessions with positive feedback to learn from and to test on"
-        learned.refusals.append(f"needs {needed} {reason}, found {divided.num_fitted} and {divided.num_tested}")
-        return learned
-    if too_few_users and not allow_anonymous:
-        learned.refusals.append(
-            f"too few known users: no user counts for more than 5 sessions or 2 %, and all sessions without an "
-            f"authenticated user count as those of one user, which leaves {divided.evidence:.0f} sessions with "
-            f"positive feedback to learn from and {divided.later_evidence:.0f} to test on, where {needed} are needed; "
-            f"let the service know its users, give {FEWEST_JUDGED} judged questions, or set allow_anonymous=true if "
-            f"no stranger could write to the log"
-        )
-        return learned
-    evidence = divided.num_fitted if too_few_users else divided.evidence
-    learned.change = change = _best_stage(material, relevance(fitted, propensities.curve), evidence, seed)
-    held = relevance(tested, propensities.cautious)
-    at = held.sessions.nonzero().flatten()
-    held, lists = held.select(at), material.lists.select(at)
+        return f"needs {needed} {reason}, found {divided.num_fitted} and {divided.num_tested}"
+    if not too_few_users:
+        return None
+    return (
+        f"too few known users: no user counts for more than 5 sessions or 2 %, and all sessions without an "
+        f"authenticated user count as those of one user, which leaves {divided.evidence:.0f} sessions with "
+        f"positive feedback to learn from and {divided.later_evidence:.0f} to test on, where {needed} are needed; "
+        f"let the service know its users, give {FEWEST_JUDGED} judged questions, or set allow_anonymous=true if "
+        f"no stranger could write to the log"
+    )
+
+
+def _test_on_later(
+    material: Material, change: Change, estimate: Relevance, level: float, seed: int
+) -> dict[str, float]:
+    """Test a change on the relevance that later sessions show, exactly only where the quick test allows it.
+
+    Args:
+        material: Lists of the queries.
+        change: Change to test.
+        estimate: Relevance estimated from later sessions, with cautious propensities.
+        level: Level of the one-sided test, in (0, 1].
+        seed: Seed of the sign flips.
+
+    Returns:
+        ``estimated clicks more`` per session, ``p``, and the numbers of ``queries`` and of ``differing`` ones.
+    """
+    tested_rows = estimate.sessions.nonzero().flatten()
+    estimate, lists = estimate.select(tested_rows), material.lists.select(tested_rows)
 
     def test(scores: Tensor) -> dict[str, float]:
-        differences = compare_worth(scores, lists.scores, lists.nodes, held)
+        differences = compare_worth(scores, lists.scores, lists.nodes, estimate)
         differing = differences[differences != 0]
         p = 1.0
         if len(differing) >= FEWEST_TESTED:
             p = float(randomization_tests(differing, seed=seed)[1])
-        gain = float(differences.sum() / held.weight.sum())
-        return {"estimated clicks more": gain, "p": p, "queries": len(at), "differing": len(differing)}
+        gain = float(differences.sum() / estimate.weight.sum())
+        return {"estimated clicks more": gain, "p": p, "queries": len(tested_rows), "differing": len(differing)}
 
-    found = test(quick_scores(change, material.model, material.prepared, material.lists, at))
-    if found["p"] <= level:
-        found = test(exact_scores(change.model, material.prepared, at))
-    learned.tests["later sessions"] = found
-    if found["p"] > level:
-        reason = f"p {found['p']:.3f}, needs {level:g}, {found['differing']:.0f} queries differ"
-        learned.refusals.append(f"not significantly better on later sessions ({reason})")
-        return learned
-    for guard in material.guards:
-        learned.tests[guard] = lost = _guard(material, guard, change, seed)
-        if lost["difference"] < -margin:
-            learned.refusals.append(f"loses {-lost['difference']:.3f} of {MEASURE} on {guard}, margin {margin:g}")
-        elif lost["p worse"] <= level:
-            learned.refusals.append(f"significantly worse on {guard} (p {lost['p worse']:.3f})")
-    learned.moved = _moved(material, change, rows)
-    return learned
+    outcome = test(quick_scores(change, material.model, material.prepared, material.lists, tested_rows))
+    if outcome["p"] <= level:
+        outcome = test(exact_scores(change.model, material.prepared, tested_rows))
+    return outcome
 
 
 @dataclass(frozen=True)

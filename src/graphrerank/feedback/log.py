@@ -198,61 +198,111 @@ def read_log(
     """
     latest = (clock.time() if now is None else now) + AHEAD
     left_out: Counter[str] = Counter()
-    shown: dict[str, _Shown] = {}
-    of_trace: dict[str, list[str]] = {}
-    feedback: dict[str, _Feedback] = {}  # by its content: doubled lines are one
+    events = _Events(known, corpora)
     sha, lines = hashlib.sha256(), 0
     for content in _lines(_files(Path(path)), sha):
         lines += 1
         for raw in _objects(content, left_out):
             with _counting(left_out):
-                event = _event(raw, latest)
-                if isinstance(event, _Feedback):
-                    key = json.dumps(raw, sort_keys=True)
-                    _require(key not in feedback, DOUBLED)
-                    feedback[key] = event
-                    continue
-                _require(event.ranker != SHADOW, UNSEEN)
-                _require(event.request_id not in shown, DOUBLED)
-                _require(corpora is None or event.corpus in (None, *corpora), OTHER_CORPUS)
-                _require(not event.query.startswith(HASHED), NO_TEXT)
-                _require(known is None or any(each in known for each in event.ids), UNKNOWN_ID)
-                shown[event.request_id] = event
-                if event.trace is not None:
-                    of_trace.setdefault(event.trace, []).append(event.request_id)
-    gains: dict[str, dict[int, float]] = {name: {} for name in shown}
-    for of in feedback.values():
-        targets = [of.request_id] if of.request_id in shown else of_trace.get(of.request_id, [])
-        with _counting(left_out):
-            _require(bool(targets), NOT_SHOWN)
-            targets = [each for each in targets if None in (of.user, shown[each].user) or of.user == shown[each].user]
-            _require(bool(targets), OTHER_USER)
-            places = [(each, kind, at) for each in targets for kind, at in _places(of, shown[each].ids, known)]
-            _require(bool(places), UNKNOWN_ID)
-            _require(any(-EARLY <= of.time - shown[each].time <= LATE for each in targets), CLOCK_JUMP)
-            for each, kind, at in places:
-                is_known = of.authenticated and shown[each].authenticated and shown[each].user is not None
-                most = MAX_WEIGHT if is_known else MAX_ANONYMOUS_WEIGHT
-                gain = -math.inf if kind == DISMISSED else GAINS[kind] * min(most, of.weight)
-                before = gains[each].get(at, 0.0)
-                gains[each][at] = min(before, gain) if -math.inf in (before, gain) else max(before, gain)
-    sessions = []
-    for name, event in shown.items():
-        of_ids = tuple(max(0.0, gains[name].get(at, 0.0)) for at in range(len(event.ids)))
-        sessions.append(
-            Session(
-                name,
-                event.time,
-                event.user,
-                event.query,
-                tuple(event.ids),
-                of_ids,
-                tuple(event.swaps),
-                authenticated=event.authenticated,
-            )
-        )
+                events.add(_event(raw, latest), raw)
+    gains = events.gains(left_out)
+    sessions = [_session(event, gains[name]) for name, event in events.shown.items()]
     sessions.sort(key=lambda session: (session.time, session.request_id))
     return FeedbackLog(sessions, lines, left_out, sha.hexdigest())
+
+
+class _Events:
+    """Events of a log that are read so far, each once.
+
+    Args:
+        known: Ids of the corpus, or None if all are known.
+        corpora: Fingerprints of the corpora, or None if all lists are of this one.
+    """
+
+    def __init__(self, known: Collection[str] | None, corpora: Collection[str] | None) -> None:
+        self._known = known
+        self._corpora = corpora
+        self.shown: dict[str, _Shown] = {}  # by request id
+        self._of_trace: dict[str, list[str]] = {}  # request ids by trace
+        self._feedback: dict[str, _Feedback] = {}  # by content: doubled lines are one
+
+    def add(self, event: "_Shown | _Feedback", raw: Any) -> None:
+        """Add an event; a :class:`LeftOutError` says why it does not count.
+
+        Args:
+            event: The checked event.
+            raw: The JSON object that it was read from.
+        """
+        if isinstance(event, _Feedback):
+            key = json.dumps(raw, sort_keys=True)
+            _require(key not in self._feedback, DOUBLED)
+            self._feedback[key] = event
+            return
+        _require(event.ranker != SHADOW, UNSEEN)
+        _require(event.request_id not in self.shown, DOUBLED)
+        _require(self._corpora is None or event.corpus in (None, *self._corpora), OTHER_CORPUS)
+        _require(not event.query.startswith(HASHED), NO_TEXT)
+        _require(self._known is None or any(doc_id in self._known for doc_id in event.ids), UNKNOWN_ID)
+        self.shown[event.request_id] = event
+        if event.trace is not None:
+            self._of_trace.setdefault(event.trace, []).append(event.request_id)
+
+    def gains(self, left_out: Counter[str]) -> dict[str, dict[int, float]]:
+        """Return the gains of each list by position; feedback that does not count is counted in ``left_out``.
+
+        Args:
+            left_out: Counts by reason, which grow.
+
+        Returns:
+            Gains by request id and position; ``-inf`` where a result was dismissed.
+        """
+        gains: dict[str, dict[int, float]] = {request_id: {} for request_id in self.shown}
+        for feedback in self._feedback.values():
+            with _counting(left_out):
+                self._add_gains(feedback, gains)
+        return gains
+
+    def _add_gains(self, feedback: "_Feedback", gains: dict[str, dict[int, float]]) -> None:
+        """Add the gains of one feedback to the lists that it is on."""
+        has_list = feedback.request_id in self.shown
+        request_ids = [feedback.request_id] if has_list else self._of_trace.get(feedback.request_id, [])
+        _require(bool(request_ids), NOT_SHOWN)
+        request_ids = [name for name in request_ids if _same_user(feedback, self.shown[name])]
+        _require(bool(request_ids), OTHER_USER)
+        marks = [
+            (name, kind, position)
+            for name in request_ids
+            for kind, position in _places(feedback, self.shown[name].ids, self._known)
+        ]
+        _require(bool(marks), UNKNOWN_ID)
+        delays = [feedback.time - self.shown[name].time for name in request_ids]
+        _require(any(-EARLY <= delay <= LATE for delay in delays), CLOCK_JUMP)
+        for name, kind, position in marks:
+            list_shown = self.shown[name]
+            is_known = feedback.authenticated and list_shown.authenticated and list_shown.user is not None
+            max_weight = MAX_WEIGHT if is_known else MAX_ANONYMOUS_WEIGHT
+            gain = -math.inf if kind == DISMISSED else GAINS[kind] * min(max_weight, feedback.weight)
+            before = gains[name].get(position, 0.0)
+            gains[name][position] = min(before, gain) if -math.inf in (before, gain) else max(before, gain)
+
+
+def _same_user(feedback: "_Feedback", shown: "_Shown") -> bool:
+    """Return whether feedback can be of the user who saw a list: both are the same, or one is unknown."""
+    return None in (feedback.user, shown.user) or feedback.user == shown.user
+
+
+def _session(event: "_Shown", gains: Mapping[int, float]) -> Session:
+    """Return a list that was shown with the gains of its results; what was dismissed has none."""
+    return Session(
+        event.request_id,
+        event.time,
+        event.user,
+        event.query,
+        tuple(event.ids),
+        tuple(max(0.0, gains.get(position, 0.0)) for position in range(len(event.ids))),
+        tuple(event.swaps),
+        authenticated=event.authenticated,
+    )
 
 
 def _files(path: Path) -> list[Path]:
