@@ -66,28 +66,53 @@ class GATv2Reranker(Reranker):
     Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.
     Where we differ: a linear layer with a ReLU before them, residual connections, layer normalisation and dropout; GCS
     of scores scaled within the list; the modes ``scores`` and ``full``.
+
+    Args:
+        features: What the model reads of a candidate: ``scores`` (scores of the retriever and of the graph), ``paper``
+            (the GCS score and both vectors) or ``full`` (both).
+        num_scores: Number of scores per candidate from the retriever. Column 0 is the score that it ranks by.
+        embedding_dim: Width of query and node vectors. Only used by ``paper`` and ``full``.
+        projection_channels: Width of the projected vectors in ``full``.
+        hidden_channels: Width of the layers; a multiple of ``heads``.
+        num_layers: Number of GATv2 layers. The paper has 5.
+        heads: Number of attention heads per layer.
+        dropout: Probability of dropping an activation in training, in [0, 1).
+        residual: Whether each layer adds its input to its output.
+        edge_features: Whether attention reads the weight of an edge.
+        num_edge_types: Number of edge types that attention and features read; 0 if types are merged.
+        num_words: How many of the last scores are ``WORD_FEATURES`` of :mod:`graphrerank.features.text_match`. Not used
+            by ``paper``.
+        num_pair_scores: How many scores before the words are a cross-encoder's (``CROSS_ENCODER_FEATURES``). Not used
+            by ``paper``.
+        pair_evidence: Whether edges and features measure which of the query's words both ends of an edge cover.
+        pair_head: Whether the score of each candidate's best pair is added.
+        message_passing: If False, the paper's MLP ablation: the same depth and features without edges.
+        restart_prob: Share of a node's own score in each step of GCS, in [0, 1].
+
+    Raises:
+        ValueError: If a size is not positive, ``features`` is unknown, or sizes do not fit each other.
     """
 
     def __init__(
         self,
         *,
-        features: str = "scores",  # or `paper` or `full`
-        num_scores: int = 3,  # per candidate from the retriever; column 0 is the base ranking's
-        embedding_dim: int = 384,  # width of query and node vectors, read by `paper` and `full`
-        projection_channels: int = 64,  # width of the projected vectors in `full`
-        hidden_channels: int = 64,  # width of the layers; a multiple of `heads`
-        num_layers: int = 3,  # the paper: 5
-        heads: int = 4,  # per layer
-        dropout: float = 0.1,  # probability of dropping an activation in training, in [0, 1)
-        residual: bool = True,  # whether layers add their input to their output
-        edge_features: bool = False,  # whether attention reads the edge weight
-        num_edge_types: int = 0,  # that attention and features read; 0 for edges whose types are merged
-        num_words: int = 0,  # of the last scores, `WORD_FEATURES` of `graphrerank.features.text_match`; not in `paper`
-        num_pair_scores: int = 0,  # before the words, a cross-encoder's (`CROSS_ENCODER_FEATURES`); not in `paper`
-        pair_evidence: bool = True,  # whether edges and features measure what both ends cover of the query's words
-        pair_head: bool = False,  # whether a score of each candidate's best pair is added
-        message_passing: bool = True,  # False for the paper's MLP ablation: the same depth and features, no edges
-        restart_prob: float = 0.5,  # GCS's share of a node's score in each step
+        features: str = "scores",
+        num_scores: int = 3,
+        embedding_dim: int = 384,
+        projection_channels: int = 64,
+        hidden_channels: int = 64,
+        num_layers: int = 3,
+        heads: int = 4,
+        dropout: float = 0.1,
+        residual: bool = True,
+        edge_features: bool = False,
+        num_edge_types: int = 0,
+        num_words: int = 0,
+        num_pair_scores: int = 0,
+        pair_evidence: bool = True,
+        pair_head: bool = False,
+        message_passing: bool = True,
+        restart_prob: float = 0.5,
     ) -> None:
         super().__init__()
         check_choice(FEATURE_MODES, features=features)

@@ -267,6 +267,27 @@ class Batcher:
             message = f"too many requests: the wait would be above {most:g} seconds; try again later"
             raise Refusal(429, message, retry_after=math.ceil(seconds - most / 2))
 
+    def _encoding_job(self, kind: str, job: Any, work: Work) -> EncodingJob | None:
+        """Return the job that encodes a request's texts before its engine answers; None if there is nothing to encode.
+
+        Args:
+            kind: Kind of the engine.
+            job: What the engine needs.
+            work: Estimated work of the request.
+
+        Raises:
+            Refusal: 422 if there are more characters to encode than ``limits.encoded_chars``.
+        """
+        encoder: MemoryVectorCache | None = getattr(self.engines.get(kind), "encoder", None)
+        if encoder is None or not work.encoded_chars:
+            return None
+        if work.encoded_chars > (most := self.limits.encoded_chars):
+            message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
+            raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
+        prices = self.prices.get(ENCODING, DEFAULTS)
+        seconds = encoding_seconds(work.num_documents, work.encoded_chars, prices)
+        return EncodingJob(encoder, job, seconds, prices)
+
     async def ask(
         self,
         kind: str,
@@ -301,17 +322,9 @@ class Batcher:
         sender = sender if sender.connection else sender._replace(connection=uid)
         lane = {WRITING: self._writing, FEEDBACK: self._feedback}.get(kind, self._reading)
         work_kind = f"{kind}/{work.kind}"
-        encoder: MemoryVectorCache | None = getattr(self.engines.get(kind), "encoder", None)
-        texts: EncodingJob | None = None
-        if encoder is not None and work.encoded_chars:
-            if work.encoded_chars > (most := self.limits.encoded_chars):
-                message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
-                raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
-            prices = self.prices.get(ENCODING, DEFAULTS)
-            seconds_to_encode = encoding_seconds(work.num_documents, work.encoded_chars, prices)
-            texts = EncodingJob(encoder, job, seconds_to_encode, prices)
-            if lane is self._writing:  # its texts are many, and wait for those of searches
-                deadline += 2 * self._encoding.speeds.of(ENCODING) * seconds_to_encode
+        texts = self._encoding_job(kind, job, work)
+        if texts is not None and lane is self._writing:  # its texts are many, and wait for those of searches
+            deadline += 2 * self._encoding.speeds.of(ENCODING) * texts.seconds_left
         if lane is self._reading:
             self._smallest.note(lane.speeds.of(work_kind) * work.seconds)
         await self._check_end(lane, work_kind, work, texts, sender, deadline)
