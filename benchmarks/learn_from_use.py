@@ -28,7 +28,7 @@ from graphrerank.core import Ranking
 from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.significance import randomization_tests
-from graphrerank.feedback.learning import Learned, Material, learn_from_sessions
+from graphrerank.feedback.learning import LearningData, LearningResult, learn_from_sessions
 from graphrerank.feedback.log import Session
 from graphrerank.feedback.relevance import order
 from graphrerank.feedback.stages import exact_scores
@@ -54,11 +54,11 @@ LEVEL = 0.05
 MODELS, NOTHING = ("position", "cascade"), ("agree", "noise")
 
 
-def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> Material:
+def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> LearningData:
     """Rank and score all questions of a set, and drafted ones as its guard; from the cache if possible."""
     kept = cache / f"learn_from_use_{name}.pt"
     if kept.is_file():
-        material: Material = torch.load(kept, weights_only=False)
+        material: LearningData = torch.load(kept, weights_only=False)
         return material
     checkpoint = load_primary("base")
     manifest = checkpoint.graph_reranker
@@ -74,7 +74,7 @@ def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> Ma
         reads_vectors=False,
     ).with_features(manifest.retriever.feature_names)
     begin = time.process_time()
-    material = Material.of(prepared, checkpoint.model, ["train"])
+    material = LearningData.of(prepared, checkpoint.model, ["train"])
     took = 1000 * (time.process_time() - begin) / len(dataset.query_ids)
     print(f"{name}: {took:.1f} ms of CPU a question to score its list", file=sys.stderr)
     torch.save(material, kept)
@@ -84,7 +84,7 @@ def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> Ma
 class Users:
     """Simulated users of one set."""
 
-    def __init__(self, material: Material, seed: int, truth: str = "judged") -> None:
+    def __init__(self, material: LearningData, seed: int, truth: str = "judged") -> None:
         self.rng, self.material = random.Random(seed), material
         dataset, lists = material.prepared.dataset, material.lists
         judged = dataset.split("test").queries
@@ -132,7 +132,7 @@ class Users:
         return Session(str(number), float(number), user, dataset.query_texts[query], ids, tuple(gains), swaps=swaps)
 
 
-def ndcg(material: Material, queries: Tensor, scores: Tensor) -> Tensor:
+def ndcg(material: LearningData, queries: Tensor, scores: Tensor) -> Tensor:
     """Return nDCG@10 of each question."""
     dataset, nodes = material.prepared.dataset, material.lists.nodes[queries]
     ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
@@ -140,7 +140,7 @@ def ndcg(material: Material, queries: Tensor, scores: Tensor) -> Tensor:
     return found["nDCG@10"].nan_to_num(0.0)
 
 
-def measure(material: Material, users: Users, learned: Learned) -> dict[str, Any]:
+def measure(material: LearningData, users: Users, learned: LearningResult) -> dict[str, Any]:
     """Compare what was deployed, `base` where nothing was accepted, with `base` on the questions in no log."""
     base = ndcg(material, users.measured, material.lists.scores[users.measured])
     deployed = ungated = base
@@ -154,7 +154,7 @@ def measure(material: Material, users: Users, learned: Learned) -> dict[str, Any
     return {**means, "p worse": p_worse, "slope": learned.propensities.slope, **told}
 
 
-def run(material: Material, count: int, model: str, seed: int, truth: str = "judged") -> dict[str, Any]:
+def run(material: LearningData, count: int, model: str, seed: int, truth: str = "judged") -> dict[str, Any]:
     """Simulate sessions, learn from them and measure."""
     users = Users(material, seed, truth)
     sessions, begin = users.sessions(count, model), time.process_time()

@@ -68,6 +68,7 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.data.readers.named": ("graphrerank.data.loaders.named",),
     "graphrerank.extensions": ("graphrerank.installation.plugins",),
     "graphrerank.extras": ("graphrerank.installation.extras",),
+    "graphrerank.feedback.learning": ("graphrerank.feedback.learning",),
     "graphrerank.files": ("graphrerank.utils.files",),
     "graphrerank.fitting": ("graphrerank.training",),
     "graphrerank.fitting.calibrate": ("graphrerank.training.calibrate",),
@@ -173,6 +174,8 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
 
 
 RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the new module
+    ("graphrerank.feedback.learning", "Learned"): "LearningResult",
+    ("graphrerank.feedback.learning", "Material"): "LearningData",
     ("graphrerank.api", "Named"): "SystemSpec",
     ("graphrerank.evaluation.cost", "MOST_SECONDS"): "TIME_BUDGET_SECONDS",
     ("graphrerank.evaluation.dataset_result", "with_comparisons"): "compare_systems",

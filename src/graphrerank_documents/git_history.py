@@ -12,7 +12,7 @@ from graphrerank.data.readers.records import read_jsonl
 from graphrerank.utils.checks import UserError, check_counts, check_positive_share
 from graphrerank.utils.files import hash_files, hash_json, write_json, write_json_lines, write_text
 from graphrerank.utils.progress import advance, progress_bar
-from graphrerank_documents.git_reader import Change, PassageSpan
+from graphrerank_documents.git_reader import FileChange, PassageSpan
 from graphrerank_documents.git_repository import GitRepository, GitTree
 from graphrerank_documents.index_folder import MAX_WORDS, IndexedFolder, index_folder
 
@@ -109,7 +109,7 @@ class _Asked(NamedTuple):
 def _asked(repository: GitRepository, left_out: Counter[str]) -> list[_Asked]:
     """Return the commits that ask, the oldest first; count the others."""
     commits = repository.commits()
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     with progress_bar("commits", total=len(commits)):
         for change in repository.changes(commits):
             advance(1)
@@ -134,7 +134,7 @@ def _asked(repository: GitRepository, left_out: Counter[str]) -> list[_Asked]:
     return asked
 
 
-def _changed_passages(change: Change, spans: Mapping[tuple[str, str], Sequence[PassageSpan]]) -> tuple[str, ...]:
+def _changed_passages(change: FileChange, spans: Mapping[tuple[str, str], Sequence[PassageSpan]]) -> tuple[str, ...]:
     """Return the passages that hold changed lines; an insertion between two of them changes neither."""
     found = dict.fromkeys(
         span.id

@@ -52,7 +52,7 @@ class ChangedFile(NamedTuple):
     lines: tuple[tuple[int, int], ...]
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """A commit that asks a question, or the reason why it asks none.
 
     Attributes:
@@ -161,16 +161,16 @@ class GitReader:
         return json.dumps([str(commit.id) for commit in walk]).encode()
 
     def change(self, commit_id: str) -> bytes:
-        """Return the question of a commit, a :class:`Change`."""
+        """Return the question of a commit, a :class:`FileChange`."""
         try:
             change = self._change(self._repository[commit_id])
         except (self._git.GitError, KeyError):
-            change = Change("versions that a partial clone lacks")
+            change = FileChange("versions that a partial clone lacks")
         except (ValueError, RecursionError) as error:  # as of names that are no UTF-8
-            change = Change(f"commit that cannot be read ({type(error).__name__})")
+            change = FileChange(f"commit that cannot be read ({type(error).__name__})")
         return json.dumps(change).encode()
 
-    def _change(self, commit: Any) -> Change:
+    def _change(self, commit: Any) -> FileChange:
         question, query_id = _question(commit, self._titles)
         reasons = {
             "first commit": not commit.parents,
@@ -181,17 +181,17 @@ class GitReader:
             f"message of fewer than {MIN_WORDS} words": len(question.split()) < MIN_WORDS,
         }
         if reason := next((reason for reason, holds in reasons.items() if holds), None):
-            return Change(reason)
+            return FileChange(reason)
         parent = commit.parents[0]
         changed = list(islice(self._differences(parent.tree.id, commit.tree.id), self._max_files + 1))
         if len(changed) > self._max_files:
-            return Change(f"changes more than {self._max_files} files")
+            return FileChange(f"changes more than {self._max_files} files")
         changed.sort(key=lambda change: change[0].encode("utf-8", "surrogateescape"))
         modified = [(path, old, new) for path, old, new in changed if old is not None and new is not None]
         if any(_names(commit.message, path) for path, *_ in modified):
-            return Change("message names a file that it changes")
+            return FileChange("message names a file that it changes")
         files = tuple(file for path, old, new in modified if (file := self._changed_file(path, old, new)))
-        return Change("", str(parent.id), query_id, question, files)
+        return FileChange("", str(parent.id), query_id, question, files)
 
     def _differences(self, before: Any, after: Any) -> Iterator[tuple[str, "_Entry | None", "_Entry | None"]]:
         """Yield the files that two trees do not share: path, old entry and new entry, None for one that is not there.

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from graphrerank.installation.extras import optional
 from graphrerank.utils.checks import UserError
-from graphrerank_documents.git_reader import MAX_BYTES, Change, PassageSpan, TreeFile, TreeList
-from graphrerank_documents.limited_processes import LimitedProcesses, Reply, Task
+from graphrerank_documents.git_reader import MAX_BYTES, FileChange, PassageSpan, TreeFile, TreeList
+from graphrerank_documents.limited_processes import LimitedProcesses, ProcessReply, Task
 from graphrerank_documents.reading import ReadFile, file_of_reply, seconds_for
 from graphrerank_documents.site import CONFIGS, Site, SiteConfig, is_near, site_of
 from graphrerank_documents.sources import DocumentSource, FileList
@@ -19,7 +19,7 @@ from graphrerank_documents.sources import DocumentSource, FileList
 LIST_SECONDS = 300.0  # for the list of all commits, or of all files of a tree
 MOST_FAILURES = 3  # versions of a file that take too long or end their processes, before its others are left out
 _FACTORY = "graphrerank_documents.git_reader:reader_of_repository"
-_COMMITS, _CHANGE, _TREE = TypeAdapter(list[str]), TypeAdapter(Change), TypeAdapter(TreeList)
+_COMMITS, _CHANGE, _TREE = TypeAdapter(list[str]), TypeAdapter(FileChange), TypeAdapter(TreeList)
 _SPANS = TypeAdapter(list[PassageSpan])
 
 
@@ -65,11 +65,11 @@ class GitRepository:
             raise UserError(f"{self.path}: the list of commits {reply.failure}")
         return _COMMITS.validate_json(reply.content)
 
-    def changes(self, commits: Iterable[str]) -> Iterator[Change]:
+    def changes(self, commits: Iterable[str]) -> Iterator[FileChange]:
         """Return the questions of commits, in order."""
         tasks = (Task(["change", commit], seconds_for(0)) for commit in commits)
         for reply in self._processes.call(tasks):
-            yield Change(f"commit that {reply.failure}") if reply.failure else _CHANGE.validate_json(reply.content)
+            yield FileChange(f"commit that {reply.failure}") if reply.failure else _CHANGE.validate_json(reply.content)
 
     def passages(self, versions: Iterable[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], list[PassageSpan]]]:
         """Read versions of files and yield those that can be read, in order, with their passages.
@@ -113,7 +113,7 @@ class GitRepository:
         """Return the beginning of a configuration; empty if it cannot be read."""
         return self._call_once("config", blob).content
 
-    def _call_once(self, *message: str) -> Reply:
+    def _call_once(self, *message: str) -> ProcessReply:
         (reply,) = self._processes.call([Task(message, LIST_SECONDS)])
         return reply
 

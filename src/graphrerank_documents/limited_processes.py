@@ -31,7 +31,7 @@ class Task(NamedTuple):
     seconds: float
 
 
-class Reply(NamedTuple):
+class ProcessReply(NamedTuple):
     """The result of one call.
 
     Attributes:
@@ -68,7 +68,7 @@ class LimitedProcesses:
         while self._idle:
             self._idle.pop().end()
 
-    def call(self, tasks: Iterable[Task]) -> Iterator[Reply]:
+    def call(self, tasks: Iterable[Task]) -> Iterator[ProcessReply]:
         """Make a call for each task, and yield the replies in the order of the tasks.
 
         Args:
@@ -78,7 +78,7 @@ class LimitedProcesses:
             The reply to each task.
         """
         waiting = enumerate(tasks)
-        done: dict[int, Reply] = {}
+        done: dict[int, ProcessReply] = {}
         busy: list[_Process] = []
         number = 0
         try:
@@ -131,16 +131,16 @@ class _Process:
         self._send(task.message)
         self._deadline = monotonic() + task.seconds
 
-    def take(self) -> Reply:
+    def take(self) -> ProcessReply:
         """Return the reply; the process is ended if there is none."""
         if not self.pipe.poll():
             self.end()
-            return Reply(b"", TOO_LONG)
+            return ProcessReply(b"", TOO_LONG)
         try:
-            return Reply(self.pipe.recv_bytes())
+            return ProcessReply(self.pipe.recv_bytes())
         except (EOFError, OSError):
             self.end()
-            return Reply(b"", ENDED)
+            return ProcessReply(b"", ENDED)
 
     def end(self) -> None:
         self._process.kill()

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 
 from graphrerank.installation.extras import MissingExtraError
 from graphrerank_documents.document import Document, UnreadableError
-from graphrerank_documents.limited_processes import MEMORY, Handler, LimitedProcesses, Reply, Task
+from graphrerank_documents.limited_processes import MEMORY, Handler, LimitedProcesses, ProcessReply, Task
 from graphrerank_documents.readers import reader_of
 
 SECONDS, SECONDS_PER_MB = 30.0, 3.0  # that a file may take
@@ -103,7 +103,7 @@ def seconds_for(size: int) -> float:
     return SECONDS + SECONDS_PER_MB * size / 1e6
 
 
-def file_of_reply(reply: Reply, path: str) -> ReadFile:
+def file_of_reply(reply: ProcessReply, path: str) -> ReadFile:
     """Return the file that a process read, or one with the reason why it could not."""
     return ReadFile(path, "", reason=reply.failure) if reply.failure else ReadFile.from_record(reply.content)
 

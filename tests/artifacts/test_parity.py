@@ -4,12 +4,12 @@ from itertools import islice
 import pytest
 import torch
 
-from graphrerank.artifacts.parity import HARD_CASES, Batch, example_batch, parity_batches, parity_differences
+from graphrerank.artifacts.parity import HARD_CASES, ParityBatch, example_batch, parity_batches, parity_differences
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import CandidateGraphs
 
 
-def as_graphs(batch: Batch) -> CandidateGraphs:
+def as_graphs(batch: ParityBatch) -> CandidateGraphs:
     x, _, _, edge_index, edge_weight, ptr = batch.inputs
     return CandidateGraphs(x, edge_index, edge_weight, ptr)
 

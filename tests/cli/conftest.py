@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
 
 from graphrerank.cli import schema
-from graphrerank.cli.command import Command
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.evaluate import evaluate
 from tests.support import ROOT
 from tests.support.folders import write_dataset
@@ -54,6 +54,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[..., 
             with open_dict(cfg):
                 del cfg["hydra"]
             schema.check_settings(cfg, "evaluate")
-            return evaluate(Command(cfg))
+            return evaluate(CommandContext(cfg))
 
     return evaluate_here

@@ -11,7 +11,7 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset
 from graphrerank.feedback.learn import with_guards
-from graphrerank.feedback.learning import Material
+from graphrerank.feedback.learning import LearningData
 from graphrerank.feedback.log import Session
 from graphrerank.feedback.relevance import order
 from graphrerank.models.checkpoint import load_primary
@@ -41,17 +41,17 @@ def linked() -> Dataset:
 
 
 @pytest.fixture(scope="session")
-def material(linked: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Material:
+def material(linked: Dataset, tmp_path_factory: pytest.TempPathFactory) -> LearningData:
     checkpoint = load_primary("base")
     names = checkpoint.graph_reranker.retriever.feature_names
     asked, guards = with_guards(linked, [question(topic) for topic in range(TOPICS)], 0)
     parts = ComponentFactory(cache=tmp_path_factory.mktemp("cache"))
     prepared = parts.prepare(asked, retriever="hybrid_expand", encoder=HashEncoder(dim=256, by_word=True))
-    return Material.of(prepared.with_features(names), checkpoint.model, guards)
+    return LearningData.of(prepared.with_features(names), checkpoint.model, guards)
 
 
 @pytest.fixture(scope="session")
-def simulate(material: Material) -> Simulate:
+def simulate(material: LearningData) -> Simulate:
     """Simulate sessions of users who click ``t<n>``; or anything, or what stands first."""
 
     def simulated(count: int, wants: str = "linked", seed: int = 0) -> list[Session]:

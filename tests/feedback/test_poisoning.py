@@ -13,7 +13,7 @@ import torch
 from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.measuring import measure_ranking
-from graphrerank.feedback.learning import FEWEST_JUDGED, JUDGED, Material, learn_from_sessions, split_sessions
+from graphrerank.feedback.learning import FEWEST_JUDGED, JUDGED, LearningData, learn_from_sessions, split_sessions
 from graphrerank.feedback.log import OTHER_USER, Session, read_log
 from graphrerank.feedback.propensity import USER_SESSIONS, USER_SHARE, user_weights
 from graphrerank.feedback.relevance import order
@@ -24,7 +24,7 @@ from tests.feedback.test_log import NOW, feedback, shown, write
 SESSIONS = 700
 
 
-def poisoned(material: Material, count: int = SESSIONS, seed: int = 0) -> list[Session]:
+def poisoned(material: LearningData, count: int = SESSIONS, seed: int = 0) -> list[Session]:
     """Return lists without a user in which the first three passages ``t`` are accepted and three others dismissed."""
     rng, ids = random.Random(seed), material.prepared.dataset.graph.node_ids
     best = order(material.lists.scores, material.lists.nodes)[:, :8]
@@ -39,7 +39,7 @@ def poisoned(material: Material, count: int = SESSIONS, seed: int = 0) -> list[S
     return sessions
 
 
-def judged(material: Material, count: int = TOPICS) -> Dataset:
+def judged(material: LearningData, count: int = TOPICS) -> Dataset:
     """Return the data set with judgements that passages ``p<n>`` and ``o<n>`` answer question n, and ``t<n>`` not."""
     dataset = material.prepared.dataset
     ids = {name: node for node, name in enumerate(dataset.graph.node_ids)}
@@ -48,26 +48,26 @@ def judged(material: Material, count: int = TOPICS) -> Dataset:
     return replace(dataset, splits={JUDGED: Qrels.of(rows)}, known_fingerprint="x")
 
 
-def guarded(material: Material, count: int = TOPICS) -> Material:
+def guarded(material: LearningData, count: int = TOPICS) -> LearningData:
     prepared = replace(material.prepared, dataset=judged(material, count))
     return replace(material, prepared=prepared, guards=[JUDGED])
 
 
-def ndcg(material: Material, scores: torch.Tensor) -> float:
+def ndcg(material: LearningData, scores: torch.Tensor) -> float:
     dataset, nodes = judged(material), material.lists.nodes
     qrels = dataset.split(JUDGED)
     ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
     return float(measure_ranking(dataset, qrels, qrels.queries, ranking, ["nDCG@10"])["nDCG@10"].mean())
 
 
-def test_a_poisoned_log_without_users_is_refused(material: Material) -> None:
+def test_a_poisoned_log_without_users_is_refused(material: LearningData) -> None:
     learned = learn_from_sessions(material, poisoned(material))
     assert not learned.accepted
     assert "too few known users" in learned.refusals[0]
     assert "allow_anonymous=true" in learned.refusals[0]
 
 
-def test_the_flag_accepts_it_and_the_harm_is_real(material: Material) -> None:
+def test_the_flag_accepts_it_and_the_harm_is_real(material: LearningData) -> None:
     """The update that the flag lets through loses on judged questions, so the refusal is not for show."""
     learned = learn_from_sessions(material, poisoned(material), allow_anonymous=True)
     assert learned.accepted, str(learned)
@@ -79,7 +79,7 @@ def test_the_flag_accepts_it_and_the_harm_is_real(material: Material) -> None:
     assert lost > 0.02
 
 
-def test_enough_judged_questions_stand_in_for_users(material: Material, simulate: Simulate) -> None:
+def test_enough_judged_questions_stand_in_for_users(material: LearningData, simulate: Simulate) -> None:
     """Judgements refuse the poison; an honest log without users is not held back by the lack of users."""
     learned = learn_from_sessions(guarded(material), poisoned(material))
     assert "judged questions" in learned.refusals[0]
@@ -106,7 +106,7 @@ def of_few_accounts(sessions: list[Session]) -> list[Session]:
 @pytest.mark.parametrize("disguise", [invented, of_one_account, of_few_accounts])
 @pytest.mark.parametrize("count", [SESSIONS, 4000])
 def test_disguises_do_not_help(
-    material: Material, disguise: Callable[[list[Session]], list[Session]], count: int
+    material: LearningData, disguise: Callable[[list[Session]], list[Session]], count: int
 ) -> None:
     learned = learn_from_sessions(material, disguise(poisoned(material, count)))
     assert "too few known users" in learned.refusals[0]
@@ -114,7 +114,7 @@ def test_disguises_do_not_help(
 
 @pytest.mark.parametrize("disguise", [list, invented, of_one_account])
 def test_a_flood_next_to_honest_users_changes_nothing(
-    material: Material, simulate: Simulate, disguise: Callable[[list[Session]], list[Session]]
+    material: LearningData, simulate: Simulate, disguise: Callable[[list[Session]], list[Session]]
 ) -> None:
     """Honest users who want nothing are not outvoted by ten times as many sessions of a stranger."""
     honest = simulate(700, "anything", seed=1)
@@ -126,7 +126,7 @@ def test_a_flood_next_to_honest_users_changes_nothing(
     assert not learn_from_sessions(material, sessions).accepted
 
 
-def test_a_flood_does_not_keep_honest_users_from_teaching(material: Material, simulate: Simulate) -> None:
+def test_a_flood_does_not_keep_honest_users_from_teaching(material: LearningData, simulate: Simulate) -> None:
     """Neither by its number, nor by moving the time at which the test begins."""
     honest = simulate(1500)
     late = [

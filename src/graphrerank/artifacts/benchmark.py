@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.artifacts.artifact import artifact_formats, load_artifact, read_artifact_manifest
-from graphrerank.artifacts.parity import Batch, example_batch
+from graphrerank.artifacts.parity import ParityBatch, example_batch
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.models.manifest import RerankerManifest
@@ -53,7 +53,7 @@ def bench_table(times: Sequence[dict[str, Any]]) -> str:
 
 
 @torch.inference_mode()
-def _rounds(models: Mapping[str, Callable[..., Tensor]], batch: Batch, rounds: int) -> dict[str, list[float]]:
+def _rounds(models: Mapping[str, Callable[..., Tensor]], batch: ParityBatch, rounds: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(WARM_UP + rounds):
         for name, model in models.items():

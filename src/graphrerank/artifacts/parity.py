@@ -30,7 +30,7 @@ HELD_WORDS = 0.3  # share of a query's words that a node holds
 
 
 @dataclass(frozen=True)
-class Batch:
+class ParityBatch:
     """Input of a model in one call."""
 
     name: str  # in messages
@@ -38,7 +38,7 @@ class Batch:
     order: Callable[[Tensor], Tensor]  # ranks scores `[N]`: `[B, K]` indices, padded with -1
 
 
-def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
+def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[ParityBatch]:
     """Yield a number of named batches; the hard cases come first."""
     generator = torch.Generator().manual_seed(0)
 
@@ -53,7 +53,7 @@ def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
         yield _batch(f"random batch {index}", manifest, sizes, num_edges, generator)
 
 
-def example_batch(manifest: Manifest, sizes: Sequence[int] = (6, 9, 4), num_edges: int = 41) -> Batch:
+def example_batch(manifest: Manifest, sizes: Sequence[int] = (6, 9, 4), num_edges: int = 41) -> ParityBatch:
     """Return a batch to trace or time a model, with ``num_edges`` of all queries together.
 
     Without ``sizes``, no dynamic size is 0, 1 or equal to another.
@@ -61,15 +61,19 @@ def example_batch(manifest: Manifest, sizes: Sequence[int] = (6, 9, 4), num_edge
     return _batch("example", manifest, sizes, num_edges, torch.Generator().manual_seed(0))
 
 
-def _batch(name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator) -> Batch:
+def _batch(
+    name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
+) -> ParityBatch:
     """Return a batch of graphs, or for a model that reads features of queries, one query for each graph's node."""
     if isinstance(manifest, RerankerManifest):
         graphs = random_graphs(manifest, sizes, num_edges, generator)
-        return Batch(name, graphs.model_inputs(manifest.inputs), graphs.order)
+        return ParityBatch(name, graphs.model_inputs(manifest.inputs), graphs.order)
     (shape,) = manifest.input_shapes.values()
     features = 5 * torch.randn(sum(sizes), int(shape.strip("[]").split(", ")[1]), generator=generator)
     features[len(features) // 2] *= 1e6
-    return Batch(name, (features,), lambda scores: torch.argsort(scores, descending=True, stable=True).unsqueeze(0))
+    return ParityBatch(
+        name, (features,), lambda scores: torch.argsort(scores, descending=True, stable=True).unsqueeze(0)
+    )
 
 
 def random_graphs(
@@ -109,7 +113,7 @@ def random_graphs(
 def parity_differences(
     eager: nn.Module,
     others: Mapping[str, Callable[..., Tensor]],
-    batches: Iterable[Batch],
+    batches: Iterable[ParityBatch],
     *,
     calibration: Calibration | None = None,
     tolerance: float = TOLERANCE,
@@ -137,7 +141,7 @@ def parity_differences(
     return largest
 
 
-def _difference(batch: Batch, scores: Tensor, expected: Tensor, tolerance: float) -> float:
+def _difference(batch: ParityBatch, scores: Tensor, expected: Tensor, tolerance: float) -> float:
     """Return the largest difference of a score; raise if it is too large, or ranks differ."""
     if scores.shape != expected.shape:
         raise UserError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
@@ -155,7 +159,7 @@ def _difference(batch: Batch, scores: Tensor, expected: Tensor, tolerance: float
 
 
 def _check_probabilities(
-    other: Callable[..., Tensor], batch: Batch, scores: Tensor, calibration: Calibration, tolerance: float
+    other: Callable[..., Tensor], batch: ParityBatch, scores: Tensor, calibration: Calibration, tolerance: float
 ) -> None:
     if hasattr(other, "outputs"):
         scores, probabilities = other.outputs(*batch.inputs)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.cli.command import Command
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import read_manifest
@@ -18,7 +18,7 @@ def run(cfg: DictConfig) -> Path | None:
     return run_job(cfg, "calibrate", calibrate)
 
 
-def calibrate(command: Command) -> Path:
+def calibrate(command: CommandContext) -> Path:
     """Calibrate a finished checkpoint: for the corpus of ``data``, else on the validation splits of its training."""
     cfg = command.cfg
     checkpoint = load_primary(cfg.checkpoint)

@@ -16,7 +16,7 @@ NONE = "none"  # the file of `conf/encoder` for no encoder
 SCRIPTS = ("train", "evaluate", "serve")  # commands with a script in a checkout
 
 
-class Command:
+class CommandContext:
     """What a command gives to its function: configuration, folder, loggers, and parts by their names."""
 
     def __init__(self, cfg: DictConfig) -> None:

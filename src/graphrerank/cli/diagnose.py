@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.cli.command import NONE, Command
+from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.core import Queries
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
@@ -24,7 +24,7 @@ from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.safe_loading import printable, read_json
 
 
-def diagnose(command: Command) -> Path:
+def diagnose(command: CommandContext) -> Path:
     """Measure whether the edges of a corpus help a reranker, by judged questions; without any, write some to judge."""
     cfg = command.cfg
     source = str(cfg.checkpoint)
@@ -95,7 +95,7 @@ def show_sheet(sheet: JudgingSheet) -> None:
     )
 
 
-def _read(command: Command, manifest: RerankerManifest) -> Dataset:
+def _read(command: CommandContext, manifest: RerankerManifest) -> Dataset:
     """Read the data set; of a folder in which no edges lie, with those that its texts give."""
     parts, named = command.parts, str(command.cfg.dataset)
     folder = f"{named.rstrip('/')}/" if Path(named).is_dir() else named

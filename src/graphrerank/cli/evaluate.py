@@ -9,7 +9,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.command import NONE, Command
+from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.evaluate import evaluate as evaluate_systems
@@ -25,7 +25,7 @@ def run(cfg: DictConfig) -> Path | None:
     return run_job(cfg, "evaluate")
 
 
-def evaluate(command: Command) -> Path:
+def evaluate(command: CommandContext) -> Path:
     """Evaluate all systems that the command names on every data set; the last one is compared with the others.
 
     With ``expect`` the command exits with status 1 where its metrics differ from those of an earlier run.
@@ -91,7 +91,7 @@ def renamed_setting(cfg: DictConfig, old: str, new: str) -> list[str]:
     return list(cfg[old])
 
 
-def named_systems(command: Command) -> tuple[Any, bool]:
+def named_systems(command: CommandContext) -> tuple[Any, bool]:
     """Return one checkpoint alone, a list of systems, or pipelines by name; and whether they are pipelines."""
     cfg = command.cfg
     given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from graphrerank._moved import moved_names
 from graphrerank.artifacts.artifact import Artifact
-from graphrerank.cli.command import NONE, Command
+from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.export import exported
 from graphrerank.config.yaml_components import (
     as_yaml,
@@ -71,7 +71,7 @@ def serve_http(cfg: DictConfig) -> Path:
         )
     if cfg.language != AUTO:
         language_of(cfg.language)
-    settings, command = service_settings(cfg), Command(cfg)
+    settings, command = service_settings(cfg), CommandContext(cfg)
     folder = artifact_folder(cfg)
     format_name = served_format(folder, cfg.format, settings.device)
     artifact = open_artifact(folder, format_name, settings.device)
@@ -87,7 +87,7 @@ def serve_http(cfg: DictConfig) -> Path:
 
 
 def service_of_reranker(
-    command: Command, folder: Path, manifest: RerankerManifest, settings: ServiceSettings
+    command: CommandContext, folder: Path, manifest: RerankerManifest, settings: ServiceSettings
 ) -> Service:
     """Set up the service of a reranker.
 
@@ -175,7 +175,9 @@ def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
     )
 
 
-def encoder_of_requests(command: Command, manifest: RerankerManifest) -> OncePerProcess[MemoryVectorCache] | None:
+def encoder_of_requests(
+    command: CommandContext, manifest: RerankerManifest
+) -> OncePerProcess[MemoryVectorCache] | None:
     """Return the factory of the encoder of the documents of requests.
 
     Args:
@@ -192,7 +194,7 @@ def encoder_of_requests(command: Command, manifest: RerankerManifest) -> OncePer
     return None if encoder is None else shared_encoder(as_yaml(encoder))
 
 
-def pair_encoder_of_requests(command: Command, manifest: RerankerManifest) -> OncePerProcess[Any] | None:
+def pair_encoder_of_requests(command: CommandContext, manifest: RerankerManifest) -> OncePerProcess[Any] | None:
     """Return the factory of the cross-encoder of a GRanker head.
 
     Args:
@@ -210,7 +212,7 @@ def pair_encoder_of_requests(command: Command, manifest: RerankerManifest) -> On
     return OncePerProcess(partial(build_from_yaml, as_yaml(settings)))
 
 
-def indexed_corpus(command: Command, artifacts: ServedArtifacts, settings: ServiceSettings) -> IndexedCorpus:
+def indexed_corpus(command: CommandContext, artifacts: ServedArtifacts, settings: ServiceSettings) -> IndexedCorpus:
     """Describe the corpus of ``index``, whose pipeline ends with the reranker of the artifact.
 
     Args:
@@ -251,7 +253,7 @@ def indexed_corpus(command: Command, artifacts: ServedArtifacts, settings: Servi
 
 
 def compared_pipelines(
-    command: Command, pipeline: DictConfig, retriever: str, artifact: Path
+    command: CommandContext, pipeline: DictConfig, retriever: str, artifact: Path
 ) -> Mapping[str, MakePipeline]:
     """Return builders of the pipelines of ``compare``, whose rankings the page shows.
 

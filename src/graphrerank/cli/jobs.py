@@ -14,7 +14,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from graphrerank.cli.command import Command
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.joint_training import check_processes
 from graphrerank.cli.schema import check_settings
 from graphrerank.config.command_settings import check_type
@@ -40,7 +40,7 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
 
         check_loggers(cfg.logger)  # before anything is computed
     register_models(cfg.models)
-    job, command = job or build_job(cfg), Command(cfg)
+    job, command = job or build_job(cfg), CommandContext(cfg)
     helps = "trainer" in cfg and not is_first_process()  # to train: the first one prints, and holds the folder
     with redirect_stdout(StringIO()) if helps else sole_use(command.run_dir):
         try:
@@ -55,7 +55,7 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     return None if helps else folder
 
 
-def _call(job: Job, command: Command) -> Path | None:
+def _call(job: Job, command: CommandContext) -> Path | None:
     """Call a job with the command; an experiment with parts and a folder, and if it trains with ``training``."""
     parameters = inspect.signature(job).parameters
     if len(parameters) == 1:

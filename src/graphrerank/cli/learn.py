@@ -4,7 +4,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.cli.command import Command
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.feedback.learn import learn
 from graphrerank.utils.files import write_json, write_text
@@ -15,7 +15,7 @@ def run(cfg: DictConfig) -> Path | None:
     return run_job(cfg, "learn", _learn)
 
 
-def _learn(command: Command) -> Path:
+def _learn(command: CommandContext) -> Path:
     """Learn from a log, print what was learned, and write the artifact if it was accepted; return the run folder."""
     cfg = command.cfg
     command.tracking.reads_checkpoint(cfg.start)

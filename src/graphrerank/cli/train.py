@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.cli.command import NONE, Command, portable_config
+from graphrerank.cli.command import NONE, CommandContext, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.training_run import resolved, training_folder
@@ -27,7 +27,7 @@ def run(cfg: DictConfig) -> Path | None:
     return run_job(cfg, "train")
 
 
-def train(command: Command) -> Path:
+def train(command: CommandContext) -> Path:
     """Train the model and its ablations, evaluate them, and return the run folder."""
     cfg = command.cfg
     with training_folder(command) as run_dir:
@@ -70,7 +70,9 @@ def train(command: Command) -> Path:
     return run_dir
 
 
-def evaluate_rows(command: Command, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path) -> None:
+def evaluate_rows(
+    command: CommandContext, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path
+) -> None:
     """Evaluate trained models as ``evaluate.py`` does, and write the measures into their manifests."""
     cfg = command.cfg
     reads_pairs = any(reranker.inputs.reads_pairs for reranker in rerankers.values())

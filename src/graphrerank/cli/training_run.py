@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.command import Command, portable_config
+from graphrerank.cli.command import CommandContext, portable_config
 from graphrerank.training.fit import built_trainer
 from graphrerank.training.resume import run_folder
 from graphrerank.training.session import TrainingPlan
@@ -18,7 +18,7 @@ from graphrerank.utils.processes import is_first_process
 
 
 @contextmanager
-def training_folder(command: Command) -> Iterator[Path]:
+def training_folder(command: CommandContext) -> Iterator[Path]:
     """Yield the run folder of a training: that of the run to resume (``ckpt_path``), in sole use, or a new one."""
     resume = command.cfg.ckpt_path
     run_dir = command.run_dir if resume is None else run_folder(resume)
@@ -47,7 +47,7 @@ def trainer_settings(cfg: DictConfig) -> dict[str, Any]:
     return {"trainer": built_trainer(resolved(cfg.trainer)), "callbacks": built_callbacks(resolved(cfg.callbacks))}
 
 
-def training_plan(command: Command) -> TrainingPlan:
+def training_plan(command: CommandContext) -> TrainingPlan:
     """Return how an experiment of a command trains: its trainer, callbacks, loggers and the run to resume."""
 
     def settings(run_dir: Path, name: str) -> Mapping[str, Any]:

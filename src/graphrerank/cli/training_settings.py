@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.command import Command
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.training_run import model_config, resolved
 from graphrerank.config.components import ConfiguredComponent
 from graphrerank.core.model_inputs import QUERIES
@@ -66,7 +66,7 @@ def restart_probs(cfg: DictConfig, rerankers: Mapping[str, GraphReranker]) -> di
     return {name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")}
 
 
-def data_sets(command: Command) -> dict[str, ConfiguredComponent]:
+def data_sets(command: CommandContext) -> dict[str, ConfiguredComponent]:
     """Return ``data`` and the data sets of ``mix``, by name.
 
     Raises:

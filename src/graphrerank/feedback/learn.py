@@ -15,7 +15,7 @@ from graphrerank.data.qrels import Qrels
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.encoder_checks import check_encoder
-from graphrerank.feedback.learning import DRAFTS, JUDGED, Learned, Material, learn_from_sessions, normalized
+from graphrerank.feedback.learning import DRAFTS, JUDGED, LearningData, LearningResult, learn_from_sessions, normalized
 from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores
 from graphrerank.models.checkpoint import Checkpoint, load_primary
@@ -41,7 +41,7 @@ def learn_log(
     allow_anonymous: bool = False,
     seed: int = 0,
     parts: ComponentFactory | None = None,
-) -> Learned:
+) -> LearningResult:
     """Learn from a log; arguments as :func:`graphrerank.feedback.learn.learn`."""
     parts = parts or ComponentFactory(seed=seed)
     check_not_negative(drafted=drafted)
@@ -65,7 +65,7 @@ def learn_log(
     check_encoder(parent, prepared)
     torch.set_num_threads(parts.num_threads)
     prepared = prepared.with_features(manifest.retriever.feature_names)
-    material = Material.of(prepared, parent.model, guards)
+    material = LearningData.of(prepared, parent.model, guards)
     learned = learn_from_sessions(
         material, read.sessions, margin=margin, level=level, seed=seed, allow_anonymous=allow_anonymous
     )
@@ -106,7 +106,7 @@ def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: i
 
 
 def _checkpoint(
-    parent: Checkpoint, name: str, material: Material, learned: Learned, settings: dict[str, Any]
+    parent: Checkpoint, name: str, material: LearningData, learned: LearningResult, settings: dict[str, Any]
 ) -> Checkpoint:
     """Return the learned model with the parent's manifest, its probabilities on the new scores, and the lineage."""
     log = learned.log
@@ -128,7 +128,7 @@ def _checkpoint(
     return Checkpoint(change.model, manifest.without("artifact").with_entries(**entries), parent.path)
 
 
-def _matched(calibration: Calibration, material: Material, model: Any) -> dict[str, Any]:
+def _matched(calibration: Calibration, material: LearningData, model: Any) -> dict[str, Any]:
     """Fit a logistic calibration of new scores to the parent's probabilities of the same candidates.
 
     Clicks know relevance up to a factor only, so that they cannot calibrate.
@@ -152,7 +152,7 @@ def learn(
     artifact: str | Path | None = None,
     formats: Sequence[str] = ("torchscript",),
     **settings: Any,
-) -> Learned:
+) -> LearningResult:
     """Learn from a log of what was shown and clicked, and export the result if it is better than its parent.
 
     Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse. A

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank._moved import moved_names
 from graphrerank.core import Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import measure_ranking
@@ -16,11 +17,22 @@ from graphrerank.evaluation.significance import randomization_tests
 from graphrerank.feedback.log import FeedbackLog, Session
 from graphrerank.feedback.propensity import Propensities, estimate_propensities, user_weights
 from graphrerank.feedback.relevance import Relevance, compare_worth, estimate_relevance, order
-from graphrerank.feedback.stages import EVIDENCE, FEW, Change, ScoredLists, exact_scores, fit, quick_scores, score_lists
+from graphrerank.feedback.stages import (
+    EVIDENCE,
+    FEW,
+    ModelUpdate,
+    ScoredLists,
+    exact_scores,
+    fit_stage,
+    quick_scores,
+    score_lists,
+)
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.checks import check_positive, check_positive_share
+
+__getattr__ = moved_names(__name__)
 
 EARLY = 0.6  # share of the sessions with positive feedback that come before those of the test
 CHOOSING = 4  # one in so many queries chooses the stage
@@ -33,7 +45,7 @@ FEWEST_JUDGED = 30  # judged questions that can stand in for known users
 
 
 @dataclass(frozen=True)
-class Material:
+class LearningData:
     """A corpus with the queries of a log and of guards, ranked and scored by the parent once."""
 
     prepared: PreparedDataset
@@ -44,7 +56,7 @@ class Material:
     guards: Sequence[str] = ()  # splits of questions with known answers, on which nothing may get worse
 
     @classmethod
-    def of(cls, prepared: PreparedDataset, model: Any, guards: Sequence[str] = ()) -> "Material":
+    def of(cls, prepared: PreparedDataset, model: Any, guards: Sequence[str] = ()) -> "LearningData":
         """Score all queries of a data set with features."""
         lists, ids = score_lists(model, prepared), prepared.dataset.graph.node_ids
         columns = [{ids[node]: at for at, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()]
@@ -53,10 +65,10 @@ class Material:
 
 
 @dataclass
-class Learned:
+class LearningResult:
     """What was learned, and whether it was accepted."""
 
-    change: Change | None  # None where there was too little to learn from
+    change: ModelUpdate | None  # None where there was too little to learn from
     propensities: Propensities
     refusals: list[str] = field(default_factory=list)  # empty: accepted
     tests: dict[str, dict[str, float]] = field(default_factory=dict)  # by `later sessions` and name of the guard
@@ -87,14 +99,14 @@ def normalized(text: str) -> str:
 
 
 def learn_from_sessions(
-    material: Material,
+    material: LearningData,
     sessions: Sequence[Session],
     *,
     margin: float = 0.01,
     level: float = 0.025,
     seed: int = 0,
     allow_anonymous: bool = False,
-) -> Learned:
+) -> LearningResult:
     """Learn from the earlier sessions, few parameters first, and test the result on later ones and on the guards.
 
     Sessions without an authenticated user count as those of one user (:func:`user_weights`), because one client can
@@ -128,7 +140,7 @@ def learn_from_sessions(
         divided = _divide(sessions, user_weights(sessions, anonymous_as_one=False))
     propensities = estimate_propensities(sessions, divided.weights)
     users = {session.known_user for session in sessions if any(session.gains)} - {None}
-    learned = Learned(None, propensities, counts={**_counts(sessions, divided), "known users": len(users)})
+    learned = LearningResult(None, propensities, counts={**_counts(sessions, divided), "known users": len(users)})
     if (refusal := _lack_of_evidence(divided, needed, too_few_users and not allow_anonymous)) is not None:
         learned.refusals.append(refusal)
         return learned
@@ -185,13 +197,13 @@ def _lack_of_evidence(divided: "_Divided", needed: int, too_few_users: bool) -> 
 
 
 def _test_on_later(
-    material: Material, change: Change, estimate: Relevance, level: float, seed: int
+    material: LearningData, change: ModelUpdate, estimate: Relevance, level: float, seed: int
 ) -> dict[str, float]:
     """Test a change on the relevance that later sessions show, exactly only where the quick test allows it.
 
     Args:
         material: Lists of the queries.
-        change: Change to test.
+        change: ModelUpdate to test.
         estimate: Relevance estimated from later sessions, with cautious propensities.
         level: Level of the one-sided test, in (0, 1].
         seed: Seed of the sign flips.
@@ -291,7 +303,7 @@ def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -
     return fitted, [at for at, query in enumerate(queries) if late[at] and query in tests]
 
 
-def describe(change: Change) -> str:
+def describe(change: ModelUpdate) -> str:
     """Say what few parameters mean: how much the retriever counts against the model, and each type of edges."""
     factors = dict(change.factors)
     if not factors:
@@ -301,12 +313,12 @@ def describe(change: Change) -> str:
     return "; ".join([*parts, *(f"edges of type {name} count {factor:.2g} times" for name, factor in factors.items())])
 
 
-def _num_judged(material: Material) -> int:
+def _num_judged(material: LearningData) -> int:
     """Return the number of judged questions that guard."""
     return len(material.prepared.dataset.split(JUDGED).queries) if JUDGED in material.guards else 0
 
 
-def _best_stage(material: Material, estimate: Relevance, evidence: float, seed: int) -> Change:
+def _best_stage(material: LearningData, estimate: Relevance, evidence: float, seed: int) -> ModelUpdate:
     """Fit the stage that three quarters of the queries show to be best on the others; of equals the smaller one."""
     parts = material.model, material.prepared, material.lists
     asked, targets = estimate.sessions.nonzero().flatten(), _targets(material, estimate)
@@ -316,17 +328,17 @@ def _best_stage(material: Material, estimate: Relevance, evidence: float, seed: 
     chosen, best = FEW, None
     stages = [stage for stage, needed in EVIDENCE.items() if evidence >= needed]
     for stage in stages if len(stages) > 1 and len(learning) and len(choosing) else ():
-        change = fit(stage, *parts, learning, targets, seed=seed)
+        change = fit_stage(stage, *parts, learning, targets, seed=seed)
         scores = quick_scores(change, *parts, choosing)
         if best is not None:
             gain = compare_worth(scores, best, material.lists.nodes[choosing], estimate.select(choosing))
             if float(gain.mean()) <= float(gain.std()) / len(gain) ** 0.5:
                 continue
         chosen, best = stage, scores
-    return fit(chosen, *parts, asked, targets, seed=seed)
+    return fit_stage(chosen, *parts, asked, targets, seed=seed)
 
 
-def _targets(material: Material, estimate: Relevance) -> Tensor:
+def _targets(material: LearningData, estimate: Relevance) -> Tensor:
     """Mix estimated relevance with the parent's own shares, which count as a number of sessions."""
     lists = material.lists
     of_parent = torch.softmax(lists.scores.double().masked_fill(~lists.mask, -1e30), dim=1) * lists.mask
@@ -335,7 +347,7 @@ def _targets(material: Material, estimate: Relevance) -> Tensor:
     return data + of_parent * asked.unsqueeze(1) * (PRIOR_SESSIONS * mass / max(int(asked.sum()), 1))
 
 
-def _guard(material: Material, guard: str, change: Change, seed: int) -> dict[str, float]:
+def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -> dict[str, float]:
     dataset, qrels = material.prepared.dataset, material.prepared.dataset.split(guard)
     nodes, scores = material.lists.nodes[qrels.queries], material.lists.scores[qrels.queries]
 
@@ -349,7 +361,7 @@ def _guard(material: Material, guard: str, change: Change, seed: int) -> dict[st
     return {"before": float(before.nanmean()), "difference": float(difference.mean()), "p worse": p}
 
 
-def _moved(material: Material, change: Change, rows: Sequence[int]) -> list[str]:
+def _moved(material: LearningData, change: ModelUpdate, rows: Sequence[int]) -> list[str]:
     """Describe what comes to the first ranks for the most frequent queries."""
     frequent = Counter(rows).most_common(FREQUENT)
     queries = torch.tensor([row for row, _ in frequent])

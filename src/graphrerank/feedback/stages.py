@@ -57,7 +57,7 @@ class ScoredLists:
 
 
 @dataclass(frozen=True)
-class Change:
+class ModelUpdate:
     """A model that differs from its parent, or the parent's few parameters changed."""
 
     stage: str
@@ -104,7 +104,7 @@ def exact_scores(model: GATv2Reranker, prepared: PreparedDataset, queries: Tenso
     return torch.cat(parts) if parts else torch.zeros(0, prepared.top_k)
 
 
-def fit(
+def fit_stage(
     stage: str,
     model: GATv2Reranker,
     prepared: PreparedDataset,
@@ -113,7 +113,7 @@ def fit(
     targets: Tensor,
     *,
     seed: int = 0,
-) -> Change:
+) -> ModelUpdate:
     r"""Fit a stage to the targets ``[Q, K]``, some of which may be negative, of queries ``[Q']`` of all lists.
 
     .. math:: \min -\sum_{q, d} y_{qd} \log \mathrm{softmax}_d(s) + \frac{|z|^2}{2 \sigma^2}
@@ -130,7 +130,7 @@ def fit(
 
 
 def quick_scores(
-    change: Change, model: GATv2Reranker, prepared: PreparedDataset, lists: ScoredLists, queries: Tensor
+    change: ModelUpdate, model: GATv2Reranker, prepared: PreparedDataset, lists: ScoredLists, queries: Tensor
 ) -> Tensor:
     """Score queries ``[Q']`` of all lists as a change of the model does, ``[Q', K]``.
 
@@ -145,7 +145,7 @@ def quick_scores(
     return exact_scores(change.model, prepared, queries)
 
 
-def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Change:
+def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> ModelUpdate:
     u = torch.zeros(2 + len(lists.types), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([u], max_iter=40, line_search_fn="strong_wolfe")
 
@@ -162,7 +162,7 @@ def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Chang
         z = LARGEST * torch.tanh(u / LARGEST)
     names = ["retriever", "model", *(EDGE_TYPES[number] for number in lists.types)]
     factors = {name: math.exp(each) for name, each in zip(names, z.tolist(), strict=True)}
-    return Change(FEW, _folded(model, factors), factors)
+    return ModelUpdate(FEW, _folded(model, factors), factors)
 
 
 def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
@@ -170,7 +170,7 @@ def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
     return z[0].exp() * lists.of_gcs.double() + z[1].exp() * learned
 
 
-def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: int) -> Change:
+def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: int) -> ModelUpdate:
     changed = copy.deepcopy(model)
     parameters = [p for name, p in changed.named_parameters() if name.split(".")[0] in HEAD]
     optimizer, generator = torch.optim.Adam(parameters, lr=LAST_RATE), torch.Generator().manual_seed(seed)
@@ -181,7 +181,7 @@ def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: i
             loss = _cross_entropy(_last_scores(model, changed, some), targets[rows], some.mask)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return Change(LAST, changed, {})
+    return ModelUpdate(LAST, changed, {})
 
 
 def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredLists) -> Tensor:
@@ -193,7 +193,9 @@ def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredList
     return torch.where((lists.learned != 0).any(1, keepdim=True), scores, lists.scores)  # else there is no evidence
 
 
-def _fit_all(model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor, targets: Tensor, seed: int) -> Change:
+def _fit_all(
+    model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor, targets: Tensor, seed: int
+) -> ModelUpdate:
     changed = copy.deepcopy(model).eval()  # without dropout, as the parent scores
     optimizer = torch.optim.AdamW(changed.parameters(), lr=ALL_RATE)
     generator = torch.Generator().manual_seed(seed)
@@ -206,7 +208,7 @@ def _fit_all(model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor, t
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(changed.parameters(), 1.0)
             optimizer.step()
-    return Change(ALL, changed, {})
+    return ModelUpdate(ALL, changed, {})
 
 
 def _total(targets: Tensor) -> float:

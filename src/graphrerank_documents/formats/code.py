@@ -11,7 +11,7 @@ from typing import Any
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, SYMBOL, Block, Document, Link, Section
-from graphrerank_documents.formats.code_languages import Language, language_of, rust_target
+from graphrerank_documents.formats.code_languages import CodeLanguage, language_of, rust_target
 from graphrerank_documents.formats.text import decode_text, without_blobs
 from graphrerank_documents.symbols import family_of, module_of
 
@@ -56,7 +56,7 @@ def read_code(content: bytes, name: str) -> list[Document]:
     return [Document(name, title, (Section("", blocks, 1, len(lines)),) if blocks else (), dropped=dropped)]
 
 
-def _parse(text: str, language: Language) -> Any:
+def _parse(text: str, language: CodeLanguage) -> Any:
     """Return the syntax tree; None for what would take much time or memory: long files, and text that is no code."""
     is_open = text.count("<") > _MAX_OPEN and any(run[0].count("<") > _MAX_OPEN for run in _OPEN.finditer(text))
     if len(text) > MAX_PARSED or is_open:
@@ -135,7 +135,7 @@ class _Part:
 
 
 class _File:
-    def __init__(self, text: str, name: str, dropped: dict[str, int], language: Language, tree: Any) -> None:
+    def __init__(self, text: str, name: str, dropped: dict[str, int], language: CodeLanguage, tree: Any) -> None:
         self.name, self.dropped = name, dropped
         self.source, self.lines = text.encode(), text.split("\n")
         self.language = language

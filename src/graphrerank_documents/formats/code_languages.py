@@ -186,7 +186,7 @@ Imported = tuple[str, str, bool]  # a local name (empty for none), the target, a
 
 
 @dataclass(frozen=True)
-class Language:
+class CodeLanguage:
     """A grammar with its query, and what its imports stand for."""
 
     parser: Any
@@ -197,7 +197,7 @@ class Language:
     is_package: bool = False  # whether names of other files of the folder, or of all files, need no import
 
 
-def language_of(name: str, text: str) -> Language:
+def language_of(name: str, text: str) -> CodeLanguage:
     """Return the language of a file by its path; `.h` is C++ where its text says so."""
     suffix = name.rpartition(".")[2].lower()
     if suffix == "h" and re.search(
@@ -208,7 +208,7 @@ def language_of(name: str, text: str) -> Language:
 
 
 @cache
-def _language(suffix: str) -> Language:
+def _language(suffix: str) -> CodeLanguage:
     script, typed = {"imports": _javascript_imports}, _JAVASCRIPT + _TYPESCRIPT
     make: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "py pyi": ("python", "", _PYTHON, {"imports": _python_imports, "own": ("self", "cls")}),
@@ -224,7 +224,7 @@ def _language(suffix: str) -> Language:
     grammar, dialect, query, options = next((made for names, made in make.items() if suffix in names.split()), cpp)
     module, tree_sitter = optional(f"tree_sitter_{grammar}", "code"), optional("tree_sitter", "code")
     language = tree_sitter.Language(getattr(module, f"language{dialect}")())
-    return Language(tree_sitter.Parser(language), tree_sitter.Query(language, query), **options)
+    return CodeLanguage(tree_sitter.Parser(language), tree_sitter.Query(language, query), **options)
 
 
 def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:

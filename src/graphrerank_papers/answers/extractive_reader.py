@@ -49,7 +49,7 @@ NEAR = 6  # words
 DASH = "\u2013"
 
 
-class Span(NamedTuple):
+class AnswerSpan(NamedTuple):
     """A span, and the names of its features."""
 
     text: str
@@ -89,14 +89,14 @@ class ExtractiveReader:
         return weights
 
 
-def feature_rows(spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+def feature_rows(spans: Sequence[AnswerSpan]) -> tuple[Tensor, Tensor]:
     """Hash the features of ``n`` spans: ``[F]`` int64 weights, and ``[n]`` int64 where each span's begin."""
     hashed = [[zlib.crc32(name.encode("utf-8", "surrogatepass")) % NUM_WEIGHTS for name in s.features] for s in spans]
     starts = torch.tensor([0, *(len(row) for row in hashed)], dtype=torch.int64).cumsum(0)[:-1]
     return torch.tensor([index for row in hashed for index in row], dtype=torch.int64), starts
 
 
-def best_text(spans: Sequence[Span], weights: Tensor) -> str:
+def best_text(spans: Sequence[AnswerSpan], weights: Tensor) -> str:
     """Return the likeliest text, in the form in which it is likeliest; empty without a span."""
     if not spans:
         return ""
@@ -130,7 +130,7 @@ class Question:
         self.turn = "+".join(sorted({*_TURNS.split()} & {*lower}))
 
 
-class Passage:
+class ReaderPassage:
     """A passage of a context, split into its title, which is its first sentence if it is short, and the rest."""
 
     def __init__(self, rank: int, text: str) -> None:
@@ -149,9 +149,9 @@ class Passage:
         return len(name) >= NEAR_TITLE and f" {name} " in f" {plain} "
 
 
-def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
+def read_passages(question: Question, texts: Sequence[str]) -> list[ReaderPassage]:
     """Split passages, and find those that the question names and those that these name."""
-    passages = [Passage(rank, text) for rank, text in enumerate(texts)]
+    passages = [ReaderPassage(rank, text) for rank, text in enumerate(texts)]
     asked = [passage for passage in passages if passage.is_named_in(question.plain)]
     from_asked = " ".join(passage.plain for passage in asked)
     for passage in passages:
@@ -159,12 +159,12 @@ def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
     return passages
 
 
-def linked_from(passage: Passage, passages: Sequence[Passage]) -> Passage | None:
+def linked_from(passage: ReaderPassage, passages: Sequence[ReaderPassage]) -> ReaderPassage | None:
     """Return the first passage whose title another one names, or None."""
     return next((other for other in passages if other.rank != passage.rank and other.is_named_in(passage.plain)), None)
 
 
-def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
+def answer_spans(question_text: str, texts: Sequence[str]) -> list[AnswerSpan]:
     """List the spans of packed passages that may answer a question; the same text may come several times."""
     question = Question(question_text)
     passages = read_passages(question, texts)
@@ -174,9 +174,9 @@ def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
     return [*spans, *_options(question, passages)]
 
 
-def _in_passage(question: Question, passage: Passage) -> Iterator[Span]:
+def _in_passage(question: Question, passage: ReaderPassage) -> Iterator[AnswerSpan]:
     if passage.title:
-        yield Span(passage.name, _features(question, passage, "title", passage.name, ("", ""), "0.0", 0))
+        yield AnswerSpan(passage.name, _features(question, passage, "title", passage.name, ("", ""), "0.0", 0))
     for number, (start, stop) in enumerate(split_sentences(passage.text)[:MOST_SENTENCES]):
         sentence = passage.text[start:stop]
         shared = len(question.stems & set(words(sentence)))
@@ -184,11 +184,11 @@ def _in_passage(question: Question, passage: Passage) -> Iterator[Span]:
             for place, found in enumerate(islice(form.finditer(sentence), MOST_SPANS)):
                 sides = sentence[max(0, found.start() - REACH) : found.start()], sentence[found.end() :][:REACH]
                 where = f"{min(number, 3)}.{min(place, 4)}"
-                yield Span(found[0], _features(question, passage, kind, found[0], sides, where, shared))
+                yield AnswerSpan(found[0], _features(question, passage, kind, found[0], sides, where, shared))
 
 
 def _features(
-    question: Question, passage: Passage, kind: str, text: str, sides: tuple[str, str], where: str, shared: int
+    question: Question, passage: ReaderPassage, kind: str, text: str, sides: tuple[str, str], where: str, shared: int
 ) -> tuple[str, ...]:
     """Name the features of a span; the reader has a weight for each name."""
     wanted, role, (left, right) = question.wanted, passage.role, sides
@@ -228,7 +228,7 @@ def _features(
     return tuple(names)
 
 
-def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
+def _options(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
     """Titles that the question offers, by the years in their passages and in those that they name."""
     if " or " not in question.lower:
         return
@@ -243,10 +243,10 @@ def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
                 order = _order(first, second, at)
                 names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
                 names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
-        yield Span(passage.name, tuple(names))
+        yield AnswerSpan(passage.name, tuple(names))
 
 
-def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
+def _yes_no(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
     """Both answers, by the words that the passages with titles in the question, and those that they name, share."""
     read = [passage for passage in passages if passage.role == "asked"]
     read += [each for passage in read if (each := linked_from(passage, passages)) is not None]
@@ -255,10 +255,10 @@ def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
     names = [f"shared {min(len(shared), 6)}", f"read {len(read)}", *(f"word {stem}" for stem in question.relations)]
     names += [f"both {stem}" for stem in sorted(shared)]
     for answer in ("yes", "no"):
-        yield Span(answer, tuple(f"{answer} {name}" for name in names))
+        yield AnswerSpan(answer, tuple(f"{answer} {name}" for name in names))
 
 
-def _order(first: Passage | None, second: Passage | None, at: int) -> str:
+def _order(first: ReaderPassage | None, second: ReaderPassage | None, at: int) -> str:
     """Compare the years of two passages at a position."""
     one, other = (() if passage is None else passage.years[at : at + 1 or None] for passage in (first, second))
     if not one or not other:

@@ -1,14 +1,14 @@
 import random
 
 from graphrerank.data.synthetic_queries.rewording import Rewording
-from graphrerank.data.synthetic_queries.wording import Writer
+from graphrerank.data.synthetic_queries.wording import QuestionWriter
 
 TEXTS = ["The global interpreter lock (GIL) protects objects. A cache holds parsed pages; caches are files."]
 
 
 def reworded(text: str, *, language: str = "english", texts: list[str] = TEXTS, count: int = 200) -> set[str]:
     words = {word.strip("().,;") for page in texts for word in page.lower().split()}
-    rewording = Rewording(language, texts, words, Writer(language, texts))
+    rewording = Rewording(language, texts, words, QuestionWriter(language, texts))
     rng = random.Random(0)
     found = {rewording(text, rng) for _ in range(count)}
     rng = random.Random(0)

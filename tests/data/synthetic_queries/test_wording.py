@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrerank.data.synthetic_queries.wording import Writer, clean, paragraphs
+from graphrerank.data.synthetic_queries.wording import QuestionWriter, clean, paragraphs
 
 GUIDE = """# Caching
 
@@ -19,7 +19,7 @@ FIXED = "Fixed the reader, which did not close the files that it opened, and add
 
 
 def test_questions_of_a_guide() -> None:
-    found = Writer("english", [GUIDE] * 3).wording("Reader manual > Local cache", GUIDE)
+    found = QuestionWriter("english", [GUIDE] * 3).wording("Reader manual > Local cache", GUIDE)
     assert found is not None
     assert found.name == "local cache"
     assert {"how do I store the parsed pages in a local cache", "what is fixture"} <= set(found.questions)
@@ -41,7 +41,7 @@ def test_questions_of_a_guide() -> None:
     ],
 )
 def test_what_nobody_asks_for(title: str, text: str) -> None:
-    assert Writer("english").wording(title, text) is None
+    assert QuestionWriter("english").wording(title, text) is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_nobody_asks_for(title: str, text: str) -> None:
     ],
 )
 def test_questions_of_code(text: str, questions: set[str]) -> None:
-    found = Writer("english").wording("src/reader.py", text)
+    found = QuestionWriter("english").wording("src/reader.py", text)
     assert found is not None
     assert set(found.questions) == questions
 
@@ -95,7 +95,7 @@ def test_questions_of_code(text: str, questions: set[str]) -> None:
     ],
 )
 def test_other_languages(language: str, text: str, question: str, phrase: str) -> None:
-    found = Writer(language, [text]).wording("Manual", text)
+    found = QuestionWriter(language, [text]).wording("Manual", text)
     assert found is not None
     assert question in found.questions
     assert phrase in found.phrases
@@ -103,7 +103,7 @@ def test_other_languages(language: str, text: str, question: str, phrase: str) -
 
 def test_chinese_questions_keep_a_negation() -> None:
     texts = ("这道菜需要提前腌制鸡肉。口感鲜嫩。", "这道菜不需要提前腌制鸡肉。口感鲜嫩。")
-    asked, denied = (Writer("characters").wording("烤鸡 > 操作", text) for text in texts)
+    asked, denied = (QuestionWriter("characters").wording("烤鸡 > 操作", text) for text in texts)
     assert asked is not None
     assert denied is not None
     assert "烤鸡需要提前腌制鸡肉吗" in asked.questions
@@ -113,6 +113,6 @@ def test_chinese_questions_keep_a_negation() -> None:
 @given(st.text(st.sampled_from("aB1 .,:;|`*_#[](){}<>-=/\\\"'\n\t@\u4e00\u00e9"), max_size=400))
 def test_any_text(text: str) -> None:
     for language in ("english", "german", "characters", "none"):
-        Writer(language, [text]).wording(text[:30], text)
+        QuestionWriter(language, [text]).wording(text[:30], text)
     paragraphs(text)
     assert len(clean(text)) <= len(text) + 1

@@ -17,7 +17,7 @@ CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder
 
 
 @dataclass(frozen=True)
-class Artifact:
+class TrackedArtifact:
     """Something that a run read or wrote.
 
     Attributes:
@@ -38,24 +38,26 @@ class Artifact:
         return re.sub(r"[^\w.-]+", "-", f"{self.kind}-{self.name}")
 
 
-def dataset_artifact(dataset: Dataset) -> Artifact:
+def dataset_artifact(dataset: Dataset) -> TrackedArtifact:
     """Describe a data set by its fingerprint and its counts; its files are not part of the artifact."""
     splits = {name: len(qrels.queries) for name, qrels in dataset.splits.items()}
     facts = {"passages": dataset.graph.num_nodes, "edges": dataset.graph.num_edges // 2, "queries": splits}
-    return Artifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts})
+    return TrackedArtifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts})
 
 
-def folder_artifact(folder: Path) -> Artifact:
+def folder_artifact(folder: Path) -> TrackedArtifact:
     """Describe a folder of documents and questions that a job reads without building a data set.
 
     Args:
         folder: The folder; the fingerprint is that of its files ``corpus.*`` and ``queries.*``.
     """
     files = sorted(file for name in ("corpus", "queries") for file in folder.glob(f"{name}.*") if file.is_file())
-    return Artifact("dataset", folder.name, {"fingerprint": hash_files(files), "files": [file.name for file in files]})
+    return TrackedArtifact(
+        "dataset", folder.name, {"fingerprint": hash_files(files), "files": [file.name for file in files]}
+    )
 
 
-def model_artifact(folder: Path) -> Artifact:
+def model_artifact(folder: Path) -> TrackedArtifact:
     """Describe a checkpoint: its weights, its manifest and the ids of the runs that trained it.
 
     Args:
@@ -65,24 +67,24 @@ def model_artifact(folder: Path) -> Artifact:
         The artifact, the same for the run that wrote the checkpoint and for every run that reads it.
     """
     if folder.is_file():
-        return Artifact("model", folder.stem, {"fingerprint": hash_files([folder])}, {folder.name: folder})
+        return TrackedArtifact("model", folder.stem, {"fingerprint": hash_files([folder])}, {folder.name: folder})
     files = {str(part): folder / part for part in (CHECKPOINT, Path(MANIFEST)) if (folder / part).is_file()}
     if not (folder / CHECKPOINT).is_file():  # exported, or shipped with the package
         files = {path.name: path for path in sorted(folder.glob("*.safetensors"))} | files
     facts: dict[str, Any] = {"fingerprint": hash_files(list(files.values()))}
     if runs := read_run_ids(folder):
         facts["trained_in"] = runs
-    return Artifact("model", folder.name, facts, files)
+    return TrackedArtifact("model", folder.name, facts, files)
 
 
-def report_artifact(name: str, files: Sequence[Path]) -> Artifact:
+def report_artifact(name: str, files: Sequence[Path]) -> TrackedArtifact:
     """Describe the report of a job.
 
     Args:
         name: Name of the run folder.
         files: ``report.md``, ``report.html``, ``metrics.json``, and any further page.
     """
-    return Artifact("report", name, {"fingerprint": hash_files(files)}, {file.name: file for file in files})
+    return TrackedArtifact("report", name, {"fingerprint": hash_files(files)}, {file.name: file for file in files})
 
 
 def read_run_ids(folder: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from graphrerank.cli.tracking.artifacts import Artifact
+from graphrerank.cli.tracking.artifacts import TrackedArtifact
 from graphrerank.cli.tracking.results import ResultTable
 
 
@@ -68,10 +68,10 @@ class TrackedRun:
     def log_image(self, name: str, path: Path) -> None:
         """Send a plot, a PNG file."""
 
-    def log_input(self, artifact: Artifact) -> None:
+    def log_input(self, artifact: TrackedArtifact) -> None:
         """Send what the run read."""
 
-    def log_output(self, artifact: Artifact) -> None:
+    def log_output(self, artifact: TrackedArtifact) -> None:
         """Send what the run wrote."""
 
     def close(self, *, failed: bool) -> None:

@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from lightning.pytorch.loggers import MLFlowLogger
 from omegaconf import DictConfig
 
-from graphrerank.cli.tracking.artifacts import Artifact
+from graphrerank.cli.tracking.artifacts import TrackedArtifact
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
 from graphrerank.utils.processes import is_first_process
@@ -79,7 +79,7 @@ class MLflowRun(TrackedRun):
         """Log a file in ``plots``."""
         self.logger.experiment.log_artifact(self.logger.run_id, str(path), "plots")
 
-    def log_input(self, artifact: Artifact) -> None:
+    def log_input(self, artifact: TrackedArtifact) -> None:
         """Log a dataset input, with the facts as its profile; checkpoints too, as MLflow has no inputs of files."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -89,7 +89,7 @@ class MLflowRun(TrackedRun):
         tags = [InputTag("mlflow.data.context", artifact.kind)]
         self.logger.experiment.log_inputs(self.logger.run_id, datasets=[DatasetInput(dataset, tags)])
 
-    def log_output(self, artifact: Artifact) -> None:
+    def log_output(self, artifact: TrackedArtifact) -> None:
         """Log the files in a folder of the artifact's kind and name, and its fingerprint as a tag."""
         client, run_id = self.logger.experiment, self.logger.run_id
         for name, path in artifact.files.items():

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.tracking.artifacts import (
     CHECKPOINT,
-    Artifact,
+    TrackedArtifact,
     dataset_artifact,
     folder_artifact,
     model_artifact,
@@ -43,8 +43,8 @@ class Tracking:
 
     def __init__(self) -> None:
         self._runs: dict[Path, list[TrackedRun]] = {}  # by the folder of their system, in the order of training
-        self._inputs: list[Artifact] = []
-        self._outputs: list[Artifact] = []
+        self._inputs: list[TrackedArtifact] = []
+        self._outputs: list[TrackedArtifact] = []
 
     def reads_data(self, dataset: Dataset) -> None:
         """Record a data set that the command reads."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from graphrerank.cli.tracking.artifacts import Artifact
+from graphrerank.cli.tracking.artifacts import TrackedArtifact
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
 
@@ -42,11 +42,11 @@ class TensorBoardRun(TrackedRun):
 
         self.logger.experiment.add_image(f"plots/{name}", imread(path)[..., :3], dataformats="HWC")
 
-    def log_input(self, artifact: Artifact) -> None:
+    def log_input(self, artifact: TrackedArtifact) -> None:
         """Write the facts as a text."""
         self._log_json(f"inputs/{artifact.label}", artifact.facts)
 
-    def log_output(self, artifact: Artifact) -> None:
+    def log_output(self, artifact: TrackedArtifact) -> None:
         """Write the facts and the names of the files as a text."""
         self._log_json(f"outputs/{artifact.label}", {**artifact.facts, "files": list(artifact.files)})
 

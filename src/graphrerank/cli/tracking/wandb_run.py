@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from lightning.pytorch.loggers import WandbLogger
 from omegaconf import DictConfig
 
-from graphrerank.cli.tracking.artifacts import Artifact
+from graphrerank.cli.tracking.artifacts import TrackedArtifact
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
 
@@ -81,7 +81,7 @@ class WandbRun(TrackedRun):
         """Log a ``wandb.Image``."""
         self.logger.log_image(f"plots/{name}", [str(path)])
 
-    def log_input(self, artifact: Artifact) -> None:
+    def log_input(self, artifact: TrackedArtifact) -> None:
         """Record an artifact as an input of the run.
 
         ``Run.use_artifact`` refuses to work offline, because it waits for the server's answer. The record that it
@@ -96,7 +96,7 @@ class WandbRun(TrackedRun):
         except (AttributeError, TypeError) as error:
             log.warning("this version of wandb records no inputs offline; `reads` of the config has them: %s", error)
 
-    def log_output(self, artifact: Artifact) -> None:
+    def log_output(self, artifact: TrackedArtifact) -> None:
         """Log an artifact as an output of the run."""
         self.logger.experiment.log_artifact(wandb_artifact(artifact))
 
@@ -107,7 +107,7 @@ class WandbRun(TrackedRun):
             self.logger.experiment.finish(exit_code=int(failed))
 
 
-def wandb_artifact(artifact: Artifact) -> Any:
+def wandb_artifact(artifact: TrackedArtifact) -> Any:
     """Build a ``wandb.Artifact``; its digest is that of its content, so that W&B makes equal ones one version."""
     import wandb
 

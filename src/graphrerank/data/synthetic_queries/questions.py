@@ -16,7 +16,7 @@ from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.readers.records import Id, Written, bad_line, checked, read_jsonl
 from graphrerank.data.synthetic_queries.rewording import Rewording
-from graphrerank.data.synthetic_queries.wording import Wording, Writer
+from graphrerank.data.synthetic_queries.wording import QuestionWriter, Wording
 from graphrerank.text.languages import CHARACTERS, UNSPACED
 from graphrerank.text.stems import spelled_words
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative, check_share
@@ -104,7 +104,7 @@ class _Drafter:
         self.graph, self.rng = graph, rng
         language = graph.passages.language
         self.word = _SHORT_WORD if language == CHARACTERS else _WORD
-        self.writer = Writer(language, graph.texts, is_strict=is_strict)
+        self.writer = QuestionWriter(language, graph.texts, is_strict=is_strict)
         self.words_of = [{word.lower() for word in self.word.findall(text)} for text in graph.texts]
         self.passages_with: dict[str, list[int]] = {}
         for node, words in enumerate(self.words_of):

@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Callable, Collection, Iterable
 
-from graphrerank.data.synthetic_queries.wording import Writer, templates_of
+from graphrerank.data.synthetic_queries.wording import QuestionWriter, templates_of
 from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, stemmer
 
 MOST_CHANGES = 3
@@ -25,7 +25,7 @@ class Rewording:
     out, and a typing error; up to three of these. Without spaces between words, synonyms alone.
     """
 
-    def __init__(self, language: str, texts: Iterable[str], words: Collection[str], writer: Writer) -> None:
+    def __init__(self, language: str, texts: Iterable[str], words: Collection[str], writer: QuestionWriter) -> None:
         self.stop_words, self.breaks = writer.stop_words, writer.breaks
         self.endings = {"s", "es"} if language == ENGLISH else ENDINGS
         self.others: dict[str, list[str]] = {}

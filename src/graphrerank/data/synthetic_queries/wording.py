@@ -172,7 +172,7 @@ class Wording:
     is_only: bool = False  # whether it defines names that no other passage defines
 
 
-class Writer:
+class QuestionWriter:
     """Finds what passages of one language suggest; unless ``is_strict``, any passage suggests its words."""
 
     def __init__(self, language: str, texts: Sequence[str] = (), *, is_strict: bool = True) -> None:
