@@ -78,7 +78,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 def test_generated_pages_list_modules_and_settings_of_both_packages() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "conf.py"))
     api, settings = made["api_page"](), made["settings_page"]()
-    assert all(f"automodule:: graphrerank.{module}\n" in api for module in ("operators.gcs", "fitting.fit"))
+    assert all(f"automodule:: graphrerank.{module}\n" in api for module in ("operators.gcs", "training.fit"))
     assert all(f"### {name}\n" in settings for name in ("train", "model/gatv2", "pipeline/hipporag2"))
 
 

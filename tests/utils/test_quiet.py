@@ -72,7 +72,8 @@ import logging, sys, warnings
 from lightning.pytorch.callbacks import Callback
 from graphrerank import Dataset, fit
 
-logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+logging.getLogger("graphrerank").addHandler(logging.StreamHandler(sys.stdout))
+logging.getLogger("graphrerank").setLevel(logging.INFO)
 
 class Speaks(Callback):
     def on_train_start(self, trainer, module):

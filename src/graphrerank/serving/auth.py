@@ -205,11 +205,21 @@ class PermissionSettings:
 
 
 def names_in_header(given: str) -> list[str]:
-    """Read the principals of a header; a refusal, 401, for one that is not UTF-8 or has an odd quote.
+    """Read the principals of a header.
+
+    Args:
+        given: Names between commas, as the server decodes a header (Latin-1). A name between double quotes may contain
+            commas, and quotes and backslashes after a backslash. Nothing follows the last comma.
+
+    Returns:
+        Names without surrounding blanks, in their order; empty ones too.
+
+    Raises:
+        Refusal: 401, if the header is not UTF-8 or has an odd quote.
 
     Example:
-        >>> names_in_header('hr, "Smith, Ann" ,')
-        ['hr', 'Smith, Ann', '']
+        >>> names_in_header('hr, "Smith, Ann", ,law')
+        ['hr', 'Smith, Ann', '', 'law']
     """
     try:
         text = given.encode("latin-1").decode()  # headers are bytes: two broken names must not become one

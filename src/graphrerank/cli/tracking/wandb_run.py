@@ -49,7 +49,8 @@ class WandbRun(TrackedRun):
         if wandb.run is not None and wandb.run.id == named:
             return cls(instantiate(settings, experiment=wandb.run), is_shared=True)
         chosen = None if any(map(os.environ.get, CHOSEN_BY)) else run_id or secrets.token_hex(4)
-        ours = {"id": settings.get("id") or chosen, "group": settings.get("group") or group}
+        # W&B reads the environment once per process, so that a name that was set later must be given to it
+        ours = {"id": named or chosen, "group": settings.get("group") or group}
         wandb.run = None  # Lightning would write into the run of the system before
         run = cls(instantiate(settings, **ours, reinit=settings.get("reinit") or "create_new"))
         wandb.run = run.logger.experiment
