@@ -34,7 +34,7 @@ Place = tuple[int, int | None]  # a document's number and its section's; None fo
 
 @dataclass(frozen=True)
 class LinkAccount:
-    """What became of the links between documents; links of code and to other sites are counted apart."""
+    """Account of the links between documents; links of code and to other sites are counted apart."""
 
     within: int  # of kinds path, page, document and label that point into the folder, but not to their own section
     resolved: int

@@ -52,7 +52,7 @@ class BenchmarkRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRow:
-    """What somebody published about a method."""
+    """Published numbers of a method."""
 
     method: str
     source: str  # who says so, and on which corpus where they say that

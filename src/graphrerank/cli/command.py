@@ -17,7 +17,7 @@ SCRIPTS = ("train", "evaluate", "serve")  # commands with a script in a checkout
 
 
 class CommandContext:
-    """What a command gives to its function: configuration, folder, loggers, and parts by their names."""
+    """Configuration, run folder, loggers and components of a running command."""
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.run_dir, self.tracking = cfg, Path(cfg.paths.run_dir), Tracking()

@@ -131,7 +131,7 @@ class AdaptedPairEncoder(PairEncoder):
 
 @dataclass(frozen=True)
 class ModelInterface:
-    """What is known of a model's class before a model is built.
+    """Facts about a model's class that are known before a model is built.
 
     Attributes:
         inputs_of: Function from the constructor's arguments to the model's inputs. None if the class does not say.

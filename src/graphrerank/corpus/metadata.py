@@ -114,7 +114,7 @@ class Metadata:
 
     @cached_property
     def times(self) -> list[str]:
-        """Which of ``valid_from`` and ``valid_to`` some passage has."""
+        """Return which of ``valid_from`` and ``valid_to`` occur among the passages."""
         return [name for name in TIMES if self.index.has_field(name)]
 
     @cached_property

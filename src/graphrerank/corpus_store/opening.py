@@ -276,7 +276,7 @@ class EncoderName(BaseModel):
 
 
 class CorpusManifest(BaseModel):
-    """What a corpus folder says of itself; it is written last, and makes the rows of its columns count."""
+    """Manifest of a corpus folder. It is written last, and only rows that it counts are read."""
 
     model_config = ConfigDict(frozen=True)
 

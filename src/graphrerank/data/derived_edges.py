@@ -31,7 +31,7 @@ NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus nearest ones only of 
 
 
 class AutomaticChoices(BaseModel):
-    """What ``edges=auto`` decides by looking at all passages, and so again for a part of them.
+    """Choices of ``edges=auto`` that depend on all passages. They are made again for a part of the corpus.
 
     Attributes:
         mentions: Whether edges by mentions are searched for. None: if titles are names.
@@ -100,7 +100,7 @@ class EdgeRule(BaseModel):
 
 @dataclass(frozen=True)
 class DerivedEdges:
-    """What the edges of a data set follow from; its graph holds all of them."""
+    """Sources from which the edges of a data set are derived; its graph contains all of them."""
 
     stated: Edges  # those that do not follow from titles and entities
     rule: EdgeRule
@@ -131,7 +131,7 @@ class DerivedEdges:
 
 @dataclass(frozen=True)
 class FoundEdges:
-    """What edges of a corpus follow from that were found in all of it; in a part of it they are found again."""
+    """Recipe for edges that depend on the whole corpus. They are found again for a part of the corpus."""
 
     stated: Edges | None  # those that do not follow from others; None: those of the graph
     rule: EdgeRule

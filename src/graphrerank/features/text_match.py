@@ -36,7 +36,7 @@ Queries = Sequence[str] | TextWords
 
 @dataclass(frozen=True, eq=False)
 class MatchedWords:
-    """Which of its query's ``T`` words each of ``M`` candidates holds."""
+    """Words of each query, of ``T``, that each of ``M`` candidates contains."""
 
     bits: Bits  # `[M, W]`, of 64 words each
     lead_bits: Bits  # `[M, W]`, likewise of each candidate's lead

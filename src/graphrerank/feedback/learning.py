@@ -66,7 +66,7 @@ class LearningData:
 
 @dataclass
 class LearningResult:
-    """What was learned, and whether it was accepted."""
+    """Result of learning from a log, and whether it was accepted."""
 
     change: ModelUpdate | None  # None where there was too little to learn from
     propensities: Propensities

@@ -157,7 +157,7 @@ class Session:
 
 @dataclass
 class FeedbackLog:
-    """What a log holds: sessions by time, and how many lines were left out, by reason."""
+    """Sessions of a log by time, and the number of lines that were left out, by reason."""
 
     sessions: list[Session]
     lines: int

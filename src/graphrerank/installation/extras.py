@@ -13,7 +13,7 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class Extra:
-    """What an extra is for, and the modules that it installs beyond a plain installation.
+    """Purpose of an extra, and the modules that it installs beyond a plain installation.
 
     ``package`` is what brings them, where another extra's package has modules of the same names.
     """

@@ -88,7 +88,7 @@ class LanceDBRetriever(VectorStoreRetriever):
         return str(self.path if self.cache is None or self.path is not None else Path(self.cache) / self._content[:32])
 
     def fill(self) -> None:
-        """As of :class:`VectorStoreRetriever`, with the indexes; one process of this machine fills a folder."""
+        """See :class:`VectorStoreRetriever`. Includes the indexes; one process of this machine fills a folder."""
         from lancedb.index import FTS, IvfSq
 
         num_nodes = self._graph.num_nodes
@@ -105,7 +105,7 @@ class LanceDBRetriever(VectorStoreRetriever):
                     self._table.create_index(column, config=config)
 
     def count(self) -> int:
-        """As of :class:`VectorStoreRetriever`."""
+        """See :class:`VectorStoreRetriever`."""
         with self._named():
             if not self._exists():
                 return 0
@@ -119,7 +119,7 @@ class LanceDBRetriever(VectorStoreRetriever):
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """As of :class:`VectorStoreRetriever`; one commit of the table."""
+        """See :class:`VectorStoreRetriever`; one commit of the table."""
         import pyarrow as pa
 
         dtype = np.float16 if self._half else np.float32
@@ -137,7 +137,7 @@ class LanceDBRetriever(VectorStoreRetriever):
             self._table.add(pa.table(columns, schema=self._schema))
 
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """As of :class:`VectorStoreRetriever`."""
+        """See :class:`VectorStoreRetriever`."""
         found = np.full((len(vectors), depth), -1, dtype=np.int64)
         with self._named():
             for row, vector in zip(found, vectors, strict=True):

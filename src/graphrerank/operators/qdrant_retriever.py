@@ -50,7 +50,7 @@ class QdrantRetriever(VectorStoreRetriever):
         return f"collection {self._collection!r} of Qdrant at {self.url or self.path}"
 
     def count(self) -> int:
-        """As of :class:`VectorStoreRetriever`."""
+        """See :class:`VectorStoreRetriever`."""
         with self._named():
             if not self._client.collection_exists(self._collection):
                 return 0
@@ -66,7 +66,7 @@ class QdrantRetriever(VectorStoreRetriever):
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """As of :class:`VectorStoreRetriever`; two processes that add the same points do no harm."""
+        """See :class:`VectorStoreRetriever`; two processes that add the same points do no harm."""
         from qdrant_client import models
 
         payloads: list[dict[str, Any]] = [{"id": node_id} for node_id in node_ids]
@@ -86,7 +86,7 @@ class QdrantRetriever(VectorStoreRetriever):
             self._client.upsert(self._collection, points=points, wait=True)
 
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """As of :class:`VectorStoreRetriever`."""
+        """See :class:`VectorStoreRetriever`."""
         from qdrant_client import models
 
         params = None  # local mode always compares all

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class WatchedFolder(Generic[T]):
-    """What was loaded from a folder, or from the target of a link.
+    """Content that was loaded from a folder, or from the target of a link.
 
     A thread polls it every ``look_seconds``. When it has changed and then stayed unchanged from one poll to the next,
     it is loaded and replaces what was loaded before, which stays if it cannot be. Of a corpus folder, which changes
@@ -37,7 +37,7 @@ class WatchedFolder(Generic[T]):
 
     @property
     def current(self) -> tuple[str, T]:
-        """What is served now, with its version."""
+        """Return the content that is served now, with its version."""
         if is_corpus_folder(self._folder):
             self._load_version(folder_version(self._folder))
         return self._current

@@ -32,7 +32,7 @@ PRELOADED = ("graphrerank.serving.setup.service", "graphrerank.config.yaml_compo
 
 
 class Worker(Protocol):
-    """What the watch needs of a worker."""
+    """Properties of a worker that the watch reads."""
 
     pid: int
 

@@ -162,7 +162,7 @@ def templates_of(language: str) -> Templates:
 
 @dataclass(frozen=True)
 class Wording:
-    """What a passage suggests: its name, phrases in their order, whole questions, long ones, and those that it asks."""
+    """Wording that a passage suggests: name, phrases in order, whole and long questions, and those that it asks."""
 
     name: str
     phrases: Sequence[str]

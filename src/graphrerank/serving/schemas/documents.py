@@ -113,7 +113,7 @@ class AddDocuments(CallerRequest):
 
     @property
     def bad_items(self) -> Counter[str]:
-        """As of the base class."""
+        """See the base class."""
         kept = [edge for edge in self.edges if edge.source != edge.target]
         distinct = {(frozenset(edge[:2]), edge.edge_type) for edge in kept}
         loops, repeated = len(self.edges) - len(kept), len(kept) - len(distinct)

@@ -120,7 +120,7 @@ class RerankRequest(EngineRequest):
 
     @cached_property
     def candidates(self) -> RerankInput:
-        """What the reranker reads: the first words of the documents, whose search takes time."""
+        """Return the input of the reranker: the first words of the documents, whose search takes time."""
         most, passages = self._num_words, self._whole.passages
         if most is None or passages is None:
             return self._whole
@@ -134,7 +134,7 @@ class RerankRequest(EngineRequest):
 
     @property
     def bad_items(self) -> Counter[str]:
-        """As of :class:`RerankInput`."""
+        """See :class:`RerankInput`."""
         return self._whole.bad_items
 
     @cached_property
