@@ -1,16 +1,17 @@
-"""List public callables and records whose docstrings are incomplete. Usage: python .ci/docstrings.py [PATH ...]
+"""List public callables and records whose docstrings are incomplete.
 
-Ruff's D417 checks an ``Args:`` section only where there is one. This check requires the section:
+Usage: ``python .ci/docstrings.py [PATH ...]``. Ruff's D417 checks an ``Args:`` section only if there is one. This check
+requires the section:
 
-- A public function, method or constructor with arguments describes each of them under ``Args:``. A constructor may do so in
-  the docstring of its class or of ``__init__``. Variadic arguments may be described with or without their stars.
-- A public function that returns a value has a ``Returns:`` or ``Yields:`` section, or a first line that begins with "Return",
-  "Yield", "Whether" or "True". Properties need a docstring alone.
+- A public function, method or constructor with arguments describes each of them under ``Args:``. A constructor may do
+  so in the docstring of its class or of ``__init__``. Variadic arguments may be described with or without their stars.
+- A public function that returns a value has a ``Returns:`` or ``Yields:`` section, or a first line that begins with
+  "Return", "Yield", "Whether" or "True". Properties need a docstring alone.
 - A public record (dataclass, named tuple, typed dictionary or pydantic model) describes each public field, under
-  ``Attributes:`` (``Args:`` for a dataclass that is only constructed), with a ``#:`` comment on the line or lines above, or with
+  ``Attributes:`` (``Args:`` for a dataclass that is only constructed), with a ``#:`` comment on the line above, or with
   ``Field(description=...)``.
 
-A method that overrides a documented one of a base class in this project, with the same arguments, needs no sections of its own.
+A method that overrides a documented one of a base class in this project, with the same arguments, needs no sections.
 """
 
 from __future__ import annotations
