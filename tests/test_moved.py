@@ -80,7 +80,7 @@ def test_a_name_that_left_a_module_warns(old: str, name: str, new: str) -> None:
 @pytest.mark.parametrize(("old", "name"), sorted(_moved.RENAMED))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_old_name_gives_the_renamed_object(old: str, name: str) -> None:
-    targets = [importlib.import_module(new) for new in _moved.MOVED[old]]
+    targets = [importlib.import_module(new) for new in _moved.new_homes(old)]
     renamed = [getattr(module, _moved.RENAMED[old, name], None) for module in targets]
     assert getattr(importlib.import_module(old), name) in [entry for entry in renamed if entry is not None]
 
@@ -88,3 +88,10 @@ def test_an_old_name_gives_the_renamed_object(old: str, name: str) -> None:
 @pytest.mark.parametrize("new", sorted({new for targets in _moved.MOVED.values() for new in targets}))
 def test_every_new_path_exists(new: str) -> None:
     assert importlib.util.find_spec(new) is not None
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in _moved.RENAMED}))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_module_with_renamed_names_refuses_others(module: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
+        _ = importlib.import_module(module).nothing

@@ -68,7 +68,6 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.data.readers.named": ("graphrerank.data.loaders.named",),
     "graphrerank.extensions": ("graphrerank.installation.plugins",),
     "graphrerank.extras": ("graphrerank.installation.extras",),
-    "graphrerank.feedback.learning": ("graphrerank.feedback.learning",),
     "graphrerank.files": ("graphrerank.utils.files",),
     "graphrerank.fitting": ("graphrerank.training",),
     "graphrerank.fitting.calibrate": ("graphrerank.training.calibrate",),
@@ -174,9 +173,11 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
 
 
 RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the new module
-    ("graphrerank.feedback.learning", "Learned"): "LearningResult",
-    ("graphrerank.feedback.learning", "Material"): "LearningData",
     ("graphrerank.api", "Named"): "SystemSpec",
+    ("graphrerank.corpus_store.opening", "read_manifest"): "read_corpus_manifest",
+    ("graphrerank.data.encoder", "check_vectors"): "check_finite_vectors",
+    ("graphrerank.data.readers.documents", "Document"): "CorpusRecord",
+    ("graphrerank.data.readers.fetch", "check_file"): "check_download",
     ("graphrerank.evaluation.cost", "MOST_SECONDS"): "TIME_BUDGET_SECONDS",
     ("graphrerank.evaluation.dataset_result", "with_comparisons"): "compare_systems",
     ("graphrerank.evaluation.evaluate", "Named"): "SystemSpec",
@@ -186,28 +187,57 @@ RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the
     ("graphrerank.evaluation.ranking", "FROZEN"): "BASELINES",
     ("graphrerank.evaluation.ranking", "OtherEdges"): "EdgeAblation",
     ("graphrerank.evaluation.ranking", "Rerankers"): "CheckpointGroup",
+    ("graphrerank.feedback.learning", "Learned"): "LearningResult",
+    ("graphrerank.feedback.learning", "Material"): "LearningData",
+    ("graphrerank.feedback.learning", "describe"): "describe_update",
+    ("graphrerank.installation.plugins", "describe"): "describe_entry_point",
+    ("graphrerank.language_models.strict_answers", "read_json"): "parse_json_answer",
+    ("graphrerank.language_models.strict_answers", "read_object"): "parse_object_answer",
+    ("graphrerank.models.manifest", "check_file"): "check_artifact_file",
+    ("graphrerank.rerank.edge_forms", "read_edges"): "parse_edges",
+    ("graphrerank.utils.safe_loading", "file_of"): "untrusted_file",
 }
+
+
+def new_homes(module: str) -> tuple[str, ...]:
+    """Return the modules that may define a renamed name of a module: those that it moved to, and itself.
+
+    Args:
+        module: Absolute name of the module.
+
+    Returns:
+        Absolute names of modules that exist.
+
+    Example:
+        >>> new_homes("graphrerank.feedback.learning")
+        ('graphrerank.feedback.learning',)
+    """
+    homes = MOVED.get(module, ())
+    is_old_path = module in sys.modules and isinstance(sys.modules[module], MovedModule)
+    return homes if is_old_path else (*homes, module)
 
 
 def moved_names(module: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module that still exists while some of its names have moved.
 
     Args:
-        module: Absolute name of the module, a key of :data:`MOVED`.
+        module: Absolute name of the module. Its names are looked up in the modules that :data:`MOVED` gives for it, and
+            names of :data:`RENAMED` also in the module itself.
 
     Returns:
-        Function that returns an attribute of the first new module that has it, with a ``DeprecationWarning``.
+        Function that returns an attribute of the first module that has it, with a ``DeprecationWarning``.
     """
 
     def attribute(name: str) -> Any:
+        new_name = RENAMED.get((module, name), name)
+        homes = MOVED.get(module, ()) if new_name == name else new_homes(module)
         if not name.startswith("__"):
-            new_name = RENAMED.get((module, name), name)
-            for new in MOVED[module]:
-                if hasattr(found := import_module(new), new_name):
+            for new in homes:
+                if hasattr(new_module := import_module(new), new_name):
                     target = new if new_name == name else f"{new}.{new_name}"
                     message = f"{module}.{name} moved to {target}; the old path goes in 0.5.0"
                     warnings.warn(message, DeprecationWarning, stacklevel=2)
-                    return getattr(found, new_name)
+                    return getattr(new_module, new_name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return attribute

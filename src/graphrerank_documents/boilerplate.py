@@ -7,7 +7,7 @@ from hashlib import blake2b
 from posixpath import dirname
 
 from graphrerank_documents.document import Block, Document
-from graphrerank_documents.pages import ancestors, file_of
+from graphrerank_documents.pages import ancestors, path_of_document
 
 _EDGE = 20  # blocks at the start and at the end of a page
 _MIN_PAGES, _SHARE = 10, 0.5  # pages of a folder that tell; what a block must have more of
@@ -33,7 +33,7 @@ def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[i
     """
     total = Counter(key for keys in pages.values() for key in keys)
     frequent = {key for key, number in total.items() if number > _MIN_PAGES * _SHARE}
-    folders = {name: ancestors(dirname(file_of(name))) for name in pages}
+    folders = {name: ancestors(dirname(path_of_document(name))) for name in pages}
     sizes = Counter(folder for name in pages for folder in folders[name])
     found = {name: frequent.intersection(keys) for name, keys in pages.items()}
     within = Counter((folder, key) for name, keys in found.items() for folder in folders[name] for key in keys)

@@ -69,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
 def _grow(given: Namespace) -> int:
     """Bring a corpus folder up to date; its vectors are MiniLM's."""
     from graphrerank.config.components import ComponentFactory
-    from graphrerank.corpus_store.opening import read_manifest
+    from graphrerank.corpus_store.opening import read_corpus_manifest
     from graphrerank_documents.grow_index import grow_index
 
-    encoder = None if read_manifest(given.out).encoder is None else ComponentFactory().text_encoder("minilm")
+    encoder = None if read_corpus_manifest(given.out).encoder is None else ComponentFactory().text_encoder("minilm")
     made, growth = grow_index(
         given.source, given.out, max_words=given.max_words, workers=given.workers, encoder=encoder
     )

@@ -7,7 +7,7 @@ from graphrerank.data.folder import AUTO
 from graphrerank.data.synthetic_queries.questions import DRAFTED, MANY, REWORDED, draft_questions
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.strict_answers import ask_strictly, parse_json_answer
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import write_json_lines
 
@@ -52,7 +52,7 @@ def draft_folder(
 
 def parse_question(content: str) -> str:
     """Parse an answer, strictly: a question that is not blank, in one line."""
-    answer = read_json(content)
+    answer = parse_json_answer(content)
     text = answer.get("question") if isinstance(answer, dict) and set(answer) == {"question"} else None
     if not isinstance(text, str) or not text.strip():
         raise UserError(f'the answer must be {{"question": "..."}}, got {content[:80]!r}')

@@ -126,7 +126,7 @@ def reader_of_repository(settings: Mapping[str, Any]) -> Handler:
     return answer
 
 
-class _Entry(NamedTuple):
+class _TreeEntry(NamedTuple):
     """An entry of a tree; the name is not trusted."""
 
     name: str
@@ -193,7 +193,7 @@ class GitReader:
         files = tuple(file for path, old, new in modified if (file := self._changed_file(path, old, new)))
         return FileChange("", str(parent.id), query_id, question, files)
 
-    def _differences(self, before: Any, after: Any) -> Iterator[tuple[str, "_Entry | None", "_Entry | None"]]:
+    def _differences(self, before: Any, after: Any) -> Iterator[tuple[str, "_TreeEntry | None", "_TreeEntry | None"]]:
         """Yield the files that two trees do not share: path, old entry and new entry, None for one that is not there.
 
         The trees are compared entry by entry, and equal ones are not opened. A file that becomes a link or a folder is
@@ -217,7 +217,7 @@ class GitReader:
                 else:
                     yield path, first, second
 
-    def _changed_file(self, path: str, old: "_Entry", new: "_Entry") -> ChangedFile | None:
+    def _changed_file(self, path: str, old: "_TreeEntry", new: "_TreeEntry") -> ChangedFile | None:
         """Return the lines of a text that a commit changed; None for other files."""
         if old.kind != _REGULAR or not suffix_of(path) or old.id == new.id:
             return None
@@ -274,10 +274,10 @@ class GitReader:
             pending += reversed(folders)
         return json.dumps(TreeList(tuple(files), unread, by_name)).encode()
 
-    def _entries(self, tree: Any) -> list["_Entry"]:
+    def _entries(self, tree: Any) -> list["_TreeEntry"]:
         """Return the entries of a tree, whatever their names are."""
         return [
-            _Entry(entry.raw_name.decode("utf-8", "surrogateescape"), int(entry.filemode), entry.id)
+            _TreeEntry(entry.raw_name.decode("utf-8", "surrogateescape"), int(entry.filemode), entry.id)
             for entry in self._repository[tree]
         ]
 

@@ -31,7 +31,7 @@ _TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static",
 _MAX_DEPTH = 12  # folders of a path, from the top, that may be the top of a site; names of a wiki's path
 
 
-class _Paths(defaultdict[str, dict[str, int]]):
+class _PagePaths(defaultdict[str, dict[str, int]]):
     """The first documents of paths without suffix, by their suffixes."""
 
     def look_up(self, suffix: str, path: str) -> int | None:
@@ -47,10 +47,10 @@ class Pages:
 
     def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
         self._own = [normalize("NFC", document.name) for document in documents]
-        self.files = {normalize("NFC", name) for name in files} | {*map(file_of, self._own)}
+        self.files = {normalize("NFC", name) for name in files} | {*map(path_of_document, self._own)}
         folders = {folder for name in self.files for folder in ancestors(dirname(name))}
         self._folders = dict.fromkeys(folders, FILE)
-        self._keys, self._loose, self._aliases, self._folded = (_Paths(dict) for _ in range(4))
+        self._keys, self._loose, self._aliases, self._folded = (_PagePaths(dict) for _ in range(4))
         self._known = (self._keys, self._loose, self._aliases)
         self._roots = site.roots
         paths = ((base.partition("//")[2] or base).partition("/")[2] for base in site.bases)
@@ -65,7 +65,7 @@ class Pages:
         self._last = {_last(path) for known in (self._exact, self._folders, *self._known) for path in known}
 
     def _add(self, number: int, aliases: Collection[str]) -> None:
-        file = file_of(self._own[number])
+        file = path_of_document(self._own[number])
         self.names.setdefault(file, number)
         bare, suffix = _split(file)
         paths = [bare, dirname(bare)] if _rank(file) else [bare]
@@ -140,7 +140,7 @@ class PageNames:
         self._known: dict[tuple[int, str | None, str], int] = {}
         for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
             document, own = documents[number], normalize("NFC", documents[number].name)
-            is_file = file_of(own) == own  # records have their titles alone
+            is_file = path_of_document(own) == own  # records have their titles alone
             paths = _tails(_split(own)[0]) if is_file else ()
             names = [(0, name) for name in paths]
             names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
@@ -164,11 +164,11 @@ class PageNames:
         return next((number for number in found if number is not None), NOWHERE)
 
 
-def file_of(name: str) -> str:
+def path_of_document(name: str) -> str:
     """Return the path of a document's file: its name, or what stands before the `#` of one of several.
 
     Example:
-        >>> file_of("rows.csv#7"), file_of("C#.md")
+        >>> path_of_document("rows.csv#7"), path_of_document("C#.md")
         ('rows.csv', 'C#.md')
     """
     file, mark, _ = normalize("NFC", name).partition("#")

@@ -24,13 +24,13 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "office.read_xlsx": "xlsx",
     "office.read_epub": "epub",
     "pdf.read_pdf": "pdf",
-    "records.read_json": "json",
-    "records.read_jsonl": "jsonl ndjson",
-    "records.read_table": "csv tsv",
+    "records.read_json_documents": "json",
+    "records.read_jsonl_documents": "jsonl ndjson",
+    "records.read_table_documents": "csv tsv",
     "code.read_code": _CODE,
     "mail.read_mbox": "mbox",
     "mail.read_eml": "eml",
-    "text.read_text": f"txt text {_PLAIN}",
+    "text.read_plain_text": f"txt text {_PLAIN}",
 }
 READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 

@@ -37,18 +37,18 @@ def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]
 
 def write_tables(run_dir: Path, title: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Write rows by table as ``metrics.json`` and, in Markdown, as ``report.md``; return the latter."""
-    parts = [f"# {title}", *(f"## {name}\n\n{rows_table(rows)}" for name, rows in tables.items() if rows)]
+    parts = [f"# {title}", *(f"## {name}\n\n{columns_table(rows)}" for name, rows in tables.items() if rows)]
     page = "\n\n".join(parts) + "\n"
     write_json(run_dir / "metrics.json", tables)
     write_text(run_dir / "report.md", page)
     return page
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def columns_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Lay out rows in Markdown, a column per key; nested objects are left out.
 
     Example:
-        >>> print(rows_table([{"solution": "ket_p", "Coverage": 0.66666, "interval": [0.6, 0.7]}, {"chunks": 1200}]))
+        >>> print(columns_table([{"solution": "ket_p", "Coverage": 0.66666, "interval": [0.6, 0.7]}, {"chunks": 1200}]))
         | solution | Coverage | interval | chunks |
         | --- | --: | --: | --: |
         | ket_p | 0.6667 | 0.6 to 0.7 | - |

@@ -15,7 +15,7 @@ from graphrerank.core import Queries, top_k_by_node_order
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.utils.checks import check_choice, check_counts, check_positive_share
@@ -125,7 +125,7 @@ def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> 
 def parse_levels(content: str) -> Levels:
     """Parse an answer: a JSON object with the lists of strings ``low_level`` and ``high_level``."""
     words = list[Annotated[str, Field(min_length=1)]]
-    answer = read_object(content, low_level=words, high_level=words)
+    answer = parse_object_answer(content, low_level=words, high_level=words)
     return list(dict.fromkeys(answer.low_level)), list(dict.fromkeys(answer.high_level))
 
 

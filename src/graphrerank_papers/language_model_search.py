@@ -62,7 +62,7 @@ class HypotheticalPassages:
         if not rows:
             return queries
         questions = [self.prompt.fill(question=queries.texts[row]) for row in rows for _ in range(self.num_passages)]
-        passages = self._model.ask(questions, system=self.prompt.instructions(), read=read_text)
+        passages = self._model.ask(questions, system=self.prompt.instructions(), read=parse_text_answer)
         vectors = queries.encoded.clone()
         passage_vectors = self._encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
         mean = (vectors[rows] + passage_vectors.sum(1)) / (self.num_passages + 1)
@@ -216,7 +216,7 @@ class KnowledgeGraphPrompting:
             self.prompt.fill(question=question, passages="\n\n".join(f"Passage: {text}" for text in passages))
             for question, passages in read
         ]
-        return self._model.ask(requests, system=self.prompt.instructions(), read=read_text)
+        return self._model.ask(requests, system=self.prompt.instructions(), read=parse_text_answer)
 
 
 def text_encoder(resources: Resources, purpose: str) -> TextEncoder:
@@ -226,7 +226,7 @@ def text_encoder(resources: Resources, purpose: str) -> TextEncoder:
     return resources.text_encoder
 
 
-def read_text(answer: str) -> str:
+def parse_text_answer(answer: str) -> str:
     """Parse an answer: any text that is not blank."""
     if not isinstance(answer, str) or not answer.strip():
         raise UserError(f"the answer must be a text that is not blank, got {answer!r}")
@@ -234,5 +234,5 @@ def read_text(answer: str) -> str:
 
 
 def _first_sentence(answer: str) -> str:
-    start, stop = split_sentences(read_text(answer))[0]
-    return read_text(answer)[start:stop]
+    start, stop = split_sentences(parse_text_answer(answer))[0]
+    return parse_text_answer(answer)[start:stop]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 from graphrerank.utils.checks import UserError
 
@@ -73,7 +73,7 @@ def write_summaries(
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
     """Parse a summary, strictly: not blank, at most ``limit`` tokens."""
-    summary: str = read_object(content, summary=Annotated[str, Field(min_length=1)]).summary
+    summary: str = parse_object_answer(content, summary=Annotated[str, Field(min_length=1)]).summary
     (length,) = count_tokens(tokenizer, [summary])
     if length > limit:
         raise UserError(f"the summary must have at most {limit} tokens, got {length}")

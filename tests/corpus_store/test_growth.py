@@ -19,11 +19,11 @@ from graphrerank.corpus import CorpusGraph, entity_incidence
 from graphrerank.corpus.edge_types import ADJACENCY
 from graphrerank.corpus_store import growth, opening
 from graphrerank.corpus_store.growth import NewEdge, compact_corpus, grow_corpus, start_compaction
-from graphrerank.corpus_store.opening import open_corpus, read_manifest
+from graphrerank.corpus_store.opening import open_corpus, read_corpus_manifest
 from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.enrichment import mentions, neighbours
-from graphrerank.data.readers.documents import Document
+from graphrerank.data.readers.documents import CorpusRecord
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
@@ -229,11 +229,11 @@ LAST = ["York", "Rome", "Lee", "Beyzai", "Who", "Treaty", "Metz", "river", "AT&a
 ENDS = ["", "", " (film)", " (1976 film)", ", Lorraine"]
 
 
-def passage(doc_id: str, title: str, text: str) -> Document:
-    return Document(doc_id, title, text, {})
+def passage(doc_id: str, title: str, text: str) -> CorpusRecord:
+    return CorpusRecord(doc_id, title, text, {})
 
 
-def draw_texts(count: int, seed: int) -> list[Document]:
+def draw_texts(count: int, seed: int) -> list[CorpusRecord]:
     """Draw passages whose titles occur in each other, are borne by several, lie inside others and are common."""
     rng = random.Random(seed)
 
@@ -250,7 +250,7 @@ def draw_texts(count: int, seed: int) -> list[Document]:
     return texts
 
 
-def load(folder: Path, texts: Sequence[Document], stated: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
+def load(folder: Path, texts: Sequence[CorpusRecord], stated: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
     corpus = [{"_id": t.doc_id, "title": t.title, "text": t.text} for t in texts]
     rows = "".join(f"{source}\t{target}\tnext\t0.5\n" for source, target in stated)
     write_dataset(folder, corpus=corpus, edges=rows or None)
@@ -301,9 +301,9 @@ def test_random_changes_against_a_preparation(
         assert {(i, j) for i, j, _ in grown if i in ids or j in ids} == {*edges, *(pair[::-1] for pair in edges)}
         assert {i for i, _, _ in grown} <= kept
     rebuilt = load(tmp_path / "rebuilt", live, stated, **settings)
-    fresh = read_manifest(prepare_corpus(rebuilt, tmp_path / "fresh", encoder=encoder, vectors="float32"))
+    fresh = read_corpus_manifest(prepare_corpus(rebuilt, tmp_path / "fresh", encoder=encoder, vectors="float32"))
     asked = len(encoder.asked)
-    found = read_manifest(compact_corpus(folder))
+    found = read_corpus_manifest(compact_corpus(folder))
     assert len(encoder.asked) == asked
     names = {name for name in fresh.columns if not name.startswith("stated.")}
     assert {name: found.columns[name] for name in names} == {name: fresh.columns[name] for name in names}
@@ -324,11 +324,11 @@ def test_it_starts_by_itself_where_many_passages_are_new(tmp_path: Path, monkeyp
     assert done == [False] * 4 + [True] * 2
     process = start_compaction(folder)
     assert process.wait(120) == 0
-    assert not read_manifest(folder).has_grown()
+    assert not read_corpus_manifest(folder).has_grown()
     assert open_corpus(folder, thorough=True).graph.num_nodes == 26
     ids = [f"m{i}" for i in range(7)]
     assert grow_corpus(folder, ids, ["A zebra"] * 7) == (7, 0, 33, True)
-    assert not read_manifest(folder).has_grown()
+    assert not read_corpus_manifest(folder).has_grown()
     open_files = open_corpus(folder).graph
     assert grow_corpus(folder, remove=ids).needs_compaction is False
     assert open_files.num_nodes == 33

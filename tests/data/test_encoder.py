@@ -8,7 +8,7 @@ import torch
 
 from graphrerank.core.adapters import query_encoder
 from graphrerank.data import encoder
-from graphrerank.data.encoder import SentenceTransformerEncoder, check_vectors, packaged_model
+from graphrerank.data.encoder import SentenceTransformerEncoder, check_finite_vectors, packaged_model
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -61,7 +61,7 @@ def test_fingerprint_names_weights_and_settings_without_loading_a_model(tmp_path
     assert not any("_loaded" in vars(e) for e in made)
     for vectors in (torch.zeros(3), torch.zeros(2, 4), torch.full((3, 4), torch.nan)):
         with pytest.raises(ValueError, match=r"here: needed 3 finite vectors, got a tensor of shape \["):
-            check_vectors(vectors, 3, "here")
+            check_finite_vectors(vectors, 3, "here")
     with pytest.raises(ValueError, match=r"encoder `model` must be a local .* folder or a reachable hub id, got .*no"):
         SentenceTransformerEncoder(tmp_path / "nope", device="cpu").encode(["a"])
 

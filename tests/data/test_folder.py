@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.documents import Document, read_documents, read_queries, split_passage
+from graphrerank.data.readers.documents import CorpusRecord, read_documents, read_queries, split_passage
 from tests.support.graphs import named_edges
 
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -54,7 +54,7 @@ def test_every_part_of_a_small_folder(write_folder) -> None:
     [("Who?", "Me.", "Who? Me."), ("Ant", "It", "Ant. It"), ("A.", "", "A."), ("", "B", "B"), ("A", "A b", "A. A b")],
 )
 def test_passage(title: str, text: str, passage: str) -> None:
-    assert Document("1", title, text, {}).passage == passage
+    assert CorpusRecord("1", title, text, {}).passage == passage
     assert split_passage(passage, len(title)) == (title, text)
 
 

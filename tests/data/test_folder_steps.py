@@ -15,7 +15,7 @@ from graphrerank.data.folder import (
     FolderEdges,
     build_graph,
     build_passages,
-    check_settings,
+    check_edge_settings,
     chunk_edges,
     derive_edges,
     edge_files,
@@ -26,13 +26,13 @@ from graphrerank.data.folder import (
     number_documents,
     read_or_draft_questions,
 )
-from graphrerank.data.readers.documents import EMPTY, FILTERED, Document
+from graphrerank.data.readers.documents import EMPTY, FILTERED, CorpusRecord
 from graphrerank.data.readers.edges import FileEdges, GuardedEdges
 
-PARIS = Document("p", "Paris", "It lies on the Seine.", {"doc_id": "x", "chunk_id": 0, "lang": "en"})
-SEINE = Document("s", "Seine", "A river.", {"doc_id": "x", "chunk_id": 1, "lang": "fr"})
-ROME = Document("r", "Rome", "It has hills.", {"doc_id": "y", "chunk_id": 0, "principals": ["it"]})
-NOTHING = Document("n", "", "", {"lang": "en"})
+PARIS = CorpusRecord("p", "Paris", "It lies on the Seine.", {"doc_id": "x", "chunk_id": 0, "lang": "en"})
+SEINE = CorpusRecord("s", "Seine", "A river.", {"doc_id": "x", "chunk_id": 1, "lang": "fr"})
+ROME = CorpusRecord("r", "Rome", "It has hills.", {"doc_id": "y", "chunk_id": 0, "principals": ["it"]})
+NOTHING = CorpusRecord("n", "", "", {"lang": "en"})
 CITIES = [PARIS, SEINE, ROME]
 
 
@@ -55,7 +55,7 @@ def derive(folder: Path, stated: FileEdges, settings: EdgeSettings) -> FolderEdg
 )
 def test_settings_are_refused_by_name(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check_settings(**{"language": "auto", "num_random": 0, "knn": None, **settings})
+        check_edge_settings(**{"language": "auto", "num_random": 0, "knn": None, **settings})
 
 
 def test_documents_are_numbered_filtered_and_counted() -> None:

@@ -10,7 +10,7 @@ from graphrerank.installation import plugins as extensions
 from graphrerank.installation.plugins import (
     GROUP,
     SERVICES,
-    check_settings,
+    check_settings_folders,
     extension_versions,
     load_service,
     model_entries,
@@ -40,7 +40,7 @@ def test_an_entry_point_names_a_folder_or_a_class(enter: Enter, tmp_path: Path) 
     enter(("conf", "outsider_a.conf"), ("mine", "outsider_a.model:Mine"), files=["outsider_a/conf/loss/mine.yaml"])
     assert settings_folders() == [tmp_path / "outsider_a" / "conf"]
     assert {name: entry.value for name, entry in model_entries().items()} == {"mine": "outsider_a.model:Mine"}
-    check_settings(CONF)
+    check_settings_folders(CONF)
 
 
 def test_a_package_is_found_once_where_it_is_seen_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,11 +74,11 @@ def test_a_folder_that_is_not_there_is_refused(enter: Enter, value: str) -> None
 def test_a_file_does_not_hide_another(enter: Enter, tmp_path: Path) -> None:
     enter(("conf", "outsider_f.conf"), files=["outsider_f/conf/loss/ranknet.yaml"])
     with pytest.raises(ValueError, match=rf"outsider_f/conf/loss/ranknet.yaml: there is a loss/ranknet.yaml in {CONF}"):
-        check_settings(CONF)
+        check_settings_folders(CONF)
     files = ["outsider_g/conf/loss/own.yaml", "outsider_h/conf/loss/own.yaml"]
     enter(("a", "outsider_g.conf"), ("b", "outsider_h.conf"), files=files)
     with pytest.raises(ValueError, match=r"outsider_h/conf/loss/own.yaml: there is .* in .*outsider_g/conf already"):
-        check_settings(CONF)
+        check_settings_folders(CONF)
 
 
 def test_a_service_is_loaded_by_the_name_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:

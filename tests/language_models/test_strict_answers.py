@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models.answer_cache import AnswerCache
-from graphrerank.language_models.strict_answers import REFUSED, ask_strictly, read_object
+from graphrerank.language_models.strict_answers import REFUSED, ask_strictly, parse_object_answer
 
 
 def even(answer: str) -> int:
@@ -54,4 +54,4 @@ def test_a_look_at_the_answers_place_may_refuse_it_too(scripted_model: Callable[
 @pytest.mark.parametrize("content", ["[1]", '{"n": 1, "more": 2}', '{"n": true}', "{}", "nonsense"])
 def test_an_object_of_other_entries(content: str) -> None:
     with pytest.raises(ValueError, match=r"the answer must be a JSON object of \['n'\], got"):
-        read_object(content, n=int)
+        parse_object_answer(content, n=int)

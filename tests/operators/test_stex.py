@@ -252,7 +252,7 @@ def test_one_step_of_the_walks_by_hand() -> None:
         structure_weight=2.0,
         edge_type=None,
     )
-    paths = stex._Paths(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 4]), torch.tensor([1, 2, 1]))
+    paths = stex._WalkPaths(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 4]), torch.tensor([1, 2, 1]))
     walks = step.walk(paths, forbidden=torch.tensor([0, 1, 9]))
     assert [tuple(walk) for walk in zip(*(field.tolist() for field in walks), strict=True)] == [
         (0, 2, 1),  # row, node, rank of the seed

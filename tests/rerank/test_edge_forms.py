@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from graphrerank import RerankInput
 from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.rerank.candidate_lists import input_edges
-from graphrerank.rerank.edge_forms import read_edge_index, read_edges
+from graphrerank.rerank.edge_forms import parse_edges, read_edge_index
 
 IDS = ["a", "b", "c", "d"]
 PAIRS = [(0, 1), (1, 2), (0, 3)]
@@ -119,13 +119,13 @@ def test_integers_are_ids_where_the_ids_are_integers() -> None:
 
 def test_self_loops_and_repeated_edges_are_counted() -> None:
     edges = [(0, 0), (0, 1), (1, 0, 3.0), (0, 1, "citation"), (2, 2), (1, 0)]
-    read = read_edges(edges, 3)
+    read = parse_edges(edges, 3)
     assert (read.num_loops, read.num_repeated) == (2, 2)
     assert edges_of(edges=edges) == edges_of(edges=[(0, 1, 3.0), (0, 1), (0, 1, "citation")])
-    assert read_edges([(0, 1, "likes"), (0, 1, "knows"), (0, 1), (1, 0, "likes")], 3).num_repeated == 1
+    assert parse_edges([(0, 1, "likes"), (0, 1, "knows"), (0, 1), (1, 0, "likes")], 3).num_repeated == 1
     both = nx.DiGraph([("a", "b"), ("b", "a"), ("a", "a")])
     for graph, repeated in ((both, 0), (nx.MultiGraph(list(both.edges)), 1)):
-        read = read_edges(graph, 4, ids=IDS)
+        read = parse_edges(graph, 4, ids=IDS)
         assert (read.num_loops, read.num_repeated) == (1, repeated)
     read = read_edge_index([[0, 1, 2], [1, 0, 2]], 3, weights=[1, 2, 3])
     assert (len(read), read.num_loops, read.num_repeated) == (2, 0, 0)
@@ -134,7 +134,7 @@ def test_self_loops_and_repeated_edges_are_counted() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.floats(0.5, 4), st.sampled_from(EDGE_TYPES))))
 def test_all_forms_are_one(rows) -> None:
     names = "abcde"
-    expected = read_edges(rows, 5)
+    expected = parse_edges(rows, 5)
     kept = [row for row in rows if row[0] != row[1]]
     assert expected.pairs.tolist() == [list(row[:2]) for row in kept]
     assert expected.num_loops == len(rows) - len(kept)
@@ -145,6 +145,6 @@ def test_all_forms_are_one(rows) -> None:
         [(i, j, {"weight": weight, "type": name}) for i, j, weight, name in rows],
         expected,
     ):
-        found = read_edges(form, 5, ids=list(names))
+        found = parse_edges(form, 5, ids=list(names))
         for column in ("pairs", "weights", "types"):
             assert torch.equal(getattr(found, column), getattr(expected, column))

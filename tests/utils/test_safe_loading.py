@@ -18,10 +18,10 @@ from graphrerank.utils.safe_loading import (
     check_depth,
     check_hub_model,
     check_name,
-    file_of,
     printable,
     read_json,
     shown_name,
+    untrusted_file,
 )
 
 NOT_NAMES = ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\\b", ".hidden", "a\0b", "a\nb", "a\x1b[2J", "x" * 201]
@@ -32,7 +32,7 @@ def test_a_name_is_no_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="`name` must be a plain name"):
         check_name(name=name)
     with pytest.raises(ValueError, match="`name` must be a plain name"):
-        file_of(tmp_path, name)
+        untrusted_file(tmp_path, name)
 
 
 def test_names_and_models_of_the_hub() -> None:
@@ -66,12 +66,12 @@ def test_links_are_not_followed_but_those_of_the_hubs_cache(tmp_path: Path) -> N
     (folder / "link").symlink_to(tmp_path / "secret")
     (folder / "dangling").symlink_to("nowhere")
     os.mkfifo(folder / "pipe")
-    assert file_of(folder, "plain") == folder / "plain"
+    assert untrusted_file(folder, "plain") == folder / "plain"
     for name, found in (("link", "a link"), ("dangling", "a link"), ("pipe", "none")):
         with pytest.raises(ValueError, match=f"needed a regular file, found {found}"):
-            file_of(folder, name)
+            untrusted_file(folder, name)
     with pytest.raises(ValueError, match="no such file"):
-        file_of(folder, "missing")
+        untrusted_file(folder, "missing")
 
     snapshot = tmp_path / "models--a--b" / "snapshots" / "0"
     (blobs := tmp_path / "models--a--b" / "blobs").mkdir(parents=True)
@@ -80,10 +80,10 @@ def test_links_are_not_followed_but_those_of_the_hubs_cache(tmp_path: Path) -> N
     (blobs / "2").symlink_to(tmp_path / "secret")
     for name, target in (("good", "../../blobs/1"), ("chain", "../../blobs/2"), ("out", "../../../secret")):
         (snapshot / name).symlink_to(target)
-    assert file_of(snapshot, "good").read_text(encoding="utf-8") == "x"
+    assert untrusted_file(snapshot, "good").read_text(encoding="utf-8") == "x"
     for name in ("chain", "out"):
         with pytest.raises(ValueError, match="found a link"):
-            file_of(snapshot, name)
+            untrusted_file(snapshot, name)
 
 
 def deep(levels: int) -> Any:

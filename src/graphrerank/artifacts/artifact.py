@@ -13,7 +13,7 @@ from torch import nn
 from graphrerank.artifacts.formats import FORMATS, Format
 from graphrerank.corpus.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.models.checkpoint import WEIGHTS
-from graphrerank.models.manifest import Manifest, check_file, check_manifest, read_manifest
+from graphrerank.models.manifest import Manifest, check_artifact_file, check_manifest, read_manifest
 from graphrerank.utils.checks import UserError
 
 
@@ -38,7 +38,7 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
     if chosen is None:
         raise UserError(f"{folder}: has the formats {list(formats)}, got `format` {format_name!r}; export it again")
     for name in (chosen.file, WEIGHTS):
-        check_file(folder, manifest, name)
+        check_artifact_file(folder, manifest, name)
     return Artifact(chosen.load(folder / chosen.file), manifest, folder)
 
 

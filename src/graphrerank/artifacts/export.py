@@ -23,7 +23,7 @@ from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions,
 from graphrerank.models.manifest import (
     MANIFEST,
     RerankerManifest,
-    check_file,
+    check_artifact_file,
     read_manifest,
     seal_manifest,
     write_manifest,
@@ -151,7 +151,7 @@ def is_exported(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) ->
         entry = manifest.content["artifact"]
         if (entry.get("checkpoint"), entry.get("versions")) == (checkpoint_fingerprint(checkpoint), library_versions()):
             for name in (WEIGHTS, *(FORMATS[name].file for name in formats)):
-                check_file(folder, manifest, name)
+                check_artifact_file(folder, manifest, name)
             return True
     return False
 

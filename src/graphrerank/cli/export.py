@@ -44,7 +44,7 @@ def export(cfg: DictConfig) -> Path:
         The artifact's folder.
     """
     formats = None if cfg.formats is None else list(cfg.formats)
-    checkpoint = load_named(cfg)
+    checkpoint = load_named_checkpoint(cfg)
     if SLOW in (FORMATS if formats is None else formats) and FORMATS[SLOW].missing() is None:
         print(f"{SLOW}: compiling for this kind of processor takes minutes", flush=True)
     folder = export_artifact(checkpoint, Path(cfg.artifact or cfg.paths.run_dir), formats, on_skip=print_skipped)
@@ -66,7 +66,7 @@ def exported(cfg: DictConfig) -> Path:
     Returns:
         The artifact's folder.
     """
-    checkpoint = load_named(cfg)
+    checkpoint = load_named_checkpoint(cfg)
     usual = Path(cfg.paths.runs, "export", f"{checkpoint.manifest.name}-{checkpoint_fingerprint(checkpoint)[:12]}")
     folder = Path(cfg.artifact or usual)
     formats = formats_to_serve(cfg, checkpoint, folder)
@@ -94,7 +94,7 @@ def formats_to_serve(cfg: DictConfig, checkpoint: Checkpoint, folder: Path) -> l
     return [name for name in FORMATS if name in (preferred, cfg.format)]
 
 
-def load_named(cfg: DictConfig) -> Checkpoint:
+def load_named_checkpoint(cfg: DictConfig) -> Checkpoint:
     """Load the checkpoint that a command's setting names, of a run folder the primary model."""
     if cfg.checkpoint is None:
         raise UserError("`checkpoint` must be a run folder, a .ckpt file, a shipped name or owner/name, got null")

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from graphrerank.cli import schema
 from graphrerank.cli.errors import report_end, report_error, terminating
 from graphrerank.cli.overrides import read_override
-from graphrerank.installation.plugins import check_settings
+from graphrerank.installation.plugins import check_settings_folders
 from graphrerank.utils.redaction import check_no_password
 
 OPEN = ("service.", "settings.", "filter.", "filter={")  # mappings to which keys are added
@@ -31,7 +31,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
     os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
     with terminating() as signals:
         try:
-            check_settings(conf)
+            check_settings_folders(conf)
             sys.argv[1:] = read_arguments(arguments)
             hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(task))()
         except KeyboardInterrupt:

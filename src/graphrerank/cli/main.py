@@ -15,7 +15,7 @@ from graphrerank.cli.errors import format_warning, report_end, report_error, ter
 from graphrerank.cli.overrides import quoted
 from graphrerank.installation.conf_folder import conf_folder
 from graphrerank.installation.extras import require_extra
-from graphrerank.installation.plugins import command_entries, command_help, describe
+from graphrerank.installation.plugins import command_entries, describe_entry_point, plugin_command_help
 from graphrerank.utils.checks import UserError
 
 Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the exit status
@@ -78,8 +78,8 @@ def commands() -> dict[str, Command]:
     added = {}
     for name, entry in command_entries().items():
         if name in COMMANDS:
-            raise UserError(f"{describe(entry)} must have a name other than {sorted(COMMANDS)}")
-        usage, summary = command_help(entry)
+            raise UserError(f"{describe_entry_point(entry)} must have a name other than {sorted(COMMANDS)}")
+        usage, summary = plugin_command_help(entry)
         added[name] = Command(usage, summary, module=entry.value)
     return {**COMMANDS, **added}
 

@@ -11,12 +11,12 @@ from graphrerank.cli.schema import check_settings
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.corpus.relations import with_relations
 from graphrerank.corpus_store.growth import NewEdge, compact_corpus, grow_corpus
-from graphrerank.corpus_store.opening import read_manifest
+from graphrerank.corpus_store.opening import read_corpus_manifest
 from graphrerank.corpus_store.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
 from graphrerank.data.folder import EDGES
-from graphrerank.data.readers.documents import Document, read_documents
+from graphrerank.data.readers.documents import CorpusRecord, read_documents
 from graphrerank.data.readers.edges import read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.records import existing_folder, read_lines
@@ -63,7 +63,7 @@ def _encoder(cfg: DictConfig, parts: ComponentFactory) -> VectorCache | None:
 
 def change_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> None:
     """Remove and add passages in one step; then compact the folder if ``compact`` is true."""
-    manifest = read_manifest(folder)
+    manifest = read_corpus_manifest(folder)
     source_of_entities = None if manifest.derived is None else manifest.derived.entity_source
     if cfg.add or cfg.remove:
         remove = [] if cfg.remove is None else [line.strip() for _, line in read_lines(Path(cfg.remove))]
@@ -101,7 +101,7 @@ def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[Ne
     return edges, relations
 
 
-def _read_entities(folder: Path | None, documents: Sequence[Document]) -> list[Sequence[str]] | None:
+def _read_entities(folder: Path | None, documents: Sequence[CorpusRecord]) -> list[Sequence[str]] | None:
     """Read the names of each document's entities; None if there is no such file."""
     path = None if folder is None else folder / ENTITIES
     if path is None or not path.is_file():

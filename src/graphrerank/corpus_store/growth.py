@@ -39,14 +39,14 @@ from graphrerank.corpus_store.opening import (
     map_graph,
     open_corpus,
     read_columns,
-    read_manifest,
+    read_corpus_manifest,
     stated_edges,
 )
 from graphrerank.corpus_store.preparation import PARTS, StoredVectors, prepare_corpus
 from graphrerank.corpus_store.word_columns import hash_strings, read_words
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges, graph_of
-from graphrerank.data.encoder import check_vectors
+from graphrerank.data.encoder import check_finite_vectors
 from graphrerank.data.qrels import Qrels
 from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError
@@ -132,7 +132,7 @@ def grow_corpus(
             check_record(record)
         except UserError as error:
             raise UserError(f"`metadata` of {node_id!r}: {error}") from None
-    read_manifest(folder)  # before a folder is made
+    read_corpus_manifest(folder)  # before a folder is made
     with sole_use(folder):
         growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})
         lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
@@ -215,7 +215,7 @@ class _Growth:
                 needed = f"{wanted.name} ({wanted.fingerprint[:12]})"
                 got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
                 raise UserError(f"`encoder` must be that of {self._folder}, {needed}, got {got}")
-            append("vectors", check_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
+            append("vectors", check_finite_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
         words = read_words(texts, self._graph.passages.language)
         self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))
         append("token.lengths", words["token.lengths"])
@@ -315,7 +315,7 @@ def compact_corpus(folder: str | Path) -> Path:
     it is what it was, and takes no passages. Errors are those of :func:`grow_corpus`; all hashes are compared first.
     """
     folder = Path(folder)
-    read_manifest(folder)  # before a folder is made
+    read_corpus_manifest(folder)  # before a folder is made
     with sole_use(folder):
         manifest, columns = read_columns(folder, thorough=True)
         if not manifest.has_grown():

@@ -22,6 +22,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from torch import Tensor
 
+from graphrerank._moved import moved_names
 from graphrerank.corpus import (
     AddedTokens,
     CorpusGraph,
@@ -46,6 +47,8 @@ from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import append_bytes, hash_files, open_plain, write_chunks
 from graphrerank.utils.safe_loading import plain_name, read_json
+
+__getattr__ = moved_names(__name__)
 
 MANIFEST = "corpus.json"
 FORMAT = 3
@@ -370,15 +373,15 @@ def stated_edges(columns: Columns) -> Edges | None:
 def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifest, Columns]:
     """Read the manifest of a corpus folder, and check its columns; again if it is compacted meanwhile."""
     while True:
-        manifest = read_manifest(folder)
+        manifest = read_corpus_manifest(folder)
         try:
             return manifest, Columns(folder / manifest.columns_folder, manifest.columns, thorough=thorough)
         except ValueError:
-            if read_manifest(folder).columns_folder == manifest.columns_folder:
+            if read_corpus_manifest(folder).columns_folder == manifest.columns_folder:
                 raise
 
 
-def read_manifest(folder: Path) -> CorpusManifest:
+def read_corpus_manifest(folder: Path) -> CorpusManifest:
     """Read the manifest of a corpus folder; a ValueError names what is wrong with it."""
     path = folder / MANIFEST
     again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."

@@ -27,13 +27,13 @@ from graphrerank.corpus_store.opening import (
     ColumnWriter,
     CorpusManifest,
     EncoderName,
-    read_manifest,
+    read_corpus_manifest,
 )
 from graphrerank.corpus_store.word_columns import part_array, read_words, write_texts
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import Edges
-from graphrerank.data.encoder import check_vectors
+from graphrerank.data.encoder import check_finite_vectors
 from graphrerank.operators.vector_index import write_stored_index
 from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.caching import hash_texts, read_cached, short_hash
@@ -165,7 +165,7 @@ def columns_folder(folder: Path, dataset: Dataset, fingerprint: str, vector_sett
     content = [str(FORMAT), *_not_in_fingerprint(dataset), dataset.fingerprint, *vector_settings]
     target = folder / f"{COLUMNS}{short_hash(hash_texts(content))[:16]}"
     try:
-        present = read_manifest(folder)
+        present = read_corpus_manifest(folder)
     except ValueError:  # there is no corpus, or one that is to be replaced
         return target
     if present.columns_folder != target.name:
@@ -327,7 +327,7 @@ def _write_parts(
         }
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         if encoder is not None:
-            tensors["vectors"] = check_vectors(encoder.encode(texts), len(texts), encoder.name).to(dtype)
+            tensors["vectors"] = check_finite_vectors(encoder.encode(texts), len(texts), encoder.name).to(dtype)
         save_tensors(path, tensors)
         done += len(texts)
         advance_to(done)

@@ -20,7 +20,7 @@ from graphrerank.data.folder import (
     EdgeSettings,
     build_graph,
     build_passages,
-    check_settings,
+    check_edge_settings,
     derive_edges,
     edge_files,
     edges_to_find_again,
@@ -200,7 +200,7 @@ class Dataset:
             >>> dataset.split("test").node
             tensor([1])
         """
-        check_settings(language=language, num_random=random_edges, knn=knn)
+        check_edge_settings(language=language, num_random=random_edges, knn=knn)
         folder = existing_folder(path, needed=NEEDED)
         corpus = read_corpus(folder, corpus_where, drop_empty=drop_empty)
         queries, judgements = read_judged_queries(folder, splits, corpus.node_number, drop_unknown=drop_unknown)

@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graphrerank._moved import moved_names
 from graphrerank.core import DTYPES
 from graphrerank.core import Encoder as Encoder  # its old home
 from graphrerank.installation.extras import optional
 from graphrerank.utils.checks import UserError, check_choice
 from graphrerank.utils.files import hash_files, hash_model
 from graphrerank.utils.progress import advance
+
+__getattr__ = moved_names(__name__)
 
 FINGERPRINTED = {".safetensors", ".json", ".txt"}  # weights, settings and vocabularies
 
@@ -113,7 +116,7 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
     return str(path)
 
 
-def check_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
+def check_finite_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
     """Return ``vectors`` if they are ``[count, d]`` and finite; else a ValueError that names ``source``."""
     if vectors.dim() != 2 or vectors.shape[0] != count or not bool(torch.isfinite(vectors).all()):
         raise UserError(f"{source}: needed {count} finite vectors, got a tensor of shape {list(vectors.shape)}")

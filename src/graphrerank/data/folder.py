@@ -36,7 +36,7 @@ from graphrerank.data.derived_edges import (
     place_in_document,
 )
 from graphrerank.data.enrichment.neighbours import random_edges
-from graphrerank.data.readers.documents import EMPTY, FILTERED, Document, read_all_documents
+from graphrerank.data.readers.documents import EMPTY, FILTERED, CorpusRecord, read_all_documents
 from graphrerank.data.readers.edges import FileEdges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.synthetic_queries.questions import DRAFTED, Draft, draft_questions, read_drafted
@@ -64,7 +64,7 @@ class FolderCorpus(NamedTuple):
     """
 
     node_number: dict[str, int]
-    documents: list[Document]
+    documents: list[CorpusRecord]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class FolderEdges:
         return {source: _num_pairs(self.by_source[source]) for source in sources}
 
 
-def check_settings(*, language: str, num_random: int, knn: int | None) -> None:
+def check_edge_settings(*, language: str, num_random: int, knn: int | None) -> None:
     """Check the settings that can be checked before anything is read.
 
     Raises:
@@ -155,7 +155,7 @@ def read_corpus(folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bo
     return corpus
 
 
-def number_documents(documents: Iterable[Document], where: Mapping[str, Any] | None = None) -> FolderCorpus:
+def number_documents(documents: Iterable[CorpusRecord], where: Mapping[str, Any] | None = None) -> FolderCorpus:
     """Number the documents that have a title or a text and match a filter on their metadata.
 
     Args:
@@ -163,8 +163,8 @@ def number_documents(documents: Iterable[Document], where: Mapping[str, Any] | N
         where: Entries that the metadata must have, with a list for alternatives. None for no filter.
 
     Example:
-        >>> documents = [Document("a", "", "", {}), Document("b", "B", "", {"year": 1}), Document("c", "C", "", {})]
-        >>> number_documents(documents, {"year": [1, 2]}).node_number
+        >>> records = [("a", "", "", {}), ("b", "B", "", {"year": 1}), ("c", "C", "", {})]
+        >>> number_documents([CorpusRecord(*record) for record in records], {"year": [1, 2]}).node_number
         {'a': -2, 'b': 0, 'c': -1}
     """
     corpus = FolderCorpus({}, [])
@@ -239,14 +239,14 @@ def derive_edges(folder: Path, corpus: FolderCorpus, file_edges: FileEdges, sett
     return FolderEdges(by_source, derived, incidence, knn, knn_below)
 
 
-def mention_type(documents: Sequence[Document], file_edges: FileEdges, settings: EdgeSettings) -> int | None:
+def mention_type(documents: Sequence[CorpusRecord], file_edges: FileEdges, settings: EdgeSettings) -> int | None:
     """Return the type of edges by mentions. None if they are not searched for."""
     if settings.automatic is not None:
         return settings.automatic.mention_type(file_edges.types, (document.title for document in documents))
     return REFERENCE if settings.mentions else None
 
 
-def chunk_edges(folder: Path, documents: Sequence[Document], settings: EdgeSettings) -> Edges | None:
+def chunk_edges(folder: Path, documents: Sequence[CorpusRecord], settings: EdgeSettings) -> Edges | None:
     """Return the edges between neighbouring chunks of a document. None if chunks are not joined.
 
     Raises:
@@ -259,7 +259,7 @@ def chunk_edges(folder: Path, documents: Sequence[Document], settings: EdgeSetti
     return None
 
 
-def chunk_keys(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
+def chunk_keys(folder: Path, documents: Sequence[CorpusRecord]) -> tuple[list[str], list[int]]:
     """Return the document that each passage is a chunk of, and its number there.
 
     Args:
@@ -304,7 +304,7 @@ def entities_of(
     folder: Path,
     source: str | KnowledgeExtractor,
     node_number: Mapping[str, int],
-    documents: Sequence[Document],
+    documents: Sequence[CorpusRecord],
     *,
     cache: str | Path | None,
 ) -> Sequence[Sequence[str]]:
@@ -345,7 +345,7 @@ def nearest_neighbours(settings: EdgeSettings, num_nodes: int) -> tuple[int, int
 
 
 def build_passages(
-    documents: Sequence[Document], relations: Sequence[tuple[str, str, str]], *, language: str
+    documents: Sequence[CorpusRecord], relations: Sequence[tuple[str, str, str]], *, language: str
 ) -> Passages:
     """Return the passages of documents, with their metadata.
 

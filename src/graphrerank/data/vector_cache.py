@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphrerank.core import Encoder, PairEncoder
 from graphrerank.core.adapters import as_encoder, as_pair_encoder
-from graphrerank.data.encoder import check_vectors
+from graphrerank.data.encoder import check_finite_vectors
 from graphrerank.utils.caching import BlobStore, TensorStore, fill, hash_text
 from graphrerank.utils.checks import UserError, check_positive
 from graphrerank.utils.progress import LOGGER, Clock, describe_seconds
@@ -63,7 +63,7 @@ class VectorCache(Encoder):
 
     def _encode_shard(self, texts: list[str]) -> Tensor:
         self._num_encoded += len(texts)
-        return check_vectors(self.encoder.encode(texts), len(texts), self.name)
+        return check_finite_vectors(self.encoder.encode(texts), len(texts), self.name)
 
     @cached_property
     def _store(self) -> TensorStore:
@@ -167,7 +167,7 @@ class PairCache(PairEncoder):
 
     def _encode_shard(self, pairs: list[tuple[str, str]]) -> list[bytes]:
         vectors = self.encoder.encode([query for query, _ in pairs], [passage for _, passage in pairs]).cpu().float()
-        check_vectors(vectors, len(pairs), "the pair encoder's vectors")
+        check_finite_vectors(vectors, len(pairs), "the pair encoder's vectors")
         return [row.tobytes() for row in vectors.numpy().astype(NUMBER)]
 
 
@@ -224,7 +224,7 @@ class MemoryVectorCache(Encoder):
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if new:
             with self._encoding:
-                encoded = check_vectors(self.encoder.encode(list(new.values())), len(new), self.name)
+                encoded = check_finite_vectors(self.encoder.encode(list(new.values())), len(new), self.name)
             vectors = {key: row.copy() for key, row in zip(new, encoded.numpy(), strict=True)}
             known |= vectors
             with self._lock:

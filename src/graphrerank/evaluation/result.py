@@ -29,7 +29,7 @@ from graphrerank.evaluation.report import (
 from graphrerank.evaluation.tables import records_table
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import write_bytes, write_json, write_text
-from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, check_name, file_of, read_json
+from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, check_name, read_json, untrusted_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -177,7 +177,7 @@ class EvaluationResult:
         if not file.is_file():
             raise UserError(f"{file}: no such file; needed the folder of a finished run of evaluate.py")
         try:
-            content = read_json(file_of(Path(folder), RESULT), max_bytes=MAX_LARGE_BYTES)
+            content = read_json(untrusted_file(Path(folder), RESULT), max_bytes=MAX_LARGE_BYTES)
             if content["format"] != FORMAT:
                 raise UserError(f"needed format {FORMAT}, found {content['format']!r}")
             for dataset in content["datasets"].values():

@@ -47,7 +47,7 @@ class TextWords:
     in_lead: npt.NDArray[np.bool_]  # `[S]`, whether it stands in its text's `graphrerank.text.stems.lead`
 
 
-class _Entry(NamedTuple):
+class _SplitText(NamedTuple):
     """Words of one text."""
 
     tokens: Integers
@@ -94,15 +94,15 @@ class WordTable:
         """Split texts into words."""
         return _joined(self.entries(texts))
 
-    def entries(self, texts: Sequence[str]) -> list[_Entry]:
+    def entries(self, texts: Sequence[str]) -> list[_SplitText]:
         """Split texts into words, each by itself."""
-        entries: list[_Entry] = []
+        entries: list[_SplitText] = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             with self._lock:
                 entries += self._entries(texts[start : start + BLOCK_TEXTS])
         return entries
 
-    def _entries(self, texts: Sequence[str]) -> Iterator[_Entry]:
+    def _entries(self, texts: Sequence[str]) -> Iterator[_SplitText]:
         parts, texts = [], [matched_form(text) for text in texts]
         for text in texts:
             title = lead(text)
@@ -114,7 +114,7 @@ class WordTable:
         tokens, ends_of_tokens = self._tokens_of_run.take(runs, ends)
         start = begin = 0
         for end, title_end, stop in zip(ends_of_tokens[1::2], ends_of_stems[::2], ends_of_stems[1::2], strict=True):
-            yield _Entry(tokens[start:end], stems[begin:stop], title_end - begin)
+            yield _SplitText(tokens[start:end], stems[begin:stop], title_end - begin)
             start, begin = end, stop
 
     def _numbered(self, parts: Sequence[str]) -> tuple[Integers, list[int]]:
@@ -170,7 +170,7 @@ class _Rows:
         return np.asarray(self._numbers)[places], before[ends].tolist()
 
 
-def _joined(entries: Sequence[_Entry]) -> TextWords:
+def _joined(entries: Sequence[_SplitText]) -> TextWords:
     texts = np.arange(len(entries))
     tokens, stems = [entry.tokens for entry in entries], [entry.stems for entry in entries]
     text_of_token, text_of_stem = (np.repeat(texts, [len(part) for part in parts]) for parts in (tokens, stems))
@@ -199,7 +199,7 @@ class SharedWords:
 
     def _start(self) -> None:
         self._table = WordTable(self._language)
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _SplitText] = {}
         self._num_bytes = 0
 
     def read(self, texts: Sequence[str]) -> tuple[TextWords, WordTable]:

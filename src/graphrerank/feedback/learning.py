@@ -86,7 +86,7 @@ class LearningResult:
         counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
         lines = [*([] if self.log is None else [str(self.log)]), f"sessions: {counts}", str(self.propensities)]
         if self.change is not None:
-            lines += [f"learned ({self.change.stage}): {describe(self.change)}"]
+            lines += [f"learned ({self.change.stage}): {describe_update(self.change)}"]
         for name, found in self.tests.items():
             lines.append(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
         lines += self.moved
@@ -303,7 +303,7 @@ def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -
     return fitted, [at for at, query in enumerate(queries) if late[at] and query in tests]
 
 
-def describe(change: ModelUpdate) -> str:
+def describe_update(change: ModelUpdate) -> str:
     """Say what few parameters mean: how much the retriever counts against the model, and each type of edges."""
     factors = dict(change.factors)
     if not factors:

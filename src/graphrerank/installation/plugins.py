@@ -13,7 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from graphrerank._moved import moved_names
 from graphrerank.utils.checks import UserError
+
+__getattr__ = moved_names(__name__)
 
 GROUP = "graphrerank.extensions"
 BUILDERS = "graphrerank.builders"
@@ -35,7 +38,7 @@ def model_entries() -> Mapping[str, EntryPoint]:
         if not entry.attr:
             continue
         if entry.name in models:
-            both = f"{describe(models[entry.name])} and {describe(entry)}"
+            both = f"{describe_entry_point(models[entry.name])} and {describe_entry_point(entry)}"
             raise UserError(f"entry points of {GROUP} must have different names, got {both}")
         models[entry.name] = entry
     return models
@@ -60,7 +63,7 @@ def command_entries() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name)}
 
 
-def command_help(entry: EntryPoint) -> tuple[str, str]:
+def plugin_command_help(entry: EntryPoint) -> tuple[str, str]:
     """Return the arguments and the summary of a command, as ``graphrerank --help`` shows them.
 
     Args:
@@ -77,7 +80,9 @@ def command_help(entry: EntryPoint) -> tuple[str, str]:
         module = entry.load()
         return str(module.USAGE), str(module.SUMMARY)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"{describe(entry)} must name a module with USAGE, SUMMARY and main: {error}") from error
+        raise UserError(
+            f"{describe_entry_point(entry)} must name a module with USAGE, SUMMARY and main: {error}"
+        ) from error
 
 
 def load_service(model: str) -> Callable[..., Any]:
@@ -88,7 +93,7 @@ def load_service(model: str) -> Callable[..., Any]:
     try:
         serve: Callable[..., Any] = entry.load()
     except (ImportError, AttributeError) as error:
-        raise UserError(f"{describe(entry)} cannot be loaded: {error}") from error
+        raise UserError(f"{describe_entry_point(entry)} cannot be loaded: {error}") from error
     return serve
 
 
@@ -101,14 +106,14 @@ def settings_folders() -> list[Path]:
         try:
             spec = find_spec(entry.value)
         except ImportError as error:
-            raise UserError(f"{describe(entry)}: cannot be imported: {error}") from error
+            raise UserError(f"{describe_entry_point(entry)}: cannot be imported: {error}") from error
         if spec is None or not spec.submodule_search_locations:
-            raise UserError(f"{describe(entry)}: needed a folder of settings in a package, found none")
+            raise UserError(f"{describe_entry_point(entry)}: needed a folder of settings in a package, found none")
         folders.append(Path(next(iter(spec.submodule_search_locations))))
     return folders
 
 
-def check_settings(conf: Path) -> None:
+def check_settings_folders(conf: Path) -> None:
     """Require that no two folders of settings have a file of one name, of which only one would be read."""
     owners: dict[Path, Path] = {}
     for folder in (conf, *settings_folders()):
@@ -124,7 +129,7 @@ def extension_versions() -> dict[str, str]:
     return {entry.dist.name: entry.dist.version for entry in extension_entries() if entry.dist is not None}
 
 
-def describe(entry: EntryPoint) -> str:
+def describe_entry_point(entry: EntryPoint) -> str:
     """Name an entry point and its package, for messages."""
     package = "" if entry.dist is None else f" of {entry.dist.name}"
     return f"the entry point {entry.name} = {entry.value!r}{package}"

@@ -6,9 +6,12 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
+from graphrerank._moved import moved_names
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import in_form
 from graphrerank.utils.checks import UserError, check_counts
+
+__getattr__ = moved_names(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -66,7 +69,7 @@ def first_message(message: str) -> str:
     return message.partition(AGAIN)[0]
 
 
-def read_json(content: str) -> Any:
+def parse_json_answer(content: str) -> Any:
     """Parse an answer that must be JSON; the error quotes its beginning, for the model's next attempt."""
     try:
         return json.loads(content)
@@ -74,13 +77,13 @@ def read_json(content: str) -> Any:
         raise UserError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
 
 
-def read_object(content: str, **types: Any) -> Any:
+def parse_object_answer(content: str, **types: Any) -> Any:
     """Parse an answer that must be a JSON object with exactly some entries, strictly, as a record of them.
 
     ``types`` are pydantic's, by the name of the entry. The error names the first entries that do not fit.
 
     Example:
-        >>> read_object('{"topic": 2, "words": [" a "]}', topic=int, words=list[str]).words
+        >>> parse_object_answer('{"topic": 2, "words": [" a "]}', topic=int, words=list[str]).words
         ['a']
     """
     config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True)

@@ -25,11 +25,18 @@ from torch import Tensor, nn
 
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.installation.plugins import extension_versions
-from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest, check_file, check_manifest, read_manifest
+from graphrerank.models.manifest import (
+    MANIFEST,
+    Manifest,
+    RerankerManifest,
+    check_artifact_file,
+    check_manifest,
+    read_manifest,
+)
 from graphrerank.models.registry import find_model, model_name
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files, save_tensors
-from graphrerank.utils.safe_loading import file_of
+from graphrerank.utils.safe_loading import untrusted_file
 
 WEIGHTS = "model.safetensors"
 ADDED = ("num_scores", "num_pair_scores")  # arguments that a cross-encoder's scores change
@@ -82,10 +89,10 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint")
     manifest = read_manifest(path)
-    weights = file_of(path, WEIGHTS) if path.is_dir() else path
+    weights = untrusted_file(path, WEIGHTS) if path.is_dir() else path
     if path.is_dir() and manifest.artifact is not None:
         check_manifest(path, manifest)
-        check_file(path, manifest, WEIGHTS)
+        check_artifact_file(path, manifest, WEIGHTS)
     state = _read_weights(weights)
     if model is not None:
         model.load_state_dict(state)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic import model_validator as check_model
 
+from graphrerank._moved import moved_names
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import ModelInputs
@@ -28,10 +29,12 @@ from graphrerank.utils.safe_loading import (
     MIN_RESTART_PROB,
     check_arguments,
     check_depth,
-    file_of,
     plain_name,
     read_json,
+    untrusted_file,
 )
+
+__getattr__ = moved_names(__name__)
 
 MANIFEST = "manifest.json"
 
@@ -252,7 +255,7 @@ def _described(details: Any) -> str:
 
 def read_manifest(path: Path) -> Manifest:
     """Read the manifest of a checkpoint: in its folder, or next to a ``.ckpt`` or one folder up."""
-    file = file_of(manifest_folder(path), MANIFEST)
+    file = untrusted_file(manifest_folder(path), MANIFEST)
     return parse_manifest(read_json(file), file)
 
 
@@ -293,12 +296,12 @@ def check_manifest(folder: Path, manifest: Manifest) -> None:
         )
 
 
-def check_file(folder: Path, manifest: Manifest, name: str) -> None:
+def check_artifact_file(folder: Path, manifest: Manifest, name: str) -> None:
     """Refuse a file of an artifact that the manifest does not name, or that is missing, a link or another one."""
     hashes = _artifact(manifest).sha256
     if name not in hashes:
         raise UserError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
-    if (found := hash_files([file_of(folder, name)])) != hashes[name]:
+    if (found := hash_files([untrusted_file(folder, name)])) != hashes[name]:
         raise UserError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from graphrerank.core import ModelInputs
 from graphrerank.core.adapters import model_features, model_interface
-from graphrerank.installation.plugins import GROUP, describe, model_entries
+from graphrerank.installation.plugins import GROUP, describe_entry_point, model_entries
 from graphrerank.utils.checks import UserError
 
 BUILT_IN = {  # imported when first used
@@ -87,7 +87,9 @@ def _entries() -> Mapping[str, EntryPoint]:
     entries = model_entries()
     for name in entries:
         if name in BUILT_IN:
-            raise UserError(f"{describe(entries[name])} must have another name, which is none of {sorted(BUILT_IN)}")
+            raise UserError(
+                f"{describe_entry_point(entries[name])} must have another name, which is none of {sorted(BUILT_IN)}"
+            )
     return {**BUILT_IN, **entries}
 
 
@@ -105,5 +107,5 @@ def _load(entry: EntryPoint) -> type[nn.Module]:
         model_class: type[nn.Module] = entry.load()
         register_model(model_class)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{describe(entry)} cannot be loaded: {error}") from error
+        raise UserError(f"{describe_entry_point(entry)} cannot be loaded: {error}") from error
     return model_class

@@ -102,7 +102,7 @@ def semantic_topological_expansion(
     _check_lists(graph, seeds, exclude, only)
     is_seed = seeds.nodes >= 0
     row, column = torch.nonzero(is_seed, as_tuple=True)
-    paths = _Paths(row, seeds.nodes[row, column], column + 1)
+    paths = _WalkPaths(row, seeds.nodes[row, column], column + 1)
     offset = torch.arange(len(seeds), device=seeds.nodes.device)[:, None] * graph.num_nodes
     forbidden = _keys(offset, seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1))
     step = _Step(
@@ -129,7 +129,7 @@ def semantic_topological_expansion(
                 has_room = torch.bincount(nodes.row, minlength=len(remaining)) < remaining
                 onward.append(walks.select(has_room[walks.row]))
         if hop < hops:
-            remaining, paths = remaining - taken, _Paths(*map(torch.cat, zip(*onward, strict=True)))
+            remaining, paths = remaining - taken, _WalkPaths(*map(torch.cat, zip(*onward, strict=True)))
             forbidden = torch.cat([forbidden, paths.row * graph.num_nodes + paths.node]).sort().values
     return _pad(reached, seeds, top_k)
 
@@ -151,7 +151,7 @@ def _check_lists(graph: CorpusGraph, seeds: Ranking, exclude: Tensor | None, onl
         raise UserError("`seeds` must have their padding last, got a node after a -1")
 
 
-class _Paths(NamedTuple):
+class _WalkPaths(NamedTuple):
     """Walks from seeds, ``P`` of them, ascending by row.
 
     Attributes:
@@ -164,9 +164,9 @@ class _Paths(NamedTuple):
     node: Tensor
     seed_rank: Tensor
 
-    def select(self, index: Tensor | slice) -> "_Paths":
+    def select(self, index: Tensor | slice) -> "_WalkPaths":
         """Return some of the paths."""
-        return _Paths(*(field[index] for field in self))
+        return _WalkPaths(*(field[index] for field in self))
 
 
 class _Reached(NamedTuple):
@@ -217,7 +217,7 @@ class _Step:
     structure_weight: float
     edge_type: int | None
 
-    def walk(self, paths: _Paths, forbidden: Tensor) -> _Paths:
+    def walk(self, paths: _WalkPaths, forbidden: Tensor) -> _WalkPaths:
         """Go on from the end of each path to all neighbours but ``forbidden`` ones, which are ascending keys.
 
         Returns the paths, each once, ascending by row, node and rank.
@@ -230,9 +230,9 @@ class _Step:
         new, width = is_new.nonzero().flatten(), self.max_rank + 1
         walks = torch.unique(key[new] * width + paths.seed_rank[step[new]])
         key = walks // width
-        return _Paths(key // self.graph.num_nodes, key % self.graph.num_nodes, walks % width)
+        return _WalkPaths(key // self.graph.num_nodes, key % self.graph.num_nodes, walks % width)
 
-    def score(self, walks: _Paths, hop: int) -> _Reached:
+    def score(self, walks: _WalkPaths, hop: int) -> _Reached:
         """Score each node at the end of some walks, which are ascending, after ``hop`` steps."""
         num_nodes = self.graph.num_nodes
         pair, count = torch.unique_consecutive(walks.row * num_nodes + walks.node, return_counts=True)
@@ -257,7 +257,7 @@ def _keys(offset: Tensor, nodes: Tensor) -> Tensor:
     return torch.where(nodes >= 0, offset + nodes, -1).flatten().sort().values
 
 
-def _row_blocks(graph: CorpusGraph, paths: _Paths) -> Sequence[_Paths]:
+def _row_blocks(graph: CorpusGraph, paths: _WalkPaths) -> Sequence[_WalkPaths]:
     """Cut paths between rows into blocks of at most about ``BLOCK_PATHS`` steps, or of a single row; at least one."""
     degree = graph.count_neighbours(paths.node)
     before = (degree.cumsum(0) - degree)[torch.searchsorted(paths.row, paths.row)]  # steps of the rows above
@@ -265,7 +265,7 @@ def _row_blocks(graph: CorpusGraph, paths: _Paths) -> Sequence[_Paths]:
     if not sizes.numel():
         return (paths,)
     fields = (torch.split(field, sizes.tolist()) for field in paths)
-    return [_Paths(*block) for block in zip(*fields, strict=True)]
+    return [_WalkPaths(*block) for block in zip(*fields, strict=True)]
 
 
 def _contains(ascending: Tensor, keys: Tensor) -> Tensor:

@@ -9,10 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank._moved import moved_names
 from graphrerank.corpus.edge_lists import count_repeated
 from graphrerank.corpus.edge_types import OTHER, edge_type_of
 from graphrerank.rerank.arrays import check_entries, to_floats, to_integers
 from graphrerank.utils.checks import UserError
+
+__getattr__ = moved_names(__name__)
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # sums of such weights, and their shares, stay within float32
 FORMS = "[i, j], [i, j, weight], [i, j, type], [i, j, weight, type] or [i, j, attributes]"
@@ -33,13 +36,13 @@ class EdgeList:
         return len(self.pairs)
 
 
-def read_edges(
+def parse_edges(
     given: Any, num_passages: int, *, ids: Any = None, weights: Any = None, types: Sequence[str | None] | None = None
 ) -> EdgeList:
     """Read edges in the forms that ``RerankInput.edges`` describes; a ValueError names the first bad one.
 
     Example:
-        >>> edges = read_edges([("a", "b", "citation"), ("b", "a", 2.0), ("a", "a")], 2, ids=["a", "b"])
+        >>> edges = parse_edges([("a", "b", "citation"), ("b", "a", 2.0), ("a", "a")], 2, ids=["a", "b"])
         >>> edges.pairs.tolist(), edges.weights.tolist(), edges.types.tolist(), edges.num_loops
         ([[0, 1], [1, 0]], [1.0, 2.0], [0, 4], 1)
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.features.candidate_texts import matched_language
-from graphrerank.rerank.edge_forms import EdgeList, read_edge_index, read_edges
+from graphrerank.rerank.edge_forms import EdgeList, parse_edges, read_edge_index
 from graphrerank.text.characters import whole_characters
 from graphrerank.text.languages import AUTO, language_of
 from graphrerank.utils.checks import UserError, check_counts, check_share
@@ -151,7 +151,7 @@ class RerankInput:
         given, count = () if self.edges is None else self.edges, self.num_passages
         weights, types = self.edge_weights, self.edge_types
         if self.edge_index is None:
-            return read_edges(given, count, ids=self.ids, weights=weights, types=types)
+            return parse_edges(given, count, ids=self.ids, weights=weights, types=types)
         return read_edge_index(self.edge_index, count, weights=weights, types=types)
 
     @property

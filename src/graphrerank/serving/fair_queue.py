@@ -59,7 +59,7 @@ def peer_sender(peer: Sequence[Any] | None, user: str | None = None) -> Sender:
 
 
 @dataclass(eq=False)
-class _Entry(Generic[T]):
+class _WaitingItem(Generic[T]):
     """An item of the queue. ``finish`` is the virtual time at which its connection's share has paid for it."""
 
     item: T
@@ -77,7 +77,7 @@ class _Client(Generic[T]):
     time: float
     clock: float = 0.0
     flows: dict[str, float] = field(default_factory=dict)
-    entries: dict[_Entry[T], None] = field(default_factory=dict)
+    entries: dict[_WaitingItem[T], None] = field(default_factory=dict)
 
 
 class FairQueue(Generic[T]):
@@ -117,7 +117,7 @@ class FairQueue(Generic[T]):
             client = self._clients[sender.client] = _Client(self._clock)
         finish = max(client.flows.get(sender.connection, 0.0), client.clock) + seconds
         client.flows[sender.connection] = finish
-        client.entries[_Entry(item, sender, seconds, finish, now)] = None
+        client.entries[_WaitingItem(item, sender, seconds, finish, now)] = None
 
     def take(self, choose: Callable[[T], bool | None], now: float) -> list[T]:
         """Remove items in the order of service and return them.
@@ -129,7 +129,7 @@ class FairQueue(Generic[T]):
         Returns:
             The items that were taken.
         """
-        taken = list[_Entry[T]]()
+        taken = list[_WaitingItem[T]]()
         for entry in self._in_order(now):
             chosen = choose(entry.item)
             if chosen is None:
@@ -158,10 +158,10 @@ class FairQueue(Generic[T]):
                 if entry.sender.connection in client.flows:
                     client.flows[entry.sender.connection] -= entry.seconds
 
-    def _in_order(self, now: float) -> Iterator[_Entry[T]]:
+    def _in_order(self, now: float) -> Iterator[_WaitingItem[T]]:
         """Yield each entry once, in the order of service."""
         self._turn ^= 1
-        tried = set[_Entry[T]]()
+        tried = set[_WaitingItem[T]]()
         if self._turn:
             entries = [entry for client in self._clients.values() for entry in client.entries]
             late = [entry for entry in entries if now - entry.arrival > self._patience]

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphrerank._moved import moved_names
 from graphrerank.utils.checks import UserError
+
+__getattr__ = moved_names(__name__)
 
 HUB_ID = re.compile(r"(?!.*(--|\.\.))\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
 # control characters, marks that turn the direction of text, halves of pairs (bytes of file names that are no UTF-8)
@@ -63,7 +66,7 @@ def check_hub_model(**models: str) -> None:
             )
 
 
-def file_of(folder: Path, name: str) -> Path:
+def untrusted_file(folder: Path, name: str) -> Path:
     """Return the path of a regular file of an untrusted folder; a ValueError for a path, a link or a missing file.
 
     In the hub's cache a file is a link to its content, in ``blobs`` next to ``snapshots``; no other link is followed.

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, SYMBOL, Block, Document, Link, Section
-from graphrerank_documents.formats.code_languages import CodeLanguage, language_of, rust_target
+from graphrerank_documents.formats.code_languages import CodeLanguage, code_language, rust_target
 from graphrerank_documents.formats.text import decode_text, without_blobs
 from graphrerank_documents.symbols import family_of, module_of
 
@@ -48,7 +48,7 @@ def read_code(content: bytes, name: str) -> list[Document]:
     if reason:
         return [Document(name, title, (), dropped={reason: 1})]
     text, dropped = without_blobs(text)
-    language = language_of(name, text)
+    language = code_language(name, text)
     if (tree := _parse(text, language)) is not None:
         return [_File(text, name, dropped, language, tree).document(title)]
     lines = text.split("\n")

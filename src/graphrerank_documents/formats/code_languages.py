@@ -197,7 +197,7 @@ class CodeLanguage:
     is_package: bool = False  # whether names of other files of the folder, or of all files, need no import
 
 
-def language_of(name: str, text: str) -> CodeLanguage:
+def code_language(name: str, text: str) -> CodeLanguage:
     """Return the language of a file by its path; `.h` is C++ where its text says so."""
     suffix = name.rpartition(".")[2].lower()
     if suffix == "h" and re.search(

@@ -22,7 +22,7 @@ from graphrerank_documents.document import (
 )
 from graphrerank_documents.formats.front_matter import FrontMatter, file_title, front_matter
 from graphrerank_documents.formats.lined_reader import LinedReader, Row
-from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
+from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, markdown_parser, written_target
 from graphrerank_documents.formats.slugs import Slugs
 from graphrerank_documents.formats.text import code_block
 
@@ -120,7 +120,7 @@ class MarkdownReader(LinedReader):
 
     def read(self, text: str, line: int = 1, depth: int = 0) -> None:
         """Append a text that begins in a line of the file, perhaps within directives."""
-        self._walk(parser(self.is_mdx).parse(text, self._env), line, depth)
+        self._walk(markdown_parser(self.is_mdx).parse(text, self._env), line, depth)
 
     def add_code(self, text: str, line: int = 1) -> None:
         """Append code to the section that is being read."""

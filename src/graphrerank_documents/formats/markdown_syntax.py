@@ -37,7 +37,7 @@ _BREAK = re.compile(r"\s")
 
 
 @lru_cache(maxsize=2)
-def parser(is_mdx: bool) -> MarkdownIt:
+def markdown_parser(is_mdx: bool) -> MarkdownIt:
     """Return the parser, for MDX without indented code.
 
     Its tokens have wiki links (``wiki``) and roles (``role``); directives are fences, containers ``container_open``.

@@ -41,7 +41,7 @@ class _Row(NamedTuple):
     end: int = 0
 
 
-def read_json(content: bytes, name: str) -> list[Document]:
+def read_json_documents(content: bytes, name: str) -> list[Document]:
     """Read a list of records, below a key or not, one record, a chat, or else JSON lines."""
     text = decode_text(content)
     try:
@@ -58,7 +58,7 @@ def read_json(content: bytes, name: str) -> list[Document]:
     return _documents(name, (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1)), len(text))
 
 
-def read_jsonl(content: bytes, name: str) -> list[Document]:
+def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
     """Read a record from each line."""
     text = decode_text(content)
     return _documents(name, _lines(text), len(text))
@@ -73,7 +73,7 @@ def _lines(text: str) -> Iterator[_Row]:
                 raise UnreadableError(f"not JSON in line {number}") from error
 
 
-def read_table(content: bytes, name: str) -> list[Document]:
+def read_table_documents(content: bytes, name: str) -> list[Document]:
     """Read a record from each row of a table; its separator and its names of columns are found."""
     text = decode_text(content)
     said = _SEPARATOR.match(text)

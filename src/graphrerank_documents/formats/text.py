@@ -99,7 +99,7 @@ def _is_minified(line: str) -> bool:
     return len(ascii_only) > 0.9 * len(line) and sum(map(ascii_only.count, b" \t")) < _MIN_SPACES * len(line)
 
 
-def read_text(content: bytes, name: str) -> list[Document]:
+def read_plain_text(content: bytes, name: str) -> list[Document]:
     """Read a plain text by its paragraphs, or a program as one block."""
     path = PurePosixPath(name)
     text, dropped = without_blobs(decode_text(content))

@@ -17,7 +17,7 @@ from graphrerank.evaluation.tables import Table, column, records_table
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply, ReplyingModel
-from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.answers.writers import ask_prompt
 
@@ -163,7 +163,7 @@ class PairwiseJudge:
 
 def parse_winner(content: str) -> int:
     """Parse a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2."""
-    winner: int = read_object(content, reason=str, winner=Annotated[int, Field(ge=0, le=2)]).winner
+    winner: int = parse_object_answer(content, reason=str, winner=Annotated[int, Field(ge=0, le=2)]).winner
     return winner
 
 

@@ -77,6 +77,6 @@ class Packing:
         return text[: tokens[room - 1][1]] if is_first else ""
 
 
-def passages_of(texts: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[list[str]]:
+def candidate_texts(texts: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[list[str]]:
     """Look up the texts of ranked nodes, ``[Q, K]``, padded with -1."""
     return [[texts[node] for node in row if node >= 0] for row in nodes]

@@ -23,7 +23,7 @@ from graphrerank_papers.answers.judges import (
     win_rates,
     wins_table,
 )
-from graphrerank_papers.answers.packing import Context, Packing, passages_of
+from graphrerank_papers.answers.packing import Context, Packing, candidate_texts
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
 from graphrerank_papers.answers.writers import RecordedModel, Writer, total_tokens
 
@@ -132,7 +132,7 @@ class AnswerStage:
         if all(answers is None for answers in right) and self.comparison is None:
             raise UserError(f"`answers` needs an `answer` in queries' metadata, data set {dataset.name!r} has none")
         nodes = {system.name: system.ranking.nodes.tolist() for system in ranked.systems}
-        contexts = {name: self.packing.pack(passages_of(dataset.graph.texts, rows)) for name, rows in nodes.items()}
+        contexts = {name: self.packing.pack(candidate_texts(dataset.graph.texts, rows)) for name, rows in nodes.items()}
         answers = self.answer(questions, contexts, right)
         *others, primary = answers
         verdicts, notes, rates = dict[str, Verdicts](), list[str](), list[WinRate]()

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from graphrerank.language_models.prompt import Prompt, in_form, is_schema, shipped_prompt
 from graphrerank.language_models.reply import ANSWERED, FAILED, KEPT, REFUSED, REJECTED, UNUSABLE, Reply, ReplyingModel
-from graphrerank.language_models.strict_answers import ask_strictly, first_message, read_object
+from graphrerank.language_models.strict_answers import ask_strictly, first_message, parse_object_answer
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import Tokenizer, WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
@@ -298,7 +298,7 @@ class MapReduceWriter:
 def parse_partial_answer(content: str, *, is_final: bool = False) -> PartialAnswer:
     """Parse the answer to a part, or the merged one, strictly; one that helps needs a text and a cited passage."""
     more = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MOST_HELPFUL)]}
-    found = read_object(content, answer=str, **more, summaries=list[int])
+    found = parse_object_answer(content, answer=str, **more, summaries=list[int])
     helpfulness = getattr(found, "helpfulness", MOST_HELPFUL)
     if helpfulness and not (found.answer and found.summaries):
         raise UserError("an answer that helps must have a text and name the summaries that it rests on")

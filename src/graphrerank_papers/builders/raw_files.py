@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NoReturn
 
-from graphrerank.data.readers.fetch import HUB, Downloader, check_file, download
+from graphrerank.data.readers.fetch import HUB, Downloader, check_download, download
 from graphrerank.data.readers.records import MAX_LINE_BYTES, Record
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files
@@ -178,7 +178,7 @@ class RawFiles:
         if not path.is_file():
             raise UserError(f"{shown}: no such file or folder")
         if checksum is not None and not is_url:
-            check_file(path, checksum, shown)
+            check_download(path, checksum, shown)
         return self._open_file(path, path.name, shown)
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
@@ -215,7 +215,7 @@ def _downloaded(location: str, shown: str, downloads: Path, downloader: Download
             target.parent.mkdir(parents=True, exist_ok=True)
             downloader(location, target)
         if checksum is not None:
-            check_file(target, checksum, shown)
+            check_download(target, checksum, shown)
     except (OSError, ValueError) as error:
         shutil.rmtree(target.parent)
         raise UserError(f"{shown}: could not be downloaded: {without_passwords(str(error))}") from error

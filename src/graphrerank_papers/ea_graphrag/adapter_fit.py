@@ -183,7 +183,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 @torch.inference_mode()
-def calibrate(model: Any, validation: AdapterRows) -> dict[str, float]:
+def calibrate_temperature(model: Any, validation: AdapterRows) -> dict[str, float]:
     """Fit the temperature of an adapter on rows that its weights were not trained on, and set it in the model.
 
     Returns the ``temperature``, and before and after it the mean ``nll`` in nats and the ``ece`` of ten bins.

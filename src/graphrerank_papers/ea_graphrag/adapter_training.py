@@ -25,7 +25,7 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
     AdapterSettings,
     ThresholdChoice,
     build_adapter,
-    calibrate,
+    calibrate_temperature,
     choose_thresholds,
     early_stopping_split,
     stratified_folds,
@@ -127,7 +127,7 @@ class AdapterTraining:
         model, manifest = self._train(session, train, described, self.settings)
         if session.history:
             write_json(session.folder / "history.json", {"epochs": session.history})
-        calibration = calibrate(model, held)
+        calibration = calibrate_temperature(model, held)
         best_epoch = finish_checkpoint(session.best, model)
         with torch.inference_mode():
             validation_auc = area_under_roc(model(held.features), held.labels)

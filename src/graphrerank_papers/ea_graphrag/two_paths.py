@@ -23,7 +23,7 @@ from graphrerank.pipelines.router import fuse_paths
 from graphrerank.utils.caching import cached_tensors
 from graphrerank.utils.checks import UserError, check_positive_share
 from graphrerank.utils.files import hash_json
-from graphrerank_papers.answers.packing import passages_of
+from graphrerank_papers.answers.packing import candidate_texts
 from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.experiments import hashed_order
@@ -102,7 +102,7 @@ class TwoPaths:
             return self._holds_answer(nodes[:, :top_k]) > 0
         if answers is None:
             raise UserError(f"`answers` must be given with `right` = {rule}, got none")
-        contexts = answers.packing.pack(passages_of(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
+        contexts = answers.packing.pack(candidate_texts(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
         right = [known[query_id] for query_id in self.queries.ids]
         (answered,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
         return answered.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
@@ -113,7 +113,7 @@ class TwoPaths:
 
     def _holds_answer(self, nodes: Tensor) -> Tensor:
         known = self.dataset.answers
-        passages = passages_of(self.dataset.graph.texts, nodes.tolist())
+        passages = candidate_texts(self.dataset.graph.texts, nodes.tolist())
         holds = [
             coverage("\n".join(texts), known[query_id]) if query_id in known else torch.nan
             for query_id, texts in zip(self.queries.ids, passages, strict=True)

@@ -40,7 +40,7 @@ Row = dict[str, Any]  # of a table
 
 
 @dataclass(frozen=True)
-class Step:
+class ExperimentStep:
     """Train a network, or take a frozen operator, and measure it."""
 
     name: str  # in progress lines and file names
@@ -91,7 +91,9 @@ class GraphERTables:
         self._restart_probs = self._tune()
         models = [(network, mode) for mode in self.features for network in NETWORKS]
         grid = [tuple(zip(self.grid, numbers, strict=True)) for numbers in product(*self.grid.values())]
-        alone = partial(Step, train=(self.train[0],), judge=(self.judge,), split=self.val_split, seed=self.seed)
+        alone = partial(
+            ExperimentStep, train=(self.train[0],), judge=(self.judge,), split=self.val_split, seed=self.seed
+        )
         tries = {
             (model, choice): alone(f"{' '.join(model)} with {in_words(choice)}", *model, choice)
             for model in models
@@ -99,7 +101,7 @@ class GraphERTables:
         }
         tried = self._do(list(tries.values()))
         scores = {key: mean_of(tried[step], CHOOSE_BY) for key, step in tries.items()}
-        final = partial(Step, judge=tuple(self.test), split=self.test_split)
+        final = partial(ExperimentStep, judge=tuple(self.test), split=self.test_split)
         systems = {}
         for name in FROZEN:
             searched = {"restart_prob": self._restart_probs[name]} if name in self._restart_probs else {}
@@ -116,7 +118,7 @@ class GraphERTables:
         done = self._do([*(step for steps in systems.values() for step in steps), *ablations.values()])
         tables = {
             "test sets": self._test_sets([systems[models[0]][0], *ablations.values()]),
-            **result_tables({key: [done[step] for step in steps] for key, steps in systems.items()}),
+            **system_tables({key: [done[step] for step in steps] for key, steps in systems.items()}),
             "ablations": ablation_rows(done[first], {name: done[step] for name, step in ablations.items()}),
             f"tried settings, {CHOOSE_BY} on validation": [
                 {"settings": in_words(choice), **{" ".join(model): scores[model, choice] for model in models}}
@@ -138,11 +140,11 @@ class GraphERTables:
 
     def _tune(self) -> dict[str, float]:
         """Choose the restart probabilities of the frozen operators on the first data set's training split."""
-        step = Step("operators", "retriever", judge=(self.train[0],), split=self.train_split)
+        step = ExperimentStep("operators", "retriever", judge=(self.train[0],), split=self.train_split)
         prepared = self._dataset(step, self.train[0])
         return do_step(self._file(step), lambda: tune_restart_probs(prepared, step.split))
 
-    def _compose(self, step: Step) -> DictConfig:
+    def _compose(self, step: ExperimentStep) -> DictConfig:
         """Compose the parts of a step."""
         chosen = {"retriever": self.retriever, "features": step.features, "model": "gatv2", "loss": "listwise"}
         searched = [f"model.{name}={value}" for name, value in step.choice if name in OF_MODEL]
@@ -160,7 +162,7 @@ class GraphERTables:
         encoder = ConfiguredComponent(OmegaConf.create(dict(self.encoder)), self.encoder_choice)
         return ConfiguredComponent(composed.retriever, self.retriever), encoder
 
-    def _dataset(self, step: Step, name: str) -> PreparedDataset:
+    def _dataset(self, step: ExperimentStep, name: str) -> PreparedDataset:
         """Return a data set with a step's candidates and features."""
         composed = self._compose(step)
         key = (str([OmegaConf.to_yaml(composed.retriever, resolve=True), composed.features.text_match]), name)
@@ -170,7 +172,7 @@ class GraphERTables:
             self._prepared[key] = with_matches(ranked, composed.features)
         return self._prepared[key]
 
-    def _file(self, step: Step) -> Path:
+    def _file(self, step: ExperimentStep) -> Path:
         """Return the file that holds a step's result."""
         sets = [self._dataset(step, name) for name in (*step.train, *step.judge)]
         data = [[prepared.dataset.fingerprint, prepared.encoder_fingerprint] for prepared in sets]
@@ -178,7 +180,7 @@ class GraphERTables:
         settings = [OmegaConf.to_yaml(composed[group], resolve=True) for group in groups]
         return step_file(self._run_dir, step.name, [settings, step.choice, step.seed, data, step.judge, step.split])
 
-    def _do(self, steps: Sequence[Step]) -> dict[Step, dict[str, Any]]:
+    def _do(self, steps: Sequence[ExperimentStep]) -> dict[ExperimentStep, dict[str, Any]]:
         """Do the steps that have left no file yet, and read the results of all.
 
         By step: ``values``, data set -> measure -> a number per query (NaN = does not count); ``parameters``;
@@ -191,7 +193,7 @@ class GraphERTables:
             print(f"[{count}/{len(waiting)}] {step.name}: {result['seconds']:.0f} s", flush=True)
         return {step: do_step(file, dict) for step, file in files.items()}
 
-    def _measure(self, step: Step, folder: str) -> dict[str, Any]:
+    def _measure(self, step: ExperimentStep, folder: str) -> dict[str, Any]:
         begin = time.perf_counter()
         models = {step.system: self._fit(step, self._run_dir / "models" / folder)} if step.train else {}
         train_seconds = time.perf_counter() - begin
@@ -211,7 +213,7 @@ class GraphERTables:
             "values": values,
         }
 
-    def _fit(self, step: Step, folder: Path) -> nn.Module:
+    def _fit(self, step: ExperimentStep, folder: Path) -> nn.Module:
         composed, searched = self._compose(step), dict(step.choice)
         sets = {name: self._dataset(step, name) for name in step.train}
         data = {name: self._parts.component("data", name) for name in step.train}
@@ -235,7 +237,7 @@ class GraphERTables:
         )
         return reranker.checkpoint.model
 
-    def _test_sets(self, steps: Sequence[Step]) -> list[Row]:
+    def _test_sets(self, steps: Sequence[ExperimentStep]) -> list[Row]:
         """Describe the test sets, with the ceiling of each number of candidates that a step has."""
         rows = []
         for name in self.test:
@@ -255,7 +257,7 @@ class GraphERTables:
         return rows
 
 
-def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
+def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
     """Lay out systems with their seeds (``GraphERTables._do``), a table per data set.
 
     It has the mean measures, the deviation over seeds and the 95% interval over queries of PR@10, and for GATv2 its

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.documents import Document, read_documents
+from graphrerank.data.readers.documents import CorpusRecord, read_documents
 from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.text import normalize_entity
@@ -184,7 +184,7 @@ def load_reference_network(
     return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
 
 
-def _references(folder: Path, paper: Document, index_of: Mapping[str, int]) -> list[Reference]:
+def _references(folder: Path, paper: CorpusRecord, index_of: Mapping[str, int]) -> list[Reference]:
     """Read a paper's references to other papers of the corpus."""
     given = paper.metadata.get("references", [])
     try:

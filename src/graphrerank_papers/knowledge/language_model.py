@@ -14,7 +14,7 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.text.names import normalize_entity
 from graphrerank.utils.checks import UserError, check_counts
 
@@ -125,13 +125,13 @@ def parse_knowledge(content: str) -> Knowledge:
     relation that is not listed becomes an entity, described by the relation, as in "LightRAG: Simple and Fast
     Retrieval-Augmented Generation", 2024. A relation of an entity with itself is left out.
     """
-    answer = read_object(content, entities=list[_Entity], relations=list[_Relation])
+    answer = parse_object_answer(content, entities=list[_Entity], relations=list[_Relation])
     return _join(answer.entities, answer.relations)
 
 
 def parse_names(content: str) -> Knowledge:
     """Parse the first answer, strictly: an object with ``entities``, names or described ones; one per entity."""
-    rows = read_object(content, entities=list[_Name | _Entity]).entities
+    rows = parse_object_answer(content, entities=list[_Name | _Entity]).entities
     return _join([Entity(row, "", "") if isinstance(row, str) else row for row in rows], ())
 
 
@@ -140,7 +140,7 @@ def parse_relations(content: str) -> list[Relation]:
     rows = Annotated[
         list[tuple[_Name, str, _Name] | _Relation], Field(validation_alias=AliasChoices("triples", "relations"))
     ]
-    found = read_object(content, rows=rows).rows
+    found = parse_object_answer(content, rows=rows).rows
     return [Relation(row[0], row[1], row[2], " ".join(row)) if isinstance(row, tuple) else row for row in found]
 
 

@@ -105,7 +105,7 @@ class Mention(NamedTuple):
     label: str  # spaCy's entity type; empty for other noun phrases
 
 
-def find_mentions(document: Any, *, title: str = "") -> dict[int, Mention]:
+def find_phrases(document: Any, *, title: str = "") -> dict[int, Mention]:
     """Find names and noun phrases.
 
     - A phrase whose head lies in a named entity is that entity, and a person's description the person ("film director

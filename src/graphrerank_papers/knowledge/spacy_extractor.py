@@ -16,7 +16,7 @@ from graphrerank_papers.knowledge.parsed_text import (
     NAMES,
     Mention,
     Statement,
-    find_mentions,
+    find_phrases,
     find_statements,
 )
 
@@ -69,7 +69,7 @@ class SpacyKnowledgeExtractor:
         return pipeline
 
     def _read(self, title: str, document: Any) -> Knowledge:
-        mentions = find_mentions(document, title=title)
+        mentions = find_phrases(document, title=title)
         return _knowledge(title, document, mentions, find_statements(document, mentions))
 
 

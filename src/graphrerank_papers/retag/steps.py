@@ -15,7 +15,7 @@ from torch import Tensor
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank.text.languages import detect_language
 from graphrerank.utils.checks import UserError
@@ -385,25 +385,25 @@ def classify_questions(
 
 def parse_topic(content: str, *, num_topics: int) -> int:
     """Parse the number of a topic from 1, 0 for none, strictly."""
-    number: int = read_object(content, topic=Annotated[int, Field(ge=0, le=num_topics)]).topic
+    number: int = parse_object_answer(content, topic=Annotated[int, Field(ge=0, le=num_topics)]).topic
     return number
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:
     """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description"."""
-    topics = read_object(content, topics=Annotated[list[_Topic], Field(min_length=1, max_length=limit)]).topics
+    topics = parse_object_answer(content, topics=Annotated[list[_Topic], Field(min_length=1, max_length=limit)]).topics
     return list(dict.fromkeys(f"{topic.name}: {topic.description}" for topic in topics))
 
 
 def parse_relevant(content: str, *, num_topics: int) -> list[list[int]]:
     """Parse the topics of each note, strictly: ascending indices."""
-    rows = read_object(content, relevant=list[list[Annotated[int, Field(ge=1, le=num_topics)]]])
+    rows = parse_object_answer(content, relevant=list[list[Annotated[int, Field(ge=1, le=num_topics)]]])
     return [sorted({number - 1 for number in row}) for row in rows.relevant]
 
 
 def parse_keywords(content: str) -> list[str]:
     """Parse a list of keywords, strictly: texts that are not blank; duplicates are dropped."""
-    return list(dict.fromkeys(read_object(content, keywords=list[_Text]).keywords))
+    return list(dict.fromkeys(parse_object_answer(content, keywords=list[_Text]).keywords))
 
 
 def ask_all(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphrerank.corpus.edge_types import OTHER, REFERENCE
-from graphrerank.data.readers.edges import EdgeRow, edge_rows, header_columns, read_edges
+from graphrerank.data.readers.edges import EdgeRow, header_columns, read_edge_rows, read_edges
 
 IDS = {"a": 0, "b": 1, "c": 2, "left out": -1}
 
@@ -29,7 +29,7 @@ IDS = {"a": 0, "b": 1, "c": 2, "left out": -1}
 def test_forms_of_files_by_hand(tmp_path: Path, text: str, expected: list[EdgeRow]) -> None:
     path = tmp_path / "edges.tsv"
     path.write_text(text)
-    assert list(edge_rows(path)) == expected
+    assert list(read_edge_rows(path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_malformed_files_are_refused_by_line(tmp_path: Path, text: str, message:
     path = tmp_path / "edges.tsv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
-        list(edge_rows(path))
+        list(read_edge_rows(path))
 
 
 def test_rows_that_are_no_header() -> None:

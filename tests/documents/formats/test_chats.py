@@ -5,7 +5,7 @@ import json
 import pytest
 
 from graphrerank_documents.document import LABEL, Link
-from graphrerank_documents.formats.records import read_json
+from graphrerank_documents.formats.records import read_json_documents
 from graphrerank_documents.passages import passages_of
 
 SLACK = [
@@ -21,7 +21,7 @@ SLACK = [
 
 
 def _texts(content: object, name: str) -> tuple[str, list[tuple[str, list[str]]]]:
-    (document,) = read_json(json.dumps(content).encode(), name)
+    (document,) = read_json_documents(json.dumps(content).encode(), name)
     return document.title, [(s.heading, [block.text for block in s.blocks]) for s in document.sections]
 
 
@@ -35,7 +35,7 @@ def test_a_day_of_a_channel_of_slack(content):
             ("2024-01-01 13:19", ["Ann: Much later."]),
         ],
     )
-    (document,) = read_json(json.dumps(content).encode(), "export/general/2024-01-01.json")
+    (document,) = read_json_documents(json.dumps(content).encode(), "export/general/2024-01-01.json")
     thread = document.sections[0]
     assert thread.labels == ("slack:general:1704105000.000100", "slack:general:1704105120.000300")
     assert thread.blocks[1].links == (Link(thread.labels[0], kind=LABEL, edge="reply"),)
@@ -54,13 +54,13 @@ def test_a_channel_of_discord():
     assert _texts(content, "a.json") == (
         "#help", [("2024-01-01 10:30", ["ann: It leaks."]), ("2024-01-01 12:30", ["Bob: Why?"])],
     )  # fmt: skip
-    (document,) = read_json(json.dumps(content).encode(), "a.json")
+    (document,) = read_json_documents(json.dumps(content).encode(), "a.json")
     assert document.sections[1].blocks[0].links == (Link("discord:7", kind=LABEL, edge="reply"),)
 
 
 def test_a_long_thread_is_several_sections():
     thread = [SLACK[0]] + [{**SLACK[3], "ts": f"17041060{n:02}.0", "text": "word " * 40} for n in range(30)]
-    (document,) = read_json(json.dumps(thread).encode(), "general/day.json")
+    (document,) = read_json_documents(json.dumps(thread).encode(), "general/day.json")
     assert len(document.sections) > 5
     assert sum(len(section.blocks) for section in document.sections) == 31
 
@@ -77,9 +77,11 @@ def test_a_long_thread_is_several_sections():
     ],
 )  # fmt: skip
 def test_other_types_end_nothing(content):
-    read_json(json.dumps(content).encode(), "general/day.json")
+    read_json_documents(json.dumps(content).encode(), "general/day.json")
 
 
 def test_messages_without_a_time_are_records():
-    (first, _) = read_json(json.dumps([{"type": "message", "id": n, "text": "Hello"} for n in "ab"]).encode(), "a.json")
+    (first, _) = read_json_documents(
+        json.dumps([{"type": "message", "id": n, "text": "Hello"} for n in "ab"]).encode(), "a.json"
+    )
     assert first.name == "a.json#a"

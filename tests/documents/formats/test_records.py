@@ -6,7 +6,7 @@ import random
 import pytest
 
 from graphrerank_documents.document import Document, UnreadableError
-from graphrerank_documents.formats.records import read_json, read_jsonl, read_table
+from graphrerank_documents.formats.records import read_json_documents, read_jsonl_documents, read_table_documents
 from graphrerank_documents.reading import read_content
 
 
@@ -15,26 +15,29 @@ def _shown(documents: list[Document]) -> list[tuple[str, str, str]]:
 
 
 def _json(content: object) -> list[tuple[str, str, str]]:
-    return _shown(read_json(json.dumps(content).encode(), "a.json"))
+    return _shown(read_json_documents(json.dumps(content).encode(), "a.json"))
 
 
 def _table(text: str, name: str = "a.csv") -> list[tuple[str, str, str]]:
-    return _shown(read_table(text.encode(), name))
+    return _shown(read_table_documents(text.encode(), name))
 
 
 def test_json_and_json_lines():
     rows = [{"_id": "x", "title": "T", "text": "one"}, {"content": "two"}]
     lines = "\n".join(map(json.dumps, rows)).encode()
     for read, name, content in (
-        (read_json, "a.json", json.dumps(rows, indent=1).encode("utf-16")),
-        (read_json, "a.json", lines),
-        (read_jsonl, "a.jsonl", b"\xef\xbb\xbf" + lines),
+        (read_json_documents, "a.json", json.dumps(rows, indent=1).encode("utf-16")),
+        (read_json_documents, "a.json", lines),
+        (read_jsonl_documents, "a.jsonl", b"\xef\xbb\xbf" + lines),
     ):
         assert _shown(read(content, name)) == [(f"{name}#x", "T", "one"), (f"{name}#2", "", "two")]
-    assert [(d.sections[0].line, d.sections[0].end) for d in read_jsonl(b"\n" + lines, "a.jsonl")] == [(2, 2), (3, 3)]
+    assert [(d.sections[0].line, d.sections[0].end) for d in read_jsonl_documents(b"\n" + lines, "a.jsonl")] == [
+        (2, 2),
+        (3, 3),
+    ]
     with pytest.raises(UnreadableError, match="not JSON in line 2"):
-        read_jsonl(b'{"text": "a"}\n{', "b.jsonl")
-    (document,) = read_jsonl('{"text": "a\u2028b"}\n'.encode(), "c.jsonl")  # U+2028 ends no line of JSONL
+        read_jsonl_documents(b'{"text": "a"}\n{', "b.jsonl")
+    (document,) = read_jsonl_documents('{"text": "a\u2028b"}\n'.encode(), "c.jsonl")  # U+2028 ends no line of JSONL
     assert document.sections[0].blocks[0].text == "a\u2028b"
     assert _json([{"id": 1, "text": "a"}, {"id": 1, "text": "b"}, "c", 4]) == [
         ("a.json#1", "", "a"), ("a.json#1:2", "", "b"), ("a.json#3", "", "c"), ("a.json#4", "", ""),
@@ -77,17 +80,19 @@ def test_objects_without_a_text_say_what_they_have():
     said = "size.width: 2\nsize.unit: cm\ntags: a, b\nnew: true"
     assert _json(row) == [("a.json", "Saw", said)]
     assert _json([row, row]) == [("a.json#7", "Saw", said), ("a.json#7:2", "Saw", said)]
-    assert read_json(json.dumps([row, row]).encode(), "a.json")[0].sections[0].blocks[0].is_whole
+    assert read_json_documents(json.dumps([row, row]).encode(), "a.json")[0].sections[0].blocks[0].is_whole
     package = {"name": "saw", "description": "Cuts wood.", "scripts": {"test": "make"}}
     assert _json(package) == [("a.json", "saw", "Cuts wood.\nscripts.test: make")]
-    (document,) = read_json(json.dumps({"text": f"a data:image/png;base64,{'A' * 2000} b"}).encode(), "a.json")
+    (document,) = read_json_documents(
+        json.dumps({"text": f"a data:image/png;base64,{'A' * 2000} b"}).encode(), "a.json"
+    )
     assert document.dropped == {"data URIs": 1}
     assert _json({"k" * 5000: {"a": 1, "b": 2}})[0][2] == f"{'k' * 100}: 1\n{'k' * 100}: 2"
     assert len(_json([{"id": "i" * 5000, "text": "t"}, "u"])[0][0]) < 1010
 
 
 def test_tables():
-    found = read_table('\ufeffid;name;text\r\n x ;Foo;"a; b\nc"\r\ny;Bar;\r\n;;\n'.encode(), "a.csv")
+    found = read_table_documents('\ufeffid;name;text\r\n x ;Foo;"a; b\nc"\r\ny;Bar;\r\n;;\n'.encode(), "a.csv")
     assert _shown(found) == [("a.csv#x", "Foo", "a; b\nc"), ("a.csv#y", "Bar", "")]
     assert [(d.sections[0].line, d.sections[0].end) for d in found] == [(2, 3), (4, 4)]
     assert _table('what\t"size"\nsaw\t5"\n', "a.tsv") == [("a.tsv#2", "", 'what: saw\nsize: 5"')]
@@ -107,7 +112,9 @@ def test_tables():
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-16", "\t"), ("cp1252", ";"), ("utf-8-sig", ",")])
 def test_encodings_and_separators(encoding, mark):
     text = f"Name{mark}Text\nPumpe{mark}Fördert Wasser über Tage\n"
-    assert _shown(read_table(text.encode(encoding), "a.csv")) == [("a.csv#2", "Pumpe", "Fördert Wasser über Tage")]
+    assert _shown(read_table_documents(text.encode(encoding), "a.csv")) == [
+        ("a.csv#2", "Pumpe", "Fördert Wasser über Tage")
+    ]
 
 
 def test_tables_without_names_of_columns_and_with_open_quotes():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrerank_documents.document import UnreadableError
-from graphrerank_documents.formats.text import decode_text, read_text, without_blobs
+from graphrerank_documents.formats.text import decode_text, read_plain_text, without_blobs
 
 GERMAN = "Die Pumpe fördert sechs bar, größer als „üblich“."
 
@@ -69,15 +69,15 @@ def test_blobs_are_dropped_and_counted():
     shown, dropped = without_blobs(text)
     assert shown == f"a ![x](data:,) b\n\n{'Prose of one line. ' * 100}\n{'长' * 2000}\n"
     assert dropped == {"data URIs": 1, "minified lines": 1}
-    (document,) = read_text(script.encode(), "app.min.css")
+    (document,) = read_plain_text(script.encode(), "app.min.css")
     assert (document.sections, document.dropped) == ((), {"minified lines": 1})
 
 
 def test_paragraphs_and_programs():
-    (document,) = read_text(b"\nNotes\n\nFirst\nline. \n\n\nSecond.\n", "a/notes.txt")
+    (document,) = read_plain_text(b"\nNotes\n\nFirst\nline. \n\n\nSecond.\n", "a/notes.txt")
     (section,) = document.sections
     assert (document.title, section.line, section.end) == ("Notes", 1, 8)
     assert [(block.text, block.line) for block in section.blocks] == [("Notes", 2), ("First\nline.", 4), ("Second.", 8)]
-    (document,) = read_text(b"\n  a {\n\n  }\n", "a/b.css")
+    (document,) = read_plain_text(b"\n  a {\n\n  }\n", "a/b.css")
     (block,) = document.sections[0].blocks
     assert (document.title, block.text, block.line, block.is_whole) == ("b.css", "  a {\n\n  }", 2, True)

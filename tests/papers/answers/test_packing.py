@@ -3,7 +3,7 @@ import random
 import pytest
 
 from graphrerank.text import split_sentences
-from graphrerank_papers.answers.packing import Packing, passages_of
+from graphrerank_papers.answers.packing import Packing, candidate_texts
 
 
 def naive(texts: list[str], budget: int, top_k: int, unit: str) -> list[str]:
@@ -62,4 +62,4 @@ def test_separators_count_and_the_order_of_reading() -> None:
 
 
 def test_passages_of_ranked_nodes() -> None:
-    assert passages_of(["a", "b", "c"], [[2, 0], [1, -1], [-1, -1]]) == [["c", "a"], ["b"], []]
+    assert candidate_texts(["a", "b", "c"], [[2, 0], [1, -1], [-1, -1]]) == [["c", "a"], ["b"], []]

@@ -12,7 +12,7 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
     AdapterSettings,
     ThresholdChoice,
     build_adapter,
-    calibrate,
+    calibrate_temperature,
     choose_thresholds,
     early_stopping_split,
     fit_temperature,
@@ -121,7 +121,7 @@ def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
     model.logits = partial(torch.squeeze, dim=1)  # the feature is the logit
     features = logits.unsqueeze(1)
     before = model(features)
-    found = calibrate(model, AdapterRows(features, labels))
+    found = calibrate_temperature(model, AdapterRows(features, labels))
     assert torch.equal(model(features), torch.sigmoid(logits / model.temperature))
     assert not torch.equal(model(features), before)
     assert 2 < float(model.temperature) == pytest.approx(found["temperature"])

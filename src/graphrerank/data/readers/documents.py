@@ -34,7 +34,7 @@ _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
 
-class Document(NamedTuple):
+class CorpusRecord(NamedTuple):
     """One line of the corpus.
 
     Attributes:
@@ -58,7 +58,7 @@ class Document(NamedTuple):
 
 
 def split_passage(passage: str, title_length: int) -> tuple[str, str]:
-    """Return the title and the text of which a passage was made (:attr:`Document.passage`).
+    """Return the title and the text of which a passage was made (:attr:`CorpusRecord.passage`).
 
     Args:
         passage: Text of a passage.
@@ -88,7 +88,7 @@ class Query(NamedTuple):
     answers: Sequence[str] | None
 
 
-def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
+def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[CorpusRecord]:
     """Read the corpus of a data set folder, one document at a time; errors name file and line.
 
     Documents without title and text are left out; a warning counts them unless ``drop_empty``. A corpus of these alone
@@ -99,7 +99,7 @@ def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[
             yield document
 
 
-def read_all_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
+def read_all_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[CorpusRecord]:
     """Read the corpus as :func:`read_documents`, with those documents that it leaves out."""
     empty: defaultdict[Path, list[int]] = defaultdict(list)
     num_kept = 0
@@ -108,7 +108,7 @@ def read_all_documents(folder: str | Path, *, drop_empty: bool = False) -> Itera
             num_kept += 1
         else:
             empty[file].append(line)
-        yield Document(record.key, record.title, record.text, record.metadata)
+        yield CorpusRecord(record.key, record.title, record.text, record.metadata)
     if empty and not num_kept:
         raise bad_line(file, line, needed="a `title` or a `text` in some document", found=record.key)
     for file, lines in empty.items() if not drop_empty else ():

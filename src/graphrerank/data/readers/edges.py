@@ -110,7 +110,7 @@ def read_edges(
     columns = EdgeColumns()
     for path in files:
         unknown_lines: list[int] = []
-        for row in edge_rows(path):
+        for row in read_edge_rows(path):
             columns.number_kind(row.kind)
             start, end, weight = node_number.get(row.source), node_number.get(row.target), parse_number(row.weight)
             if start is None or end is None:
@@ -239,7 +239,7 @@ def _warn_of_dropped_edges(files: Sequence[Path], columns: EdgeColumns) -> None:
         warnings.warn(f"{files[0].parent}: {dropped}", stacklevel=3)
 
 
-def edge_rows(path: Path) -> Iterator[EdgeRow]:
+def read_edge_rows(path: Path) -> Iterator[EdgeRow]:
     """Read the rows of one edge file of any form.
 
     Args:

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from graphrerank._moved import moved_names
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import atomic_path
+
+__getattr__ = moved_names(__name__)
 
 Downloader = Callable[[str, Path], None]
 HUB = "hf://datasets/"  # hf://datasets/<owner>/<name>@<revision>/<file>
@@ -48,14 +51,14 @@ def fetch(location: str, checksum: str, folder: Path, *, downloader: Downloader 
     target = folder / location.rsplit("/", 1)[1]
     downloader(location, target)
     try:
-        check_file(target, checksum, location)
+        check_download(target, checksum, location)
     except ValueError:
         target.unlink()
         raise
     return target
 
 
-def check_file(path: Path, checksum: str, label: str) -> None:
+def check_download(path: Path, checksum: str, label: str) -> None:
     """Compare a file with ``<algorithm>:<hexadecimal digest>``; a ValueError that names ``label`` if it differs."""
     algorithm, expected = checksum.split(":")
     with path.open("rb") as stream:

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphrerank.core import Encoder
 from graphrerank.corpus_store.growth import EdgeError, Growth, grow_corpus, start_compaction
-from graphrerank.corpus_store.opening import open_corpus, read_manifest
+from graphrerank.corpus_store.opening import open_corpus, read_corpus_manifest
 from graphrerank.serving.auth import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.hot_reload import folder_version
@@ -32,7 +32,7 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
         self, folder: Path, make_encoder: Callable[[], Encoder] | None, *, knows_callers: bool = False
     ) -> None:
         self._folder, self._knows_callers = folder, knows_callers
-        reads_vectors = read_manifest(folder.resolve()).encoder is not None
+        reads_vectors = read_corpus_manifest(folder.resolve()).encoder is not None
         self.encoder = make_encoder() if make_encoder is not None and reads_vectors else None
         self._compaction: Popen[bytes] | None = None
 

@@ -11,7 +11,7 @@ from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.corpus.metadata_fields import check_record
 from graphrerank.corpus.permissions import PRINCIPALS, misplaced_principals
 from graphrerank.corpus_store.growth import NewEdge
-from graphrerank.data.readers.documents import Document
+from graphrerank.data.readers.documents import CorpusRecord
 from graphrerank.rerank.edge_forms import edge_rows, type_numbers, weights_of
 from graphrerank.serving.prices import Work
 from graphrerank.serving.schemas.edges import edge_schema, listed_edges
@@ -69,7 +69,7 @@ class NewDocument(BaseModel):
     @property
     def passage(self) -> str:
         """Title and text, as of a data set folder."""
-        return Document(self.id, self.title.strip(), self.text.strip(), {}).passage
+        return CorpusRecord(self.id, self.title.strip(), self.text.strip(), {}).passage
 
 
 class AddDocuments(CallerRequest):

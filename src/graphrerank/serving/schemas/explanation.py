@@ -7,7 +7,7 @@ from pydantic import (
 from graphrerank.rerank.explanation import DocumentExplanation
 
 
-class EdgeEffect(BaseModel):
+class EdgeEffectResult(BaseModel):
     """Effect of an edge on a score."""
 
     #: Positions of the documents that the edge joins.
@@ -32,7 +32,7 @@ class Explanation(BaseModel):
     #: Sum of both parts.
     score: float
     #: Up to five edges whose removal changes the score most, largest change first.
-    edges: list[EdgeEffect]
+    edges: list[EdgeEffectResult]
     #: Probability of relevance, if the artifact is calibrated.
     probability: float | None = None
 
@@ -42,6 +42,6 @@ def explanation_of(explanation: DocumentExplanation, probability: float | None) 
     return Explanation(
         **{name: getattr(explanation, name) for name in ("base_rank", "base_score", "gcs_part", "learned_part")},
         score=explanation.gcs_part + explanation.learned_part,
-        edges=[EdgeEffect(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
+        edges=[EdgeEffectResult(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
         probability=probability,
     )

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from graphrerank.rerank.arrays import LARGEST
-from graphrerank.rerank.edge_forms import read_edges
+from graphrerank.rerank.edge_forms import parse_edges
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.prices import Work
 from graphrerank.serving.schemas.edges import NUMBERED_EDGES, listed_edges
@@ -143,7 +143,7 @@ class RerankRequest(EngineRequest):
         return RerankInput(
             self.query,
             self._passages,
-            edges=read_edges(self.edges or (), len(self.documents or self.scores or ())),
+            edges=parse_edges(self.edges or (), len(self.documents or self.scores or ())),
             language=self.language or AUTO,
             **{name: getattr(self, name) for name in AS_GIVEN},
         )
