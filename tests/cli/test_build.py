@@ -25,4 +25,4 @@ def test_a_folder_is_built_and_refused_a_second_time(run_command: RunCommand, tm
     ]
     assert done.stdout.splitlines()[-1] == str(tmp_path / "spider")
     done = run_command(*arguments, status=1)
-    assert "`out` must be a new folder" in done.stderr
+    assert "`out` must be a new or empty folder" in done.stderr

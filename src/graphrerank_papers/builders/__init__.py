@@ -1,1 +1,1 @@
-"""Data set folders from the files that a data set's authors publish: one module for each, one writer."""
+"""Build data set folders from the files that the authors of a data set publish."""

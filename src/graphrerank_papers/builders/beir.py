@@ -1,4 +1,4 @@
-"""BEIR's archives as they are, and Natural Questions as chunks of their pages.
+"""Build data sets from BEIR archives, and Natural Questions with the order of the chunks on their pages.
 
 Source: Thakur et al. 2021, BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``.
 """
@@ -11,12 +11,24 @@ from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 
 SPLITS = ("train", "dev", "test")
-Judgement = tuple[str, str, str, int]  # split, query, document, score
+#: Split, query id, document id and relevance score of one judgement.
+Judgement = tuple[str, str, str, int]
 
 
 @builder("beir", "A data set of BEIR", "that of the data set", "https://github.com/beir-cellar/beir")
 def beir(files: RawFiles, writer: DatasetWriter) -> None:
-    """Read corpus, queries and the splits that are given; judgements of missing documents or queries are dropped."""
+    """Build a data set from a BEIR archive.
+
+    All splits in the archive are read. Judgements of missing documents or missing queries are dropped and listed in
+    ``dropped.jsonl``.
+
+    Args:
+        files: Files of the archive.
+        writer: Writer of the data set folder.
+
+    Raises:
+        UserError: If the corpus, the queries or all judgements are missing.
+    """
     known: dict[str, set[str]] = {}
     for kind, file in (("document", files.one("corpus.jsonl")), ("query", files.one("queries.jsonl"))):
         known[kind] = set()
@@ -33,13 +45,23 @@ def beir(files: RawFiles, writer: DatasetWriter) -> None:
 
 @builder("nq", "Natural Questions as chunks of pages", "CC BY-SA 3.0", "https://github.com/beir-cellar/beir")
 def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> None:
-    """Read Natural Questions with the order of their chunks: GraphER's contextual proximity.
+    """Build Natural Questions with the page and the position of each chunk.
 
-    Source: GraphER, section 4: only pages with a chunk that is relevant to a query are kept. BEIR lists the chunks of a
-    page one after the other under the page's title, so a change of the title begins a new page. ``metadata`` has
-    ``doc_id``, the id of the page's first chunk, and ``chunk_id``; ``adjacency=true`` joins neighbours.
+    The positions give GraphER's contextual proximity: with ``adjacency=true`` in ``conf/data``, neighbouring chunks of
+    a page are joined. BEIR lists the chunks of a page consecutively under the title of the page, so a new title starts
+    a new page. The metadata of a chunk has ``doc_id``, the id of the first chunk of the page, and ``chunk_id``, the
+    position on the page counted from 0.
 
-    ``all_pages`` keeps all 2.7 million chunks.
+    Source: GraphER, section 4, which uses only pages with a relevant chunk.
+
+    Args:
+        files: Files of BEIR's archive.
+        writer: Writer of the data set folder.
+        all_pages: If True, all 2.7 million chunks are written. If False, only pages with at least one relevant chunk
+            are.
+
+    Raises:
+        UserError: If the corpus, the queries or all judgements are missing.
     """
     corpus, judgements = files.one("corpus.jsonl"), list(_judgements(files))
     relevant = {doc_id for _, _, doc_id, score in judgements if score > 0}
@@ -68,12 +90,12 @@ def _records(file: RawFile) -> Iterator[Record]:
     for record in file.records():
         kept = {key: record[key] for key in ("_id", "title", "text") if key != "title" or record.get(key) is not None}
         if not all(isinstance(text, str) for text in kept.values()):
-            raise ValueError(f"needed strings as `_id`, `title` and `text`, found {str(record)[:100]}")
+            raise ValueError(f"`_id`, `title` and `text` must be strings, got {str(record)[:100]}")
         yield kept | ({"metadata": record["metadata"]} if record.get("metadata") else {})
 
 
 def _judgements(files: RawFiles) -> Iterator[Judgement]:
-    """Read the judgements of all splits that are given, of which there must be one."""
+    """Yield the judgements of all splits in the archive. At least one split is required."""
     files.matching(*(f"qrels/{split}.tsv" for split in SPLITS), required=True)
     for split in SPLITS:
         if files.matching(f"qrels/{split}.tsv"):
@@ -82,7 +104,7 @@ def _judgements(files: RawFiles) -> Iterator[Judgement]:
 
 
 def _chunks(corpus: RawFile) -> Iterator[Record]:
-    """Read the chunks in order, each with its page and position."""
+    """Yield the chunks in order, with page and position in their metadata."""
     title, page, chunk = None, "", 0
     for record in _records(corpus):
         if record.get("title", "") != title:

@@ -1,4 +1,4 @@
-"""Builders of data set folders: a reader of the authors' files, and the writer of the folder and its card."""
+"""Define builders of data set folders, and the writer of the folder and its card."""
 
 import inspect
 import json
@@ -18,20 +18,32 @@ from graphrerank.utils.files import atomic_folder, hash_files, hash_json, write_
 from graphrerank_papers.builders.raw_files import RawFiles
 
 CARD = "dataset.json"
-DROPPED = "dropped.jsonl"  # one line for each record that was left out
+#: Name of the file that lists the dropped records, one per line.
+DROPPED = "dropped.jsonl"
 
 
 class DatasetWriter:
-    """Writes the files of a data set folder record by record.
+    """Writer of the files of a data set folder, one record at a time.
 
-    Documents and queries without text are dropped, with the judgements and edges that refer to them.
+    Documents and queries without text are dropped, together with the judgements and edges that refer to them.
+
+    Attributes:
+        folder: Folder that the files are written to.
+        counts: Number of documents, of queries, of judgements per split, and of edges.
+        reasons: Number of dropped records per reason.
+        notes: Remarks for the card of the data set.
     """
 
     def __init__(self, folder: Path) -> None:
+        """Create a writer for a folder.
+
+        Args:
+            folder: Existing, empty folder.
+        """
         self.folder = folder
         self.counts: dict[str, Any] = {"documents": 0, "queries": 0, "qrels": {}, "edges": 0}
         self.reasons: Counter[str] = Counter()
-        self.notes: list[str] = []  # for the card
+        self.notes: list[str] = []
         self._empty: dict[str, set[str]] = {"document": set(), "query": set()}
         self._judgements = defaultdict[str, list[tuple[str, str, int]]](list)
         self._edges: list[tuple[str, ...]] = []
@@ -39,15 +51,34 @@ class DatasetWriter:
         self._files: dict[str, IO[bytes]] = {}
 
     def document(self, doc_id: str, title: str, text: str, /, **metadata: Any) -> None:
-        """Write a line of the corpus; metadata that is None is left out."""
+        """Write a document to the corpus.
+
+        Args:
+            doc_id: Id of the document.
+            title: Title, or an empty string.
+            text: Text.
+            **metadata: Metadata of the document. Entries that are None are omitted.
+        """
         self.record("document", {"_id": doc_id, "title": title, "text": text}, **metadata)
 
     def query(self, query_id: str, text: str, /, **metadata: Any) -> None:
-        """Write a line of the queries; metadata that is None is left out."""
+        """Write a query.
+
+        Args:
+            query_id: Id of the query.
+            text: Text of the query.
+            **metadata: Metadata of the query. Entries that are None are omitted.
+        """
         self.record("query", {"_id": query_id, "text": text}, **metadata)
 
     def record(self, kind: str, record: Record, **metadata: Any) -> None:
-        """Write a ``document`` or a ``query``, with further metadata."""
+        """Write a document or a query, or drop it if it has neither text nor title.
+
+        Args:
+            kind: ``document`` or ``query``.
+            record: Record with ``_id``, ``text`` and optionally ``title`` and ``metadata``.
+            **metadata: Metadata that replaces that of ``record``. Entries that are None are omitted.
+        """
         if given := {key: entry for key, entry in metadata.items() if entry is not None}:
             record = record | {"metadata": given}
         if not record["text"].strip() and not record.get("title", "").strip():
@@ -59,22 +90,43 @@ class DatasetWriter:
         self._write(name, json.dumps(record, ensure_ascii=False))
 
     def judge(self, split: str, query_id: str, *doc_ids: str, score: int = 1) -> None:
-        """Add a judgement of each document, once."""
+        """Add a judgement for each document. Duplicate documents are judged once.
+
+        Args:
+            split: Name of the split.
+            query_id: Id of the query.
+            *doc_ids: Ids of the documents.
+            score: Relevance score of all of them.
+        """
         self._judgements[split] += [(query_id, doc_id, score) for doc_id in dict.fromkeys(doc_ids)]
 
     def edge(self, source: str, target: str, kind: str, **columns: str) -> None:
-        """Add an edge; all edges of a data set have the same further columns."""
+        """Add an edge between two documents.
+
+        Args:
+            source: Id of the document at the start of the edge.
+            target: Id of the document at its end.
+            kind: Edge type.
+            **columns: Further columns by name. All edges of a data set must have the same columns.
+        """
         self._edge_columns = tuple(columns)
         self._edges.append((source, target, kind, *columns.values()))
 
     def drop(self, kind: str, record_id: str, reason: str, detail: str = "") -> None:
-        """List a ``query``, ``document``, ``judgement`` or ``edge`` that is left out; equal reasons are counted."""
+        """List a record in ``dropped.jsonl``, and count its reason for the card.
+
+        Args:
+            kind: ``query``, ``document``, ``judgement`` or ``edge``.
+            record_id: Id of the record.
+            reason: Reason, with the same words for all records with the same problem.
+            detail: Particulars of this record. They are listed but not counted.
+        """
         self.reasons[f"{kind}: {reason}"] += 1
         dropped = {"kind": kind, "id": record_id, "reason": reason, "detail": detail}
         self._write(DROPPED, json.dumps(dropped, ensure_ascii=False))
 
     def finish(self) -> None:
-        """Write judgements and edges, and close all files."""
+        """Write the judgements and edges, and close all files."""
         documents, queries = self._empty["document"], self._empty["query"]
         for split, rows in self._judgements.items():
             if kept := [row for row in rows if row[0] not in queries and row[1] not in documents]:
@@ -104,14 +156,21 @@ class DatasetWriter:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds one data set; an entry point of the group ``graphrerank.builders``."""
+    """Builder of one data set, registered as an entry point of the group ``graphrerank.builders``.
+
+    Attributes:
+        name: Name on the command line.
+        title: Name of the data set.
+        license: Licence of the data set.
+        page: URL of the page on which the authors publish the files.
+        read: Function that reads a :class:`RawFiles` and writes to a :class:`DatasetWriter`. Its keyword arguments are
+            the options of the builder. Errors that it raises while it reads are reported as an unexpected file format.
+    """
 
     name: str
     title: str
     license: str
-    page: str  # where the authors publish the files
-    # takes :class:`RawFiles` and a :class:`DatasetWriter`, its keyword arguments are options; any error of its reading
-    # means that the files have another format
+    page: str
     read: Callable[..., None]
 
     def __call__(
@@ -123,37 +182,50 @@ class Builder:
         downloader: Downloader = download,
         **options: Any,
     ) -> dict[str, Any]:
-        """Write a data set folder from the files at ``locations`` (:class:`RawFiles`); ``out`` must be new or empty.
+        """Build a data set folder.
 
-        Returns the card: name, licence, source files, counts, reasons of dropped records, hashes. Nothing is written if
-        an option or file is wrong, or :meth:`~graphrerank.data.dataset.Dataset.from_folder` would refuse the folder.
+        Nothing is written if an option or a file is invalid, or if
+        :meth:`~graphrerank.data.dataset.Dataset.from_folder` would reject the folder.
+
+        Args:
+            locations: Paths or URLs of the authors' files (see :class:`RawFiles`).
+            out: Folder to write. It must be new or empty.
+            downloads: Folder in which downloaded files are stored and found again.
+            downloader: Function that downloads a URL to a path.
+            **options: Options of the builder, which are the keyword arguments of :attr:`read`.
+
+        Returns:
+            Card of the data set: name, licence, source files, counts, reasons of dropped records, and hashes.
+
+        Raises:
+            UserError: If ``out`` is not empty, an option is unknown, or the files cannot be read.
         """
         out = Path(out)
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UserError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
-        known = inspect.getfullargspec(self.read).kwonlyargs
-        if unknown := sorted(set(options) - set(known)):
-            raise UserError(f"`options` of {self.name} must be of {known}, got {unknown[0]!r}")
+            raise UserError(f"`out` must be a new or empty folder, got {out}. Existing files are not overwritten.")
+        allowed = inspect.getfullargspec(self.read).kwonlyargs
+        if unknown := sorted(set(options) - set(allowed)):
+            raise UserError(f"`options` of {self.name} must be among {allowed}, got {unknown[0]!r}")
         files = RawFiles(locations, downloads=downloads, downloader=downloader)
         with atomic_folder(out) as folder, closing(DatasetWriter(folder)) as writer:
             with files.parsing(self.title):
                 self.read(files, writer, **options)
                 writer.finish()
-            Dataset.from_folder(folder)  # refuses now what every later load would refuse
+            Dataset.from_folder(folder)  # raises now, because an invalid folder could never be loaded
             card = self._card(writer, files, options)
             write_json(folder / CARD, card)
             write_text(folder / "README.md", _page(card))
         return card
 
     def _card(self, writer: DatasetWriter, files: RawFiles, options: dict[str, Any]) -> dict[str, Any]:
-        given = "".join(f" --option {key}={options[key]}" for key in sorted(options))
+        option_flags = "".join(f" --option {key}={options[key]}" for key in sorted(options))
         paths = sorted(path for path in writer.folder.rglob("*") if path.is_file())
         digests = {path.relative_to(writer.folder).as_posix(): hash_files([path]) for path in paths}
         return {
             "name": self.title,
             "license": self.license,
             "page": self.page,
-            "built_by": f"graphrerank {version('graphrerank')} build {self.name}{given}",
+            "built_by": f"graphrerank {version('graphrerank')} build {self.name}{option_flags}",
             "files": files.sources(),
             "counts": writer.counts,
             "dropped": dict(sorted(writer.reasons.items())),
@@ -164,7 +236,17 @@ class Builder:
 
 
 def builder(name: str, title: str, license: str, page: str) -> Callable[[Callable[..., None]], Builder]:
-    """Decorate a reader of files: it becomes the :class:`Builder` of that name."""
+    """Return a decorator that turns a function into a :class:`Builder`.
+
+    Args:
+        name: Name on the command line.
+        title: Name of the data set.
+        license: Licence of the data set.
+        page: URL of the page on which the authors publish the files.
+
+    Returns:
+        Decorator for a function that takes a :class:`RawFiles` and a :class:`DatasetWriter`.
+    """
     return lambda read: Builder(name, title, license, page, read)
 
 

@@ -1,4 +1,4 @@
-"""Chunks of long documents: whole sentences."""
+"""Split long documents into chunks of whole sentences."""
 
 import re
 from collections.abc import Iterator
@@ -12,10 +12,20 @@ _WORD = re.compile(r"\S+")
 
 
 def split_chunks(text: str, *, max_size: int) -> list[Span]:
-    """Split a text into chunks of whole sentences, of ``max_size`` characters at most.
+    """Split a text into chunks of whole sentences.
 
-    A longer sentence is split between words, a longer word within. Together the chunks hold every character but white
-    space.
+    A sentence longer than ``max_size`` is split between words, and a longer word is split anywhere. The chunks cover
+    every character except white space.
+
+    Args:
+        text: Text of a document.
+        max_size: Maximum number of characters per chunk.
+
+    Returns:
+        Start and end of each chunk in ``text``, in order.
+
+    Raises:
+        UserError: If ``max_size`` is not a positive integer.
 
     Example:
         >>> text = "Dr. No ran. He hid. He slept."
@@ -34,7 +44,7 @@ def split_chunks(text: str, *, max_size: int) -> list[Span]:
 
 
 def _cut(text: str, span: Span, max_size: int) -> Iterator[Span]:
-    """Split one sentence into pieces of at most ``max_size``, between words if possible."""
+    """Split one sentence into pieces of at most ``max_size`` characters, between words if possible."""
     start, stop = span[0], span[0]
     for word_start, word_stop in (match.span() for match in _WORD.finditer(text, *span)):
         if word_stop - start > max_size and stop > start:

@@ -1,4 +1,4 @@
-"""HippoRAG's sets of 1,000 questions over one corpus each: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ and PopQA."""
+"""Build HippoRAG's data sets of 1,000 questions per corpus: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ and PopQA."""
 
 import json
 from collections.abc import Mapping
@@ -16,10 +16,21 @@ from graphrerank_papers.builders.raw_files import RawFiles
     "https://huggingface.co/datasets/osunlp/HippoRAG_2",
 )
 def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
-    """Read the questions and the corpus, for the split ``test``.
+    """Build one of HippoRAG's data sets, with all questions in the split ``test``.
 
-    Source: Gutierrez et al. 2025, HippoRAG 2. A question's supporting passage is the corpus passage with the same title
-    and text, ignoring white space, or else the only one with that title. Questions of NQ have no ids and are numbered.
+    The supporting passages of a question are looked up in the corpus by title and text, ignoring white space. If no
+    passage matches both, the only passage with the same title is taken. The questions of NQ have no ids and are
+    numbered.
+
+    Source: Gutierrez et al. 2025, HippoRAG 2.
+
+    Args:
+        files: Files that include one ``<name>_corpus.json`` and the ``<name>.json`` with its questions.
+        writer: Writer of the data set folder.
+
+    Raises:
+        ValueError: If a supporting passage is not in the corpus.
+        UserError: If a file is missing or ambiguous.
     """
     corpus = files.one("*_corpus.json")
     name = corpus.stem.removesuffix("_corpus")
@@ -37,13 +48,13 @@ def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
         for title, text in _supporting(question):
             exact, same_title = by_text.get(_letters(title, text)), by_title.get(_letters(title), [])
             if exact is None and len(same_title) != 1:
-                raise ValueError(f"needed supporting passages of the corpus, found {title!r}")
+                raise ValueError(f"supporting passages must be in the corpus, got {title!r}")
             judged.append(exact or same_title[0])
         writer.judge("test", query_id, *judged)
 
 
 def _supporting(question: Record) -> list[tuple[str, str]]:
-    """List title and text of a question's supporting passages, in the form of HotpotQA, MuSiQue, or NQ and PopQA."""
+    """Return title and text of a question's supporting passages, for each format of the data sets."""
     if "supporting_facts" in question:
         text_of = {title: "".join(sentences) for title, sentences in question["context"]}
         titles = dict.fromkeys(fact[0] for fact in question["supporting_facts"])

@@ -1,6 +1,6 @@
-"""Multi-hop questions with passages: HotpotQA, 2WikiMultihopQA, MuSiQue and KET-RAG's benchmark.
+"""Build data sets of multi-hop questions: HotpotQA, 2WikiMultihopQA, MuSiQue and KET-RAG's benchmark.
 
-The union of the questions' passages is the corpus, and their supporting passages are relevant.
+The corpus is the union of the passages of all questions. The supporting passages of a question are relevant to it.
 """
 
 import hashlib
@@ -14,28 +14,49 @@ from graphrerank.utils.checks import check_counts
 from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFiles
 
-Passage = tuple[str, str]  # title and text
+#: Title and text of a passage.
+Passage = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class HopQuestion:
-    """A question with its passages."""
+    """Multi-hop question with its passages.
+
+    Attributes:
+        query_id: Id of the question.
+        text: Text of the question.
+        passages: Titles and texts of the passages, supporting ones and distractors.
+        supporting: Indices of the supporting passages in ``passages``. Empty if the files list none.
+        metadata: Metadata of the query, such as the answer.
+        problem: Reason why the question cannot be judged, or an empty string.
+    """
 
     query_id: str
     text: str
     passages: Sequence[Passage]
-    supporting: Sequence[int]  # positions in ``passages``; empty if the files do not say
+    supporting: Sequence[int]
     metadata: Mapping[str, Any]
-    problem: str  # why it cannot be judged; empty if it can
+    problem: str
 
 
 Parse = Callable[[Record], HopQuestion]
-Sample = tuple[int | None, int]  # questions of each split, None for all, and the seed of the draw
+#: Number of questions per split, or None for all, and the random seed of the sample.
+Sample = tuple[int | None, int]
 
 
 @builder("hotpotqa", "HotpotQA with distractors", "CC BY-SA 4.0", "https://hotpotqa.github.io")
 def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
-    """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018)."""
+    """Build HotpotQA's distractor setting: questions about two Wikipedia passages among ten (Yang et al. 2018).
+
+    Args:
+        files: Files that include ``hotpot_train*.json`` or ``hotpot_dev*.json``.
+        writer: Writer of the data set folder.
+        sample: Number of questions to draw from each split. If None, all questions are used.
+        seed: Random seed of the sample.
+
+    Raises:
+        UserError: If neither file is there, or ``sample`` is not a positive integer.
+    """
     patterns = {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"}
     _write_questions(files, writer, "hotpot", hotpot_question, patterns, (sample, seed))
 
@@ -47,9 +68,18 @@ def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
     "https://github.com/Alab-NII/2wikimultihop",
 )
 def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
-    """Read questions over two to four Wikipedia passages among ten (Ho et al. 2020).
+    """Build 2WikiMultihopQA: questions about two to four Wikipedia passages among ten (Ho et al. 2020).
 
-    ``test.json`` has no labels and is not read.
+    ``test.json`` is ignored because it has no labels.
+
+    Args:
+        files: Files that include ``train.json`` or ``dev.json``.
+        writer: Writer of the data set folder.
+        sample: Number of questions to draw from each split. If None, all questions are used.
+        seed: Random seed of the sample.
+
+    Raises:
+        UserError: If neither file is there, or ``sample`` is not a positive integer.
     """
     patterns = {"train": "train.json", "dev": "dev.json"}
     _write_questions(files, writer, "2wiki", hotpot_question, patterns, (sample, seed))
@@ -59,9 +89,17 @@ def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
 def musique(
     files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0, variant: str = "ans"
 ) -> None:
-    """Read questions of two to four hops over 20 paragraphs (Trivedi et al. 2022).
+    """Build MuSiQue: questions of two to four hops about 20 paragraphs (Trivedi et al. 2022).
 
-    ``variant`` is ``ans``, or ``full``, whose unanswerable questions are dropped; the authors' archive holds both.
+    Args:
+        files: Files that include ``musique_<variant>_*train.jsonl`` or ``musique_<variant>_*dev.jsonl``.
+        writer: Writer of the data set folder.
+        sample: Number of questions to draw from each split. If None, all questions are used.
+        seed: Random seed of the sample.
+        variant: ``ans``, or ``full``, whose unanswerable questions are dropped. The authors' archive contains both.
+
+    Raises:
+        UserError: If neither file is there, or ``sample`` is not a positive integer.
     """
     patterns = {split: f"musique_{variant}_*{split}.jsonl" for split in ("train", "dev")}
     _write_questions(files, writer, "musique", musique_question, patterns, (sample, seed))
@@ -74,11 +112,19 @@ def musique(
     "https://github.com/waetr/KET-RAG",
 )
 def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
-    """Read KET-RAG's benchmark: a text of one paragraph a line without titles, and 500 questions with answers.
+    """Build KET-RAG's benchmark: 500 questions with answers, over a text with one untitled paragraph per line.
 
-    Source: Huang et al. 2025, KET-RAG. It has no judgements. If the files of MuSiQue, HotpotQA or 2WikiMultihopQA are
-    given too, a question whose supporting paragraphs are all in the text is judged by them, in the split
-    ``test_silver``.
+    The benchmark has no judgements. If ``files`` also include MuSiQue, HotpotQA or 2WikiMultihopQA, each question whose
+    supporting paragraphs are all in the text gets them as judgements, in the split ``test_silver``.
+
+    Source: Huang et al. 2025, KET-RAG.
+
+    Args:
+        files: Files that include ``document.txt`` and ``qa-pairs.json``.
+        writer: Writer of the data set folder.
+
+    Raises:
+        UserError: If a file is missing or ambiguous.
     """
     doc_ids: dict[str, str] = {}
     for i, line in enumerate(files.one("input/document.txt", "document.txt").lines()):
@@ -88,7 +134,7 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
         question.query_id: question
         for parse, patterns in (
             (musique_question, ["musique*.jsonl"]),
-            (hotpot_question, ["hotpot*.json", "train.json", "dev.json"]),  # the last two: 2WikiMultihopQA
+            (hotpot_question, ["hotpot*.json", "train.json", "dev.json"]),  # the last two are 2WikiMultihopQA's
         )
         for file in files.matching(*patterns)
         for question in map(parse, file.records())
@@ -110,8 +156,9 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
 def _write_questions(
     files: RawFiles, writer: DatasetWriter, prefix: str, parse: Parse, patterns: Mapping[str, str], sample: Sample
 ) -> None:
-    """Write the questions of the splits that are given, and their passages, equal ones once, by first occurrence."""
-    count, seed = sample  # of each split, as GraphER draws 2,000; the draw depends on the seed and the ids alone
+    """Write the questions of all splits in the files, and each distinct passage once."""
+    # GraphER draws 2,000 questions of each split. The draw depends on nothing but the seed and the ids.
+    count, seed = sample
     check_counts(sample=count)
     files.matching(*patterns.values(), required=True)
     if count is not None:
@@ -137,7 +184,14 @@ def _drawn(seed: int, query_id: str) -> bytes:
 
 
 def hotpot_question(record: Record) -> HopQuestion:
-    """Read a question in HotpotQA's format."""
+    """Parse a question in HotpotQA's format.
+
+    Args:
+        record: Object of the JSON file.
+
+    Returns:
+        Question with its passages. The sentences of each passage are joined into one text.
+    """
     passages = [(title.strip(), join_sentences(sentences)) for title, sentences in record["context"]]
     titles = {title: i for i, (title, _) in reversed(list(enumerate(passages)))}
     wanted = list(dict.fromkeys(fact[0].strip() for fact in record.get("supporting_facts") or ()))
@@ -150,7 +204,14 @@ def hotpot_question(record: Record) -> HopQuestion:
 
 
 def musique_question(record: Record) -> HopQuestion:
-    """Read a question in MuSiQue's format."""
+    """Parse a question in MuSiQue's format.
+
+    Args:
+        record: Object of the JSONL file.
+
+    Returns:
+        Question with its paragraphs.
+    """
     passages = [(each["title"].strip(), each["paragraph_text"].strip()) for each in record["paragraphs"]]
     supporting = [i for i, each in enumerate(record["paragraphs"]) if each.get("is_supporting")]
     problem = "" if supporting else "has no supporting paragraph"
@@ -161,7 +222,16 @@ def musique_question(record: Record) -> HopQuestion:
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
-    """Join sentences that may begin with their own blank, as HotpotQA's do, or not, as 2WikiMultihopQA's.
+    """Join sentences into a text, with exactly one separator between two of them.
+
+    HotpotQA's sentences begin with a space and 2WikiMultihopQA's do not. A space is inserted only where there is no
+    white space.
+
+    Args:
+        sentences: Sentences in order.
+
+    Returns:
+        Text without leading and trailing white space.
 
     Example:
         >>> join_sentences(["It walks.", " It works."]), join_sentences(["It walks.", "It works."])

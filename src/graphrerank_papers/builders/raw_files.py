@@ -1,6 +1,7 @@
-"""Files of a data set as its authors publish them: plain, gzipped, or in archives.
+"""Read the files of a data set as its authors publish them: plain, gzipped, or in archives.
 
-Archives are never unpacked. No path is made from a name inside, and one with a name that leads outside is refused.
+Archives are never unpacked to disk, no path is derived from a member's name, and archives with a member whose name
+points outside the archive are rejected.
 """
 
 import csv
@@ -28,7 +29,9 @@ from graphrerank.utils.files import hash_files
 from graphrerank.utils.redaction import without_passwords
 from graphrerank.utils.safe_loading import check_values, shown_name
 
-MAX_EXPANDED, EXPANSION = 1 << 28, 32  # bytes, and times the size on disk: 3 MB of gzip may hold 3 GB
+# A file may expand to the larger of 256 MiB and 32 times its size on disk. Without a limit, 3 MB of gzip may expand to
+# 3 GB.
+MAX_EXPANDED, EXPANSION = 1 << 28, 32
 MAX_VALUES = 1 << 22
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHECKSUM = re.compile(r"(.+)#(md5|sha1|sha256|sha512)=([0-9a-fA-F]+)")
@@ -38,22 +41,36 @@ _OF_ANOTHER_FORM = (AttributeError, LookupError, TypeError, ValueError, csv.Erro
 
 @dataclass(frozen=True)
 class RawFile:
-    """One file; the generators set :attr:`RawFiles.place`, for messages."""
+    """One file of a data set, plain, gzipped or in an archive.
+
+    While a file is read, the methods update :attr:`RawFiles.place`, which error messages name.
+
+    Attributes:
+        files: Collection that the file belongs to.
+        name: Path of the file within its location.
+        label: Name of the file in messages.
+        path: Path on disk of the file, or of the archive that contains it.
+        opener: Function that opens the raw content as a context manager.
+    """
 
     files: "RawFiles" = field(repr=False)
-    name: str  # its path within the given location
-    label: str  # its name in messages
-    path: Path  # of the file or archive on disk
+    name: str
+    label: str
+    path: Path
     opener: Callable[[], Any]
 
     @property
     def stem(self) -> str:
-        """The file's name without folders and suffixes."""
+        """Name of the file without folders and suffixes."""
         return PurePosixPath(self.name.removesuffix(".gz")).stem
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Open the content, decompressed if its name ends with ``.gz``."""
+        """Open the content, decompressed if the name ends with ``.gz``.
+
+        Yields:
+            Binary stream.
+        """
         self.files.place = self.label
         if self.path.name not in self.files.used:
             self.files.used[self.path.name] = (self.path.stat().st_size, hash_files([self.path]))
@@ -61,23 +78,45 @@ class RawFile:
             yield stream
 
     def read(self) -> bytes:
-        """Read all bytes: at most 256 MiB, or 32 times what lies on the disk."""
+        """Read all bytes.
+
+        Returns:
+            Decompressed content.
+
+        Raises:
+            ValueError: If the content exceeds both 256 MiB and 32 times its size on disk.
+        """
         size = self.path.stat().st_size
         most = max(MAX_EXPANDED, EXPANSION * size)
         with self.open() as stream:
             content: bytes = stream.read(most + 1)
         if len(content) > most:
-            raise ValueError(f"needed at most {most:,} bytes in {size:,} compressed ones, found more")
+            raise ValueError(f"{size:,} compressed bytes must expand to at most {most:,} bytes, got more")
         return content
 
     def json(self) -> Any:
-        """Read one JSON value, of at most 4,194,304 values, or one for 8 bytes on the disk."""
+        """Read the file as one JSON document.
+
+        Returns:
+            Parsed document.
+
+        Raises:
+            ValueError: If the document contains more than 4,194,304 values and more than one value per 8 bytes on disk,
+                or is not JSON.
+        """
         content = self.read()
         check_values(content, max(MAX_VALUES, self.path.stat().st_size // 8), self.label)
         return json.loads(content.decode("utf-8-sig"))
 
     def records(self) -> Iterator[Record]:
-        """Read the objects of a JSON list, or of JSONL."""
+        """Read the objects of a JSON list or of a JSONL file.
+
+        Yields:
+            Objects in order.
+
+        Raises:
+            ValueError: If the file is too large or not JSON.
+        """
         with self.open() as stream:
             first = next((byte for byte in iter(partial(stream.read, 1), b"") if not byte.isspace()), b"")
         if first != b"[":
@@ -90,24 +129,48 @@ class RawFile:
             yield record
 
     def entries(self) -> Iterator[tuple[str, Record]]:
-        """Read the entries of a JSON object."""
+        """Read the entries of a JSON object.
+
+        Yields:
+            Key and value of each entry.
+
+        Raises:
+            ValueError: If the file is too large or not JSON.
+        """
         for key, record in self.json().items():
             self.files.place = f"{self.label}, entry {key!r}"
             yield key, record
 
     def lines(self) -> Iterator[str]:
-        """Read lines of UTF-8; blank ones are left out."""
+        """Read the lines of a UTF-8 text file. Blank lines are skipped.
+
+        Yields:
+            Lines without line breaks.
+
+        Raises:
+            ValueError: If a line is too long.
+        """
         with self.open() as stream:
             for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
                 self.files.place = f"{self.label}, line {number}"
                 if len(raw) > MAX_LINE_BYTES:
-                    raise ValueError(f"needed at most {MAX_LINE_BYTES:,} bytes")
+                    raise ValueError(f"a line must have at most {MAX_LINE_BYTES:,} bytes, got more")
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if line.strip(" "):
                     yield line
 
     def rows(self, *, delimiter: str = ",") -> Iterator[dict[str, str]]:
-        """Read a table with a header."""
+        """Read a table with a header line.
+
+        Args:
+            delimiter: Character between two columns.
+
+        Yields:
+            Cells of each row, keyed by column name.
+
+        Raises:
+            ValueError: If the file is too large.
+        """
         reader = csv.DictReader(io.StringIO(self.read().decode("utf-8-sig"), newline=""), delimiter=delimiter)
         for row in reader:
             self.files.place = f"{self.label}, line {reader.line_num}"
@@ -115,24 +178,47 @@ class RawFile:
 
 
 class RawFiles:
-    """All files of some locations.
+    """Collection of all files at the given locations.
 
-    Locations are files, folders and archives (``.zip``, ``.tar``, ``.tar.gz``), as paths or as URLs (``https://``, or
-    ``hf://datasets/<owner>/<name>@<revision>/<file>``), each perhaps with its checksum behind:
-    ``https://host/spider.zip#sha256=...``. The folder ``downloads`` keeps downloaded files. A location that cannot be
-    read, or has another checksum, is a ``UserError``.
+    A location is a file, a folder or an archive (``.zip``, ``.tar``, ``.tar.gz``, ``.tgz``). It is a path or a URL
+    (``https://...``, or ``hf://datasets/<owner>/<name>@<revision>/<file>``), optionally followed by a checksum:
+    ``https://host/spider.zip#sha256=...``.
+
+    Attributes:
+        place: File, and line or entry, that was read last.
+        used: Size in bytes and SHA-256 of each file or archive that was read, by name.
     """
 
     def __init__(self, locations: Sequence[str], *, downloads: Path, downloader: Downloader = download) -> None:
-        self.place = ""  # file, and line or entry, that was read last
-        self.used: dict[str, tuple[int, str]] = {}  # size and SHA-256 of what was read, by name
+        """List the files at the locations, after downloading those at URLs.
+
+        Args:
+            locations: Paths and URLs.
+            downloads: Folder in which downloaded files are stored and found again.
+            downloader: Function that downloads a URL to a path.
+
+        Raises:
+            UserError: If a location cannot be read, or its checksum differs.
+        """
+        self.place = ""
+        self.used: dict[str, tuple[int, str]] = {}
         self._files: list[RawFile] = []
         for location in locations:
             self._files += self._open_location(location, downloads, downloader)
 
     @contextmanager
     def parsing(self, form: str) -> Iterator[None]:
-        """Turn errors of a block that reads the files into a ``UserError`` with the place and the form."""
+        """Convert the errors of a block that reads the files into a ``UserError`` that names the place.
+
+        Args:
+            form: Name of the expected format, for messages.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            UserError: If the block raises an error that means a damaged file or an unexpected format.
+        """
         try:
             yield
         except UserError:
@@ -144,7 +230,19 @@ class RawFiles:
             raise UserError(f"{self.place}: not in the format of {form}: {reason}") from error
 
     def matching(self, *patterns: str, required: bool = False) -> list[RawFile]:
-        """List the files whose path ends as one of the patterns (``*`` matches anything but a slash), in order."""
+        """List the files whose path ends with one of the patterns.
+
+        Args:
+            *patterns: Patterns of the last parts of a path, with or without folders. ``*`` matches any characters
+                except a slash, and a suffix ``.gz`` of the file is ignored.
+            required: Whether at least one file must match.
+
+        Returns:
+            Matching files in the order of the locations.
+
+        Raises:
+            UserError: If ``required`` and no file matches.
+        """
         names = [(PurePosixPath(file.name.removesuffix(".gz")), file) for file in self._files]
         found = [file for name, file in names if any(map(name.match, patterns))]
         if required and not found:
@@ -152,20 +250,27 @@ class RawFiles:
         return found
 
     def one(self, *patterns: str) -> RawFile:
-        """Return the only such file; a ValueError if there is none, or several."""
+        """Return the only file that matches one of the patterns.
+
+        Args:
+            *patterns: Patterns as in :meth:`matching`.
+
+        Raises:
+            UserError: If no file or several files match.
+        """
         found = self.matching(*patterns)
         if len(found) != 1:
             self._refuse(patterns, found)
         return found[0]
 
     def sources(self) -> list[dict[str, Any]]:
-        """List name, size in bytes and SHA-256 of the files and archives that were read."""
+        """Return name, size in bytes and SHA-256 of the files and archives that were read, sorted by name."""
         return [{"name": name, "bytes": size, "sha256": sha} for name, (size, sha) in sorted(self.used.items())]
 
     def _refuse(self, patterns: Sequence[str], found: Sequence[RawFile]) -> NoReturn:
-        there = [file.label for file in found or self._files][:10]
-        counted = f"{len(found)} {'of them' if found else 'among'} {there}"
-        raise UserError(f"`from` must hold exactly one file {' or '.join(patterns)}, found {counted}")
+        labels = [file.label for file in found or self._files][:10]
+        matches = f"{len(found)} matches: {labels}" if found else f"no match among {labels}"
+        raise UserError(f"`from` must contain exactly one file {' or '.join(patterns)}, got {matches}")
 
     def _open_location(self, location: str, downloads: Path, downloader: Downloader) -> list[RawFile]:
         plain, checksum = split_checksum(location)
@@ -194,7 +299,13 @@ class RawFiles:
 
 
 def split_checksum(location: str) -> tuple[str, str | None]:
-    """Split a location from the checksum behind it.
+    """Split a location into the path or URL and the checksum that follows it.
+
+    Args:
+        location: Path or URL, optionally followed by ``#<algorithm>=<hexadecimal digest>``.
+
+    Returns:
+        Path or URL, and the checksum as ``<algorithm>:<digest>`` or None.
 
     Example:
         >>> split_checksum("data/dev.zip#md5=0cc175b9")
@@ -206,7 +317,7 @@ def split_checksum(location: str) -> tuple[str, str | None]:
 
 def _downloaded(location: str, shown: str, downloads: Path, downloader: Downloader, checksum: str | None) -> Path:
     if not location.startswith(("https://", "http://", HUB)):
-        raise UserError(f"{shown}: needed a path, or a URL that begins with https:// or {HUB}")
+        raise UserError(f"a location must be a path, or a URL that begins with https:// or {HUB}, got {shown}")
     name = re.sub(r"[^\w.-]", "_", location.split("?")[0].rstrip("/").rsplit("/", 1)[1]).lstrip(".") or "file"
     target = downloads / hashlib.sha256(location.encode()).hexdigest()[:16] / name
     try:
@@ -223,16 +334,16 @@ def _downloaded(location: str, shown: str, downloads: Path, downloader: Download
 
 
 def _is_content(name: str, shown: str) -> bool:
-    """Return whether a member of an archive is more than macOS's metadata; an error if its name leads outside."""
+    """Return whether an archive member is more than macOS metadata. Raise if its name points outside the archive."""
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts:
-        raise UserError(f"{shown}: needed an archive of relative paths, found {name[:200]!r}, which leads outside")
+        raise UserError(f"{shown}: paths in an archive must be relative and stay inside it, got {name[:200]!r}")
     return "__MACOSX" not in parts and not parts[-1].startswith("._")
 
 
 @contextmanager
 def _archive(path: Path) -> Iterator[tuple[Mapping[str, Any], Callable[[Any], Any]]]:
-    """Open an archive: its files by name, and the function that opens one."""
+    """Open an archive and yield its members by name, and the function that opens a member."""
     if path.name.lower().endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
             yield {member.filename: member for member in archive.infolist() if not member.is_dir()}, archive.open

@@ -1,6 +1,6 @@
-"""Table retrieval from text-to-SQL data sets: Spider, BIRD and BEAVER.
+"""Build table retrieval data sets from text-to-SQL data sets: Spider, BIRD and BEAVER.
 
-A table is a passage, a foreign key is an edge, and the tables that a question's SQL reads are relevant to it.
+A passage describes a table, an edge is a foreign key, and the tables that a question's SQL reads are relevant to it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,26 +18,44 @@ SPIDER_SPLITS = {
 }  # fmt: skip
 BIRD_SPLITS = ("dev", "train")
 MAX_SQL_CHARS = 1_000_000
-_DUAL = "dual"  # Oracle's table of one row, which holds nothing
+_DUAL = "dual"  # Oracle's one-row dummy table
 _SEPARATOR = "#sep#"  # between database and table in BEAVER's names
-Reference = tuple[str, str, str, str]  # table and column of a foreign key, table and column that it refers to
+#: Table and column of a foreign key, and the table and column that it refers to.
+Reference = tuple[str, str, str, str]
 
 
 class UnreadableSqlError(UserError):
-    """A query whose tables cannot be determined; ``reason`` is the same for the same kind of problem."""
+    """SQL query whose tables cannot be determined.
+
+    Attributes:
+        reason: Kind of problem, with the same words for all queries with this problem.
+        detail: Particulars of this query.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
+        """Create the error.
+
+        Args:
+            reason: Kind of problem, with the same words for all queries with this problem.
+            detail: Particulars of this query.
+        """
         super().__init__(f"{reason}: {detail}")
         self.reason, self.detail = reason, detail
 
 
 @dataclass
 class Database:
-    """A database's schema."""
+    """Schema of a database.
+
+    Attributes:
+        name: Id of the database.
+        tables: Title and columns of each table, keyed by the name of the table in SQL. The columns are lists under
+            ``columns`` (names in SQL), ``column_names`` (names in words), ``types`` and ``primary_key`` (names in SQL).
+        references: Foreign keys.
+        split: Split that the database belongs to, or None if the data set does not divide databases.
+    """
 
     name: str
-    # by name as in queries: the title in words, and lists of `columns` (names as in queries), `column_names` (in
-    # words), `types` and `primary_key`
     tables: dict[str, tuple[str, Mapping[str, Sequence[str]]]] = field(default_factory=dict)
     references: list[Reference] = field(default_factory=list)
     split: str | None = None
@@ -45,7 +63,17 @@ class Database:
 
 @dataclass(frozen=True)
 class SqlQuestion:
-    """A question and the SQL that answers it."""
+    """Question and the SQL query that answers it.
+
+    Attributes:
+        query_id: Id of the question.
+        text: Text of the question.
+        split: Split of the question.
+        database: Id of the database.
+        sql: SQL query.
+        metadata: Further metadata of the query.
+        stated: Relevant tables according to the authors. None if they list none.
+    """
 
     query_id: str
     text: str
@@ -53,24 +81,33 @@ class SqlQuestion:
     database: str
     sql: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    stated: Sequence[str] | None = None  # relevant tables according to the authors; None if they list none
+    stated: Sequence[str] | None = None
 
 
 @builder("spider", "Spider 1.0 table retrieval", "CC BY-SA 4.0", "https://yale-lily.github.io/spider")
 def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) -> None:
-    """Read Spider's schemas and the questions of the splits that are given.
+    """Build Spider's table retrieval data set from the schemas and the questions of all splits in the files.
 
-    Source: Yu et al. 2018, Spider. The split ``train_others`` has questions of older data sets. Databases of train, dev
-    and test are disjoint.
+    The split ``train_others`` has the questions that Spider takes from older data sets. The databases of train, dev and
+    test are disjoint.
 
-    ``only_asked`` leaves out databases without questions: ``test_tables.json`` has those of all splits.
+    Source: Yu et al. 2018, Spider.
+
+    Args:
+        files: Files that include ``tables.json`` or ``test_tables.json``, and the questions of at least one split.
+        writer: Writer of the data set folder.
+        only_asked: If True, databases without questions are omitted. ``test_tables.json`` contains those of all splits.
+
+    Raises:
+        UserError: If no schema is there.
+        ValueError: If the files contain two different schemas of one database.
     """
     schemas = files.matching("tables.json", "test_tables.json", required=True)
     schemas.sort(key=lambda file: file.name.endswith("test_tables.json"))
     databases: dict[str, Database] = {}
     for base in (_database(record) for file in schemas for record in file.records()):
         if databases.setdefault(base.name, base) != base:
-            raise ValueError(f"needed one schema of each database, found two different ones of {base.name!r}")
+            raise ValueError(f"each database must have one schema, got two different ones for {base.name!r}")
     questions = [
         SqlQuestion(f"spider-{split}-{i}", record["question"], split, record["db_id"], record["query"])
         for name, split in SPIDER_SPLITS.items()
@@ -85,21 +122,30 @@ def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) 
 
 @builder("bird", "BIRD table retrieval", "CC BY-SA 4.0", "https://bird-bench.github.io")
 def bird(files: RawFiles, writer: DatasetWriter) -> None:
-    """Read BIRD's schemas and questions; ``metadata.split`` of a table is the split of its database.
+    """Build BIRD's table retrieval data set.
 
-    Source: Li et al. 2023, BIRD. Databases of train and dev are disjoint.
+    The metadata of a table have the ``split`` of its database. The databases of train and dev are disjoint.
+
+    Source: Li et al. 2023, BIRD.
+
+    Args:
+        files: Files that include ``<split>_tables.json`` and ``<split>.json`` for dev, train or both.
+        writer: Writer of the data set folder.
+
+    Raises:
+        UserError: If a file is missing or ambiguous.
     """
-    given = [split for split in BIRD_SPLITS if files.matching(f"{split}_tables.json", f"{split}.json")]
-    if not given:
+    splits = [split for split in BIRD_SPLITS if files.matching(f"{split}_tables.json", f"{split}.json")]
+    if not splits:
         files.one("train.json", "dev.json")
-    writer.notes += [f"The files of the split {split} were not given." for split in BIRD_SPLITS if split not in given]
-    databases = [_database(record, split) for split in given for record in files.one(f"{split}_tables.json").records()]
+    writer.notes += [f"The files of the split {split} were not given." for split in BIRD_SPLITS if split not in splits]
+    databases = [_database(record, split) for split in splits for record in files.one(f"{split}_tables.json").records()]
     questions = [
         SqlQuestion(
             f"bird-{split}-{i}", record["question"], split, record["db_id"], record["SQL"],
             {key: record.get(key) for key in ("evidence", "difficulty")},
         )
-        for split in reversed(given)
+        for split in reversed(splits)
         for i, record in enumerate(files.one(f"{split}.json").records())
     ]  # fmt: skip
     _write_tables(writer, databases, questions)
@@ -107,12 +153,21 @@ def bird(files: RawFiles, writer: DatasetWriter) -> None:
 
 @builder("beaver", "BEAVER table retrieval", "as its gated page says", "https://peterbaile.github.io/beaver")
 def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql") -> None:
-    """Read BEAVER's enterprise warehouses, from its repository or from its script ``data/download_hf.py``.
+    """Build BEAVER's table retrieval data set over enterprise data warehouses.
 
-    Source: Chen et al. 2024, BEAVER. ``dev_tables.json`` is an object of tables by ``database#sep#table``. Judgements
-    are the tables of the SQL; if the authors list others, ``dropped.jsonl`` says so.
+    The files come from BEAVER's repository or from its script ``data/download_hf.py``. The judgements are the tables of
+    the SQL query. If the authors list different tables, ``dropped.jsonl`` records the difference.
 
-    ``dialect`` is that of the SQL, ``oracle`` for the repository's ``dw``.
+    Source: Chen et al. 2024, BEAVER.
+
+    Args:
+        files: Files that include ``dev_tables.json``, an object of tables keyed by ``database#sep#table``, and the
+            questions.
+        writer: Writer of the data set folder.
+        dialect: SQL dialect of the queries. Use ``oracle`` for the repository's ``dw``.
+
+    Raises:
+        UserError: If a file is missing or ambiguous, or ``dialect`` is unknown.
     """
     databases = _beaver_databases(files.one("*tables*.json"))
     questions = []
@@ -125,13 +180,24 @@ def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql") ->
 
 
 def gold_tables(sql: str, tables: Collection[str], *, dialect: str = "sqlite") -> list[str]:
-    """List the tables that a query reads, each once, by the alphabet.
+    """Return the tables that a SQL query reads.
 
-    A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
-    ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
+    Aliases and functions that return rows are not tables. A name that a ``WITH`` clause defines is not a table within
+    the scope of the clause, which is the main query, the later definitions of the clause and, if it is recursive, the
+    definition itself.
 
-    ``tables`` are those of the database, perhaps with their schema; ``dialect`` is one of sqlglot's. An
-    :class:`UnreadableSqlError` if it cannot be parsed, is no single query, reads no table, or names one that is absent.
+    Args:
+        sql: SQL query.
+        tables: Names of the database's tables, with or without their schema.
+        dialect: SQL dialect, one of sqlglot's.
+
+    Returns:
+        Names of the distinct tables as written in ``tables``, sorted alphabetically.
+
+    Raises:
+        UnreadableSqlError: If ``sql`` cannot be parsed, is not a single query, reads no table, or names a table that is
+            not in ``tables``.
+        UserError: If ``dialect`` is unknown.
 
     Example:
         >>> sql = "WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id"
@@ -149,9 +215,16 @@ def gold_tables(sql: str, tables: Collection[str], *, dialect: str = "sqlite") -
 
 
 def find_table(name: str, tables: Collection[str]) -> str | None:
-    """Return the table that a name of a query means, None if there is none; an error if it may mean several.
+    """Return the table that a name in a query refers to, or None if there is no such table.
 
-    Names are compared without case; either may have a schema in front that the other leaves out.
+    Case is ignored, and a schema prefix is optional in both names.
+
+    Args:
+        name: Name in the query.
+        tables: Names of the database's tables.
+
+    Raises:
+        UnreadableSqlError: If the name may refer to several tables.
     """
     if name in tables:
         return name
@@ -166,7 +239,7 @@ def find_table(name: str, tables: Collection[str]) -> str | None:
 
 
 def _table_names(sql: str, dialect: str) -> list[str]:
-    """List the names of tables in a query, without those that its ``WITH`` clauses define."""
+    """Return the names of the tables in a query, without the names that its ``WITH`` clauses define."""
     require_extra("build", "reading SQL")
     import sqlglot
     from sqlglot import exp
@@ -181,7 +254,7 @@ def _table_names(sql: str, dialect: str) -> list[str]:
         if len(statements) != 1 or not isinstance(query := statements[0], exp.Query):
             kinds = [type(each).__name__ for each in statements]
             raise UnreadableSqlError("is not one query", f"it has {kinds or 'no statement'}")
-        # sqlglot compares names of `WITH` clauses with their case
+        # sqlglot compares the names of `WITH` clauses case-sensitively.
         defined = {clause.alias.casefold() for clause in query.find_all(exp.CTE)}
         for identifier in query.find_all(exp.Identifier):
             if identifier.name.casefold() in defined and len(getattr(identifier.parent, "parts", ())) < 2:
@@ -192,7 +265,7 @@ def _table_names(sql: str, dialect: str) -> list[str]:
     found = [
         ".".join(part.name for part in source.parts if isinstance(part, exp.Identifier))
         for source in sources
-        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)  # no function
+        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)  # not a function
     ]
     if not found:
         raise UnreadableSqlError("reads no table", query.sql()[:300])
@@ -202,7 +275,7 @@ def _table_names(sql: str, dialect: str) -> list[str]:
 def _write_tables(
     writer: DatasetWriter, databases: Collection[Database], questions: Sequence[SqlQuestion], *, dialect: str = "sqlite"
 ) -> None:
-    """Write schemas and questions; a question whose SQL is unreadable is dropped, with the reason."""
+    """Write schemas and questions, and drop questions whose SQL cannot be read."""
     tables = {base.name: base.tables for base in databases}
     for question in questions:
         try:
@@ -234,7 +307,7 @@ def _write_tables(
 
 
 def _database(record: Record, split: str | None = None) -> Database:
-    """Read a database of ``tables.json`` in the format of Spider and BIRD."""
+    """Parse a database of ``tables.json`` in the format of Spider and BIRD."""
     originals = record["table_names_original"]
     columns = list(zip(record["column_names_original"], record["column_names"], record["column_types"], strict=True))
     keys = {key for entry in record["primary_keys"] for key in (entry if isinstance(entry, list) else [entry])}
@@ -272,5 +345,5 @@ def _beaver_databases(file: RawFile) -> dict[str, Database]:
 
 
 def _spelled(name: str, tables: Iterable[str]) -> str:
-    """Return a table's name in the schema's spelling."""
+    """Return the name of a table as the schema spells it."""
     return next((table for table in tables if table.casefold() == name.casefold()), name)

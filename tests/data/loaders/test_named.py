@@ -182,12 +182,12 @@ def unsupported(title: str) -> bytes:
             r"corpus\.jsonl, line 1: not in the format of A dat",
         ),
         ("nfcorpus", [beir_zip(**{"nfcorpus/qrels/train.tsv": "x\n1\n"})], r"train\.tsv, line 2: .*query-id"),
-        ("nfcorpus", [beir_zip(**{"nfcorpus/qrels/../../../evil.tsv": "x"})], "needed an archive of relative paths"),
-        ("nfcorpus", [beir_zip(**{"/corpus.jsonl": "x"})], "needed an archive of relative paths"),
+        ("nfcorpus", [beir_zip(**{"nfcorpus/qrels/../../../evil.tsv": "x"})], "paths in an archive must be relative"),
+        ("nfcorpus", [beir_zip(**{"/corpus.jsonl": "x"})], "paths in an archive must be relative"),
         ("musique", [b"{"], r"musique\.json, line 1: not in the format of HippoRAG's 1,000 questions"),
         ("musique", [b"[1]"], r"musique\.json, entry 0: .* AttributeError"),
-        ("musique", [unsupported("Z")], r"entry 0: .* needed supporting passages of the corpus, found 'Z'"),
-        ("musique", [unsupported("Bee")], "needed supporting passages of the corpus, found 'Bee'"),  # of two passages
+        ("musique", [unsupported("Z")], r"entry 0: .* supporting passages must be in the corpus, got 'Z'"),
+        ("musique", [unsupported("Bee")], "supporting passages must be in the corpus, got 'Bee'"),  # of two passages
     ],
 )
 def test_what_cannot_be_converted_leaves_nothing(

@@ -84,13 +84,13 @@ def test_arguments_are_checked_before_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`build` must be one of"):
         find_builder("spyder")
     beaver = find_builder("beaver")
-    with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect'\], got 'dialekt'"):
+    with pytest.raises(ValueError, match=r"`options` of beaver must be among \['dialect'\], got 'dialekt'"):
         beaver(["x"], tmp_path / "out", downloads=tmp_path, dialekt="x")
-    with pytest.raises(ValueError, match=r"`from` must hold exactly one file \*tables\*\.json, found 0"):
+    with pytest.raises(ValueError, match=r"`from` must contain exactly one file \*tables\*\.json, got no match"):
         beaver([], tmp_path / "out", downloads=tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"`out` must be a new folder, got .*; nothing is overwritten"):
+    with pytest.raises(ValueError, match=r"`out` must be a new or empty folder, got .* not overwritten"):
         beaver(["x"], tmp_path / "out", downloads=tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_every_builder_refuses_a_folder_of_other_files(tmp_path: Path, name: str
     assert isinstance(builder, Builder)
     assert builder.name == name
     (tmp_path / "notes.txt").write_text("nothing of it")
-    with pytest.raises(ValueError, match=r"`from` must hold"):
+    with pytest.raises(ValueError, match=r"`from` must contain"):
         builder([str(tmp_path / "notes.txt")], tmp_path / "out", downloads=tmp_path)
     assert not (tmp_path / "out").exists()
 
@@ -116,7 +116,7 @@ HOTPOT, MUSIQUE = test_multi_hop.HOTPOT[0], test_multi_hop.MUSIQUE[0]
         ("beir", test_beir.FILES | {"set/qrels/test.tsv": "query-id\tcorpus-id\tscore\nq\t1\tx\n"},
          r"test\.tsv, line 2: not in the format of A data set of BEIR: invalid literal for int"),
         ("beir", test_beir.FILES | {"set/corpus.jsonl": '{"_id": 1, "text": "x"}\n'},
-         r"corpus\.jsonl, line 1: .* needed strings as `_id`"),
+         r"corpus\.jsonl, line 1: .* `_id`, `title` and `text` must be strings"),
         ("hotpotqa", {"hotpot_dev.json": [HOTPOT | {"context": [["Ant"]]}]}, r"hotpot_dev\.json, entry 0: not in"),
         ("musique", {"musique_ans_dev.jsonl": jsonl(MUSIQUE | {"paragraphs": [1]})},
          r"musique_ans_dev\.jsonl, line 1: not in the format of MuSiQue: TypeError"),
@@ -125,7 +125,7 @@ HOTPOT, MUSIQUE = test_multi_hop.HOTPOT[0], test_multi_hop.MUSIQUE[0]
         ("spider", test_tables.SPIDER | {"spider/train_spider.json": [{"question": "?"}]},
          r"train_spider\.json, entry 0: .* KeyError\('db_id'\)"),
         ("spider", test_tables.SPIDER | {"spider/test_tables.json": [test_tables.CARS | {"db_id": "pet_shop"}]},
-         r"test_tables\.json, entry 0: .* found two different ones of 'pet_shop'"),
+         r"test_tables\.json, entry 0: .* got two different ones for 'pet_shop'"),
     ],
 )  # fmt: skip
 def test_files_of_another_format_are_named_by_place(
