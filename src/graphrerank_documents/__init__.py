@@ -1,1 +1,4 @@
-"""Turn files into passages, links and labels: parsers, code symbols, git history."""
+"""Turn folders of files into passages, links and labelled queries.
+
+The package has parsers for the supported file formats, an index of code symbols, and readers for git repositories.
+"""

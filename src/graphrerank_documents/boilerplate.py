@@ -1,4 +1,4 @@
-"""Blocks that the pages of a site repeat at their starts and ends: menus, notices, footers."""
+"""Remove blocks that the pages of a site repeat at their start and end, such as menus, notices and footers."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,13 +9,20 @@ from posixpath import dirname
 from graphrerank_documents.document import Block, Document
 from graphrerank_documents.pages import ancestors, path_of_document
 
-_EDGE = 20  # blocks at the start and at the end of a page
-_MIN_PAGES, _SHARE = 10, 0.5  # pages of a folder that tell; what a block must have more of
+_EDGE = 20  # number of blocks to compare at the start and at the end of a page
+_MIN_PAGES, _SHARE = 10, 0.5  # minimum number of pages in a folder, and the share of pages that a block must exceed
 DROPPED = "repeated blocks"
 
 
 def edge_keys(document: Document) -> frozenset[int]:
-    """Return the hashes of the blocks at the start and end of a page, the same in each process; empty for others."""
+    """Return the hashes of the blocks at the start and end of a web page. The hashes are the same in all processes.
+
+    Args:
+        document: Any document.
+
+    Returns:
+        Set of 64-bit hashes. Empty if the document is not a web page.
+    """
     if not document.is_page:
         return frozenset()
     texts = [block.text for section in document.sections for block in section.blocks]
@@ -23,13 +30,14 @@ def edge_keys(document: Document) -> frozenset[int]:
 
 
 def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[int]]:
-    """Return what to leave out of each page that has such blocks.
+    """Return the repeated blocks of each page.
 
     Args:
-        pages: The names of pages with their :func:`edge_keys`.
+        pages: Hashes from :func:`edge_keys` by page name.
 
     Returns:
-        Names of pages, and those of their keys that stand on more than half of the pages of a folder of at least ten.
+        Hashes of repeated blocks by page name. A block is repeated if it occurs on more than half of the pages in a
+        folder and its subfolders, which must have at least ten pages. Pages without repeated blocks are omitted.
     """
     total = Counter(key for keys in pages.values() for key in keys)
     frequent = {key for key, number in total.items() if number > _MIN_PAGES * _SHARE}
@@ -48,7 +56,15 @@ def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[i
 
 
 def without_repeated(document: Document, keys: Collection[int]) -> Document:
-    """Leave blocks out of a page, which are counted in ``dropped``; a page that has no others stays as it is."""
+    """Remove the repeated blocks at the start and end of a page and count them in :attr:`Document.dropped`.
+
+    Args:
+        document: Web page.
+        keys: Hashes of the repeated blocks.
+
+    Returns:
+        Page without the blocks. The page is unchanged if it consists of repeated blocks only.
+    """
     blocks = [block for section in document.sections for block in section.blocks]
     dropped = {
         *_run(blocks, range(len(blocks))[:_EDGE], keys),
@@ -65,7 +81,7 @@ def without_repeated(document: Document, keys: Collection[int]) -> Document:
 
 
 def _run(blocks: Sequence[Block], places: Iterable[int], keys: Collection[int]) -> Iterator[int]:
-    """Yield the places of the repeated blocks from an edge on, up to two others that follow one another."""
+    """Yield the indices of repeated blocks, in the order of ``places``, up to the first two successive other blocks."""
     others = 0
     for place in places:
         is_repeated = _key(blocks[place].text) in keys

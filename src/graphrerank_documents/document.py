@@ -1,7 +1,7 @@
-"""What a format gives: documents of sections of blocks, and the links that they hold.
+"""Parsed documents: documents contain sections, sections contain blocks, and blocks contain links.
 
-The files are not trusted: the time and the memory of a reader grow with the length of a file alone, and what it returns
-is not longer than the file but for names, which are cut.
+Files are untrusted. The time and memory of a reader are proportional to the length of the file. The text that it
+returns is not longer than the file, except for names, which are truncated.
 """
 
 from collections.abc import Mapping
@@ -10,65 +10,111 @@ from dataclasses import dataclass, field
 from graphrerank.utils.checks import UserError
 
 PATH, PAGE, DOCUMENT, LABEL, SYMBOL = LINK_KINDS = ("path", "page", "document", "label", "symbol")
-MAX_NAME, MAX_TARGET = 1000, 2000  # characters of a title, heading, anchor or id, which passages repeat; of a target
+#: Maximum number of characters of a title, heading, anchor or id. Passages repeat these names.
+MAX_NAME = 1000
+#: Maximum number of characters of a link's target. Links with longer targets are dropped.
+MAX_TARGET = 2000
 
 
 class UnreadableError(UserError):
-    """A file or record that is not read; the message is the reason, without its name."""
+    """Raised if a file or record cannot be parsed. The message is the reason without the name of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as it is written; what it points at is found when all documents are read."""
+    """Link as written in a document. Targets are resolved after all documents have been parsed.
 
-    target: str  # without the marks of its format, not longer than MAX_TARGET (longer ones are left out)
-    line: int = 0  # of the file, from 1; 0 where the format has no lines
-    # how the target is found:
-    # path: a URL or a path, relative to the document or, with a leading /, to the site; perhaps `#anchor`
-    # page: a page of a wiki by its name, title or alias; perhaps `#heading`
-    # document: Sphinx's `:doc:`, a path without suffix, relative to the document or, with /, to the folder
-    # label: of a section of any document (Sphinx's `:ref:`, the id of a message), as in `Section.labels`
-    # symbol: a qualified name of code (`pump.Motor.start`), as in `Section.symbols`; unknown ones are not dead links
+    Attributes:
+        target: Target without markup, at most :data:`MAX_TARGET` characters. The meaning depends on ``kind``.
+        line: Line of the file, 1-based, or 0 if the format has no lines.
+        kind: Kind of the target:
+
+            - ``path``: URL or path, optionally followed by ``#anchor``. A path is relative to the document or, with a
+              leading ``/``, to the site.
+            - ``page``: name, title or alias of a wiki page, optionally followed by ``#heading``.
+            - ``document``: path without suffix, as in Sphinx's ``:doc:``. The path is relative to the document or, with
+              a leading ``/``, to the folder.
+            - ``label``: one of :attr:`Section.labels` in any document, as in Sphinx's ``:ref:``, or a message id.
+            - ``symbol``: qualified name in code, such as ``pump.Motor.start``, as in :attr:`Section.symbols`. Unknown
+              symbols are not reported as broken links.
+        edge: Type of the resulting edge: link, reply, call, import, inherits or tests.
+    """
+
+    target: str
+    line: int = 0
     kind: str = PATH
-    edge: str = "link"  # the type of its edge: link, reply, call, import, inherits, tests
+    edge: str = "link"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a section that is not cut if it fits: a paragraph, an item of a list, a row of a table, code."""
+    """Smallest unit of a section, such as a paragraph, a list item, a table row or a code listing.
 
-    text: str  # not empty; without white space at its ends, but for the first line's indentation of code
-    line: int = 0  # of the file, from 1, where the block starts
+    A block that fits into a passage is not split.
+
+    Attributes:
+        text: Non-empty text without surrounding white space. Code keeps the indentation of its first line.
+        line: First line in the file, 1-based, or 0 if the format has no lines.
+        links: Links in the block.
+        is_whole: Whether the block is split only if it exceeds the maximum number of characters of a passage. True for
+            code, table rows and chat messages.
+        is_tight: Whether there is no empty line before the block, as between list items and table rows.
+        header: Text of the table's header row, repeated in each passage with rows of the table. Empty for other blocks.
+    """
+
+    text: str
+    line: int = 0
     links: tuple[Link, ...] = ()
-    is_whole: bool = False  # code, a row, a record of a chat: never cut but above the bound of characters
-    is_tight: bool = False  # follows the block before without an empty line: items, rows
-    header: str = ""  # of a table: its first row as text, the same for all rows; each passage of rows begins with it
+    is_whole: bool = False
+    is_tight: bool = False
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands under it, up to the next heading; of code a function, method or class."""
+    """Heading and the text up to the next heading. In code, a function, method or class.
 
-    heading: (
-        str  # as it is shown, in plain text; of code the qualified name within the file; empty before the first one
-    )
+    Attributes:
+        heading: Heading as plain text or, in code, the qualified name within the file. Empty for the text before the
+            first heading.
+        blocks: Blocks of the section.
+        line: First line in the file, including the heading, 1-based, or 0 if the format has no lines.
+        end: Last line, excluding subsections. The line ranges of all sections cover the text of the document.
+        anchors: Fragments of URLs (after ``#``) that point to the section. The first one is used in passage ids.
+        labels: Names that point to the section from any document.
+        symbols: Qualified names in code that the section defines or documents.
+    """
+
+    heading: str
     blocks: tuple[Block, ...] = ()
-    line: int = 0  # of the file: where the section starts, its heading included
-    end: int = 0  # the last line, subsections not included; with `line` the sections of a document cover its text
-    anchors: tuple[str, ...] = ()  # names after `#` that point at it, as the format makes them; the first is its own
-    labels: tuple[str, ...] = ()  # names that point at it from any document
-    symbols: tuple[str, ...] = ()  # qualified names of code that it defines or documents
+    line: int = 0
+    end: int = 0
+    anchors: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of a file, mostly the only one."""
+    """Document parsed from a file. Most files contain exactly one document.
 
-    name: str  # the path within the folder; for one of several documents of a file with `#` and its id or number
+    Attributes:
+        name: Path of the file within the folder. If the file has several documents, ``#`` and an id or number follow.
+        title: Title of the document.
+        sections: Sections in order.
+        aliases: Alternative names from the front matter: wiki names, and paths of the site (with a leading ``/``) that
+            redirect to the document.
+        base: Base URL of relative links, from ``<base href>``. Empty if there is none.
+        imports: Symbol that each local name of a code file refers to.
+        dropped: Number of omitted parts, by kind, such as ``{"data URIs": 3}``.
+        is_page: Whether the document is a web page, which may contain the navigation, header and footer of its site.
+    """
+
+    name: str
     title: str
     sections: tuple[Section, ...]
-    aliases: tuple[str, ...] = ()  # of front matter: paths of the site (with /), which redirect here, and wiki names
-    base: str = ""  # of `<base href>`, for its links
-    imports: Mapping[str, str] = field(default_factory=dict)  # of code: a name in this file -> the symbol it stands for
-    dropped: Mapping[str, int] = field(default_factory=dict)  # what was left out, for the account: "data URIs": 3
-    is_page: bool = False  # whether it may repeat a site's navigation, header and footer, which are searched for
+    aliases: tuple[str, ...] = ()
+    base: str = ""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    is_page: bool = False

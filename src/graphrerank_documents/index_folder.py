@@ -1,4 +1,4 @@
-"""A folder of documents as a data set folder, and its update: passages with titles, and the links between them."""
+"""Convert a folder of documents into a data set folder, or update one: passages with titles and links between them."""
 
 import gzip
 import hashlib
@@ -45,43 +45,64 @@ from graphrerank_documents.sources import (
 from graphrerank_documents.symbols import SymbolIndex
 
 MAX_WORDS = 200
-SHOWN = 3  # names of files that were not read, for each reason
-READ = "documents.jsonl.gz"  # what was read of each file, for updates
-FORMAT = "graphrerank documents 1"  # raise it when readers give other documents of the same files
+#: Maximum number of skipped files that the summary names for each reason.
+SHOWN = 3
+#: File with the parsed documents of each source file, so that an update parses changed files only.
+READ = "documents.jsonl.gz"
+#: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
+FORMAT = "graphrerank documents 1"
 EDGES = "edges.tsv"
 _WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
 
 
 @dataclass(frozen=True)
 class Update:
-    """The documents' files that an update found, and the passages."""
+    """Number of files and passages affected by an update.
+
+    Attributes:
+        added: Number of new files.
+        changed: Number of files whose content changed.
+        removed: Number of files that no longer exist.
+        kept_passages: Number of passages whose id, title and text are unchanged.
+    """
 
     added: int
     changed: int
     removed: int
-    kept_passages: int  # with the same id, title and text
+    kept_passages: int
 
 
 @dataclass(frozen=True)
 class IndexedFolder:
-    """The result of :func:`index_folder`."""
+    """Result of :func:`index_folder`.
 
-    folder: Path  # the data set folder
+    Attributes:
+        folder: Path of the data set folder.
+        documents: Number of documents with text.
+        passages: Number of passages.
+        edges: Number of edges between passages.
+        links: Number of resolved, broken and external links.
+        unread: Skipped files, and records without text, by reason.
+        dropped: Number of omitted parts of documents, by kind, such as ``data URIs``.
+        update: Differences from the previous version of the folder, or None if the folder is new.
+    """
+
+    folder: Path
     documents: int
     passages: int
     edges: int
     links: LinkAccount
-    unread: Mapping[str, Sequence[str]]  # files that were not read, and records without a text, by reason
-    dropped: Mapping[str, int] = field(default_factory=dict)  # parts of documents that were left out, by kind
-    update: Update | None = None  # of a folder that was there
+    unread: Mapping[str, Sequence[str]]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    update: Update | None = None
 
     def __str__(self) -> str:
-        """Say what was made, what became of the links, and what was not read."""
+        """Summarise the counts, the links and the skipped files in a few lines."""
         rows = [f"{self.documents:,} documents, {self.passages:,} passages, {self.edges:,} edges: {self.folder}"]
         if (update := self.update) is not None:
             rows.append(
                 f"files: {update.added:,} added, {update.changed:,} changed, {update.removed:,} removed; "
-                f"{update.kept_passages:,} passages are as they were"
+                f"{update.kept_passages:,} passages unchanged"
             )
         rows += [str(self.links)] if str(self.links) else []
         if self.dropped:
@@ -105,27 +126,35 @@ def index_folder(
     workers: int | None = None,
     finish: Callable[[Path, IndexedFolder], None] | None = None,
 ) -> IndexedFolder:
-    """Write the documents of a folder as a data set folder, or bring such a folder up to date.
+    """Convert a folder of documents into a data set folder, or update an existing one.
 
-    Passages are cut at headings (:mod:`~graphrerank_documents.passages`); their ids are their document's path and
-    their section's anchor. Numbers join neighbouring passages (``data.adjacency=true``, ``data.edges=auto``); links
-    between the documents are edges (:mod:`~graphrerank_documents.links`). What is not read is an entry of
-    :attr:`IndexedFolder.unread` and ends nothing: hidden files, links of the file system, unreadable files and folders,
-    data set folders within, files of unknown formats or that are not of their format, records without a text.
+    Documents are split into passages at headings (see :mod:`~graphrerank_documents.passages`). A passage id consists of
+    the document's path and the section's anchor. Links between documents become edges (see
+    :mod:`~graphrerank_documents.links`). Passages are numbered within their document, so that neighbouring passages
+    can be connected with ``data.adjacency=true`` or ``data.edges=auto``.
 
-    Where ``out`` is a folder that this function wrote, only files whose content changed are read; the result is that of
-    a new folder. Other files in it, such as questions and judgements, stay.
+    Files that cannot be indexed are listed in :attr:`IndexedFolder.unread` and do not stop the function. These are
+    hidden files, symbolic links, unreadable files and folders, nested data set folders, files in an unknown or invalid
+    format, and records without text.
+
+    If ``out`` was written by this function, only files whose content changed are parsed again. The result equals that
+    of a new folder. Other files in ``out``, such as questions and judgements, are preserved.
 
     Args:
-        source: The folder of documents, or another source of them.
-        out: The data set folder.
-        max_words: Words of a passage, at most.
-        workers: Number of processes that read, with limits of time and memory; None for the number of processors.
-        finish: Writes more into the folder, which is then at another place: ``out`` changes when all is written, and a
-            command that was killed leaves only a hidden folder, which the next one removes.
+        source: Folder of documents, or another source of documents.
+        out: Data set folder to write. Must be new, empty or written by this function.
+        max_words: Maximum number of words per passage.
+        workers: Number of parser processes, which have time and memory limits. Defaults to the number of processors.
+        finish: Function called with the path of the unfinished folder and the result, in order to write additional
+            files. The unfinished folder is hidden and replaces ``out`` afterwards. If the process is killed, ``out`` is
+            unchanged and the next call removes the hidden folder.
+
+    Returns:
+        Summary of the documents, passages, links and skipped files.
 
     Raises:
-        ValueError: If there is no such folder or nothing to read in it, or ``out`` is a folder of something else.
+        ValueError: If ``source`` is not a folder or has no text, if ``out`` has other content, or if ``max_words`` or
+            ``workers`` is not a positive integer.
     """
     check_counts(max_words=max_words, workers=workers)
     source, out = source if isinstance(source, DocumentSource) else FolderSource(Path(source)), Path(out)
@@ -140,7 +169,7 @@ def index_folder(
     if not passages:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
-        raise UserError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
+        raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{found}")
     edges, links = resolve_links(
         documents, passages, source.site(), files={*files.names, *files.others}, symbols=SymbolIndex(documents)
     )
@@ -157,14 +186,14 @@ def index_folder(
 
 
 def _read_before(out: Path) -> tuple[dict[str, ReadFile], set[str] | None]:
-    """Return the files that an earlier run read and hashes of its passages, None without one."""
+    """Return the files parsed by an earlier run and the hashes of its passages, or None if there was no earlier run."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}, None
     if not (out / ACCOUNT).is_file():
-        raise UserError(f"`out` must be new or a folder that `graphrerank index` wrote, got {out}; name another folder")
+        raise UserError(f"`out` must be new or written by `graphrerank index`, got {out}. Choose another folder")
     files = {}
     with suppress(OSError, EOFError, ValueError), gzip.open(out / READ, "rt", encoding="utf-8") as lines:
-        if next(lines, "").strip() == FORMAT:  # else, or where it is damaged, everything is read again
+        if next(lines, "").strip() == FORMAT:  # all files are parsed again if the format differs or the file is damaged
             for line in lines:
                 file = ReadFile.from_record(line)
                 files[file.path] = file
@@ -177,13 +206,13 @@ def _hash(row: Mapping[str, object]) -> str:
 
 
 class FolderSource(DocumentSource):
-    """A folder of documents.
+    """Source of documents in a folder on disk.
 
     Args:
-        folder: The folder.
+        folder: Path of the folder.
 
     Raises:
-        ValueError: If there is no such folder.
+        ValueError: If ``folder`` is not an existing folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -196,7 +225,14 @@ class FolderSource(DocumentSource):
         return str(self._folder)
 
     def list_files(self, out: Path) -> FileList:
-        """List the files of the folder and its subfolders; hidden ones, links and data set folders are not read."""
+        """List the files in the folder and its subfolders, except hidden files, symbolic links and data set folders.
+
+        Args:
+            out: Data set folder to exclude.
+
+        Returns:
+            Files to parse, other files, and skipped files with the reason.
+        """
         names: list[str] = []
         others: list[str] = []
         unread: defaultdict[str, list[str]] = defaultdict(list)
@@ -205,7 +241,7 @@ class FolderSource(DocumentSource):
             unread[reason].append(listed_name(path.relative_to(self._folder).as_posix()))
 
         def note_folder(error: OSError) -> None:
-            note(f"a folder that cannot be opened: {error.strerror}", Path(error.filename))
+            note(f"folder cannot be opened: {error.strerror}", Path(error.filename))
 
         for root, folders, files in os.walk(self._folder, onerror=note_folder):
             for path in sorted(Path(root) / name for name in folders):
@@ -222,43 +258,55 @@ class FolderSource(DocumentSource):
         return FileList(names, others, unread)
 
     def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
-        """Read files of the folder in several processes and yield them in order."""
+        """Parse files in parallel processes and yield the results in the order of ``names``.
+
+        Args:
+            names: Paths of the files, relative to the folder.
+            workers: Number of parser processes.
+
+        Returns:
+            Iterator over the parsed files.
+        """
         return read_files(self._folder.absolute(), names, workers=workers)
 
     def has(self, file: ReadFile) -> bool:
-        """Return whether a file of the folder still has the content that it had when it was read."""
+        """Return whether the content of a file is the same as when it was parsed.
+
+        Args:
+            file: File parsed by an earlier run.
+        """
         with suppress(OSError):
             return hashlib.sha256((self._folder / file.path).read_bytes()).hexdigest() == file.sha256
         return False
 
     def site(self) -> Site:
-        """Return where the folder is published, as configurations in it and above it say."""
+        """Return the site of the folder, based on the site configurations in the folder and its parents."""
         return find_site(self._folder)
 
 
 def _why_not_within(folder: Path, out: Path) -> str:
-    """Return why the files of a folder are not read; empty if they are."""
+    """Return the reason to skip a folder, or an empty string if its files are to be parsed."""
     if folder.name.startswith(".") or folder.is_symlink():
-        return HIDDEN if folder.name.startswith(".") else "a linked folder"
-    with suppress(PermissionError):  # `os.walk` notes it
+        return HIDDEN if folder.name.startswith(".") else "a symbolic link to a folder"
+    with suppress(PermissionError):  # `os.walk` reports the error
         if folder.absolute() == out.absolute() or is_dataset_folder(lambda name: (folder / name).exists()):
             return DATASET_FOLDER
     return ""
 
 
-def _why_not(path: Path, own: str) -> str:
-    """Return why a file, with its path within the folder, is not read; empty if it is."""
+def _why_not(path: Path, relative_path: str) -> str:
+    """Return the reason to skip a file, or an empty string if it is to be parsed."""
     if path.name.startswith("."):
         return HIDDEN
     if path.is_symlink():
-        return "a link of the file system"
+        return "a symbolic link"
     if not path.is_file():
-        return "no regular file"  # a pipe, of which reading waits for ever
-    return unread_reason(own, path.stat().st_size)
+        return "not a regular file"  # reading from a named pipe would block forever
+    return unread_reason(relative_path, path.stat().st_size)
 
 
 def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, ReadFile], workers: int) -> list[ReadFile]:
-    """Read the files whose content is not that of an earlier run; return all in order."""
+    """Parse new and changed files, reuse the results of an earlier run for the others, and return all in order."""
     same = {name for name in names if name in known and not known[name].reason and source.has(known[name])}
     fresh: dict[str, ReadFile] = {}
     with progress_bar("files", total=len(names)):
@@ -272,7 +320,7 @@ def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, Read
 def _divide(
     documents: Sequence[Document], max_words: int, unread: defaultdict[str, list[str]]
 ) -> tuple[list[Document], list[Passage], dict[str, int]]:
-    """Return documents without what a site repeats, their passages, and the number of parts that were left out."""
+    """Return the documents without repeated blocks, their passages, and the number of omitted parts by kind."""
     repeated = repeated_keys({document.name: keys for document in documents if (keys := edge_keys(document))})
     documents = [
         without_repeated(document, repeated[document.name]) if document.name in repeated else document
@@ -308,7 +356,7 @@ def _write(
     read: Sequence[ReadFile],
     finish: Callable[[Path, IndexedFolder], None] | None,
 ) -> None:
-    """Write the folder; of one that was there, other files are kept."""
+    """Write the data set folder and preserve the other files of an existing one."""
     with ExitStack() as stack:
         if out.exists():
             stack.enter_context(sole_use(out))
@@ -323,7 +371,7 @@ def _write(
         write_bytes(temporary / READ, gzip.compress(records, 1, mtime=0))
         account = {"account": str(made), "links": asdict(made.links), "unread": made.unread, "dropped": made.dropped}
         write_json(temporary / ACCOUNT, account)
-        if (drafted := temporary / DRAFTED).is_file():  # those of an earlier run whose passages are still there
+        if (drafted := temporary / DRAFTED).is_file():  # keep the drafted questions whose passages still exist
             ids = {row["_id"] for row in rows}
             drafts = [draft for _, draft in read_jsonl(drafted) if ids.issuperset(draft["relevant"])]
             drafted.unlink()

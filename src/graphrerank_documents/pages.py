@@ -1,4 +1,4 @@
-"""Finds the documents of a folder by paths, addresses and names of pages."""
+"""Find documents in a folder by path, by URL and by page name."""
 
 import re
 from collections import defaultdict
@@ -11,7 +11,8 @@ from graphrerank_documents.document import Document
 from graphrerank_documents.readers import suffix_of
 from graphrerank_documents.site import Site
 
-FILE, OUTSIDE, NOWHERE = -1, -2, -3  # instead of a document's number: another file or folder; not in the folder
+#: Results in place of a document number: a file or folder that is not a document; a path outside the folder; no match.
+FILE, OUTSIDE, NOWHERE = -1, -2, -3
 _FAMILIES = (
     "md markdown mdx mkd qmd rmd",
     "rst rest",
@@ -22,20 +23,24 @@ _FAMILIES = (
     "html htm xhtml",
 )
 _FAMILY = {f".{suffix}": [f".{each}" for each in family.split()] for family in _FAMILIES for suffix in family.split()}
-_FIRST_PAGES = {"_index": 1, "index": 2, "readme": 3}  # of a folder, in order of preference
-_DATE = re.compile(r"(?:^|.*/)(\d{4})([-/])(\d\d)\2(\d\d)\2([^/]+)")  # of a post of Jekyll, and in its address
-_DECORATION = re.compile(  # of the parts of a path, which an address leaves out: dates, numbers, languages
+_FIRST_PAGES = {"_index": 1, "index": 2, "readme": 3}  # index pages of a folder, in order of preference
+_DATE = re.compile(r"(?:^|.*/)(\d{4})([-/])(\d\d)\2(\d\d)\2([^/]+)")  # date of a Jekyll post in its path or URL
+_DECORATION = re.compile(  # dates, numbers and languages in path components, which URLs omit
     r"(?:^|(?<=/))(?:\d{4}-\d\d-\d\d-|\d+\s*[-_.]+\s*(?=[^-_.\s\d/])|_+)(?=[^/])|\.[a-z]{2}(?:-[A-Za-z]{2,4})?$"
 )
-_TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # so too folders
-_MAX_DEPTH = 12  # folders of a path, from the top, that may be the top of a site; names of a wiki's path
+_TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # URLs omit these folders
+_MAX_DEPTH = 12  # maximum number of path components to consider
 
 
 class _PagePaths(defaultdict[str, dict[str, int]]):
-    """The first documents of paths without suffix, by their suffixes."""
+    """First document number for each path without suffix and each suffix."""
 
     def look_up(self, suffix: str, path: str) -> int | None:
-        """Find a page by its path, of the suffix in it; or, without one and with that of a site, best of ``suffix``."""
+        """Return the document number of a path, or None.
+
+        A path with a source suffix matches documents of that format only. Otherwise a document with ``suffix`` is
+        preferred.
+        """
         bare, written = _split(path)
         found = self.get(bare) or (self.get(dirname(bare)) if _rank(path) else None) or {}
         wanted = _FAMILY[written] if written not in ("", *_FAMILY[".html"]) else (suffix, *found)
@@ -43,7 +48,13 @@ class _PagePaths(defaultdict[str, dict[str, int]]):
 
 
 class Pages:
-    """Finds documents and other files by their paths; a look-up takes constant time."""
+    """Find documents and other files by path in constant time.
+
+    Args:
+        documents: All documents. A document number is an index in this sequence.
+        site: Site on which the documents are published.
+        files: Paths of all files in the folder, including files that were not parsed.
+    """
 
     def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
         self._own = [normalize("NFC", document.name) for document in documents]
@@ -86,11 +97,19 @@ class Pages:
                 self._aliases[_joined(top, path.strip("/"))].setdefault(suffix, number)
 
     def find(self, own: int, path: str) -> int:
-        """Return the number of the document at a path as document ``own`` writes it, FILE, OUTSIDE or NOWHERE."""
+        """Return the document that a path points to.
+
+        Args:
+            own: Number of the document that contains the path.
+            path: Path relative to that document or, with a leading ``/``, to the site.
+
+        Returns:
+            Document number, :data:`FILE`, :data:`OUTSIDE` or :data:`NOWHERE`.
+        """
         name = self._own[own]
         file, _, inner = name.partition("#") if name not in self.files else (name, "", "")
         if inner and (number := self.names.get(f"{file}#{_joined(dirname(inner), path)}")) is not None:
-            return number  # of a book or another archive
+            return number  # page in the same e-book or archive
         if (file, path) not in self._cache:
             self._cache[file, path] = self._search(file, normalize("NFC", path))
         return self._cache[file, path]
@@ -113,7 +132,7 @@ class Pages:
         return next((number for number in found if number is not None), nowhere)
 
     def _absolute(self, file: str, path: str) -> Iterator[str]:
-        """Yield what a path of a site may be in the folder: from its configuration's folder on, or from any above."""
+        """Yield the candidate paths in the folder for an absolute path of the site."""
         above = ancestors(dirname(file))
         near = sorted((root for root in self._roots if root in above), key=len, reverse=True)
         path = _joined("", path)
@@ -126,21 +145,27 @@ class Pages:
         yield _joined(dirname(file), path)
         bare, suffix = _split(file)
         if suffix:
-            yield _joined(bare, path)  # of the page's address, which ends with a slash
+            yield _joined(bare, path)  # the URL of the page may end with a slash
         if "/" in path.rstrip("/") and not path.startswith("."):
             yield from (_joined(root, path) for root in self._roots if not root or file.startswith(f"{root}/"))
 
 
 class PageNames:
-    """Finds documents by names of pages, as wikis do."""
+    """Find documents by page name, as wikis do.
+
+    Args:
+        documents: All documents. A document number is an index in this sequence.
+        pages: Index of the documents by path.
+    """
 
     def __init__(self, documents: Sequence[Document], pages: Pages) -> None:
         self._folders = [dirname(document.name) for document in documents]
-        # by 0 and an end of a path, 1 and a title or alias, or 2 and any of these folded; in a folder or (None) in any
+        # Keys are (level, folder, name). Names of level 0 are ends of paths, of level 1 titles and aliases, and of
+        # level 2 case-folded names of both kinds. The folder None matches names from any folder.
         self._known: dict[tuple[int, str | None, str], int] = {}
         for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
             document, own = documents[number], normalize("NFC", documents[number].name)
-            is_file = path_of_document(own) == own  # records have their titles alone
+            is_file = path_of_document(own) == own  # a record of a file is found by its title only
             paths = _tails(_split(own)[0]) if is_file else ()
             names = [(0, name) for name in paths]
             names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
@@ -152,7 +177,17 @@ class PageNames:
                 self._known.setdefault((0, None, name), FILE)
 
     def find(self, own: int, name: str) -> int:
-        """Return the document of a name: in the same folder, else with the shortest path; FILE or NOWHERE."""
+        """Return the document with a page name.
+
+        Documents in the same folder are preferred, then documents with short paths.
+
+        Args:
+            own: Number of the document that contains the name.
+            name: Path, name, title or alias of a page.
+
+        Returns:
+            Document number, :data:`FILE` or :data:`NOWHERE`.
+        """
         path = name = _spaced(name)
         if name.startswith("."):
             path = _joined(self._folders[own], name)
@@ -165,7 +200,13 @@ class PageNames:
 
 
 def path_of_document(name: str) -> str:
-    """Return the path of a document's file: its name, or what stands before the `#` of one of several.
+    """Return the path of the file that contains a document.
+
+    Args:
+        name: Name of a document. If a file has several documents, their names consist of its path, ``#`` and an id.
+
+    Returns:
+        Path of the file.
 
     Example:
         >>> path_of_document("rows.csv#7"), path_of_document("C#.md")
@@ -176,7 +217,7 @@ def path_of_document(name: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return a path without the suffix of a page, and the suffix."""
+    """Divide a path into the path without the suffix and the suffix. Only suffixes of pages count."""
     bare, dot, suffix = path.rpartition(".")
     is_page = bool(bare) and "/" not in suffix and not bare.endswith("/") and f".{suffix.lower()}" in _FAMILY
     return (bare, dot + suffix.lower()) if is_page else (path, "")
@@ -196,7 +237,13 @@ def _joined(folder: str, path: str) -> str:
 
 
 def ancestors(folder: str) -> list[str]:
-    """Return the folders from the top to a folder, itself included.
+    """Return the path prefixes of a folder, from the top folder (an empty path) to the folder itself.
+
+    Args:
+        folder: Path of a folder, or empty for the top folder.
+
+    Returns:
+        Paths of at most 13 folders.
 
     Example:
         >>> ancestors("a/b")

@@ -1,4 +1,4 @@
-"""Documents to passages: cut at headings, then blocks, sentences, words, and characters at last."""
+"""Split documents into passages at headings, then between blocks, sentences and words, and finally characters."""
 
 import re
 from collections import Counter, deque
@@ -11,11 +11,12 @@ from graphrerank.text.languages import ENGLISH, UNSPACED
 from graphrerank.text.sentences import split_sentences
 from graphrerank_documents.document import MAX_NAME, Document, Link, Section
 
-MAX_CHARS = 4000  # of a passage's text; only there a block is cut that should stay whole
-_FEW = 4  # the last passage of a section is balanced if it has fewer than this part of `max_words`
+#: Maximum number of characters of a passage. Code, table rows and other indivisible blocks are split only above it.
+MAX_CHARS = 4000
+_FEW = 4  # the last passage of a section is rebalanced if it has fewer than `max_words / _FEW` words
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n[^\S\n]*+\S[^\n]*+)*+")
-_WINDOW = re.compile(r"\S(?:.{0,50000}(?=\s|\Z)|.{0,50000})", re.DOTALL)  # whose sentences are found at once
+_WINDOW = re.compile(r"\S(?:.{0,50000}(?=\s|\Z)|.{0,50000})", re.DOTALL)  # input of the sentence splitter
 _LINE, _CODE_LINE = re.compile(r"\S[^\n]*"), re.compile(r"[^\n]*\S")
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 _Span = tuple[int, int]
@@ -24,27 +25,48 @@ _Split = Callable[[str], Iterable[_Span]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of a document."""
+    """Passage of a document.
 
-    id: str  # its document's name, `#` and its section's own anchor, `~2` for the second passage of a section
-    title: str  # "page > section"
+    Attributes:
+        id: Name of the document, ``#`` and the anchor of the section. Further passages of a section end with ``~2``,
+            ``~3`` and so on.
+        title: Titles of the document and the section, such as ``page > section``.
+        text: Text of the passage.
+        document: Name of the document.
+        number: Index of the passage within the document, 0-based.
+        heading: Heading of the section.
+        section: Index of the section within the document, 0-based.
+        line: First line of the passage in the file, 1-based, or 0 if the format has no lines.
+        links: Links in the passage.
+    """
+
+    id: str
+    title: str
     text: str
-    document: str  # the name of its document
-    number: int  # within the document, from 0
-    heading: str  # of its section
-    section: int  # the number of its section within the document, from 0
-    line: int = 0  # the first line in the file, from 1; 0 where the format has no lines
+    document: str
+    number: int
+    heading: str
+    section: int
+    line: int = 0
     links: tuple[Link, ...] = ()
 
 
 @dataclass
 class _Piece:
-    """A block, or a part of one that is too long."""
+    """Block, or a part of a block that is too long.
+
+    Attributes:
+        text: Text of the piece.
+        gap: White space between the previous piece and this one.
+        line: First line in the file, 1-based, or 0 if the format has no lines.
+        header: Table header to repeat before the text unless the previous piece has the same header.
+        links: Links in the piece.
+    """
 
     text: str
-    gap: str  # between it and the piece before
+    gap: str
     line: int
-    header: str = ""  # stands before it where the piece before has another
+    header: str = ""
     links: list[Link] = field(default_factory=list)
 
     @cached_property
@@ -55,10 +77,20 @@ class _Piece:
 def passages_of(
     document: Document, *, max_words: int, max_chars: int = MAX_CHARS, language: str = ENGLISH
 ) -> Iterator[Passage]:
-    """Yield the passages of a document, of at most ``max_words`` words of the language where its blocks allow it.
+    """Yield the passages of a document.
 
-    No text is longer than ``max_chars``. Two characters of a script without spaces are a word. Ids are unique within
-    the document; that of a passage stays the same when other sections change, but for those of the same anchor.
+    Indivisible blocks, such as code and table rows, may exceed ``max_words`` but not ``max_chars``. In scripts without
+    spaces, two characters count as one word. Passage ids are unique within the document. The id of a passage depends
+    only on its own section and on sections with the same anchor.
+
+    Args:
+        document: Document to split.
+        max_words: Maximum number of words per passage.
+        max_chars: Maximum number of characters per passage.
+        language: Language code for splitting sentences.
+
+    Yields:
+        Passages in the order of the document.
     """
     cutter = _Cutter(max_words, max_chars, language)
     title, number = _name(document.title), 0
@@ -80,13 +112,13 @@ class _Cutter:
         self._code: tuple[_Split, ...] = (code,)
 
     def passages(self, section: Section) -> Iterator[list[_Piece]]:
-        """Gather the pieces of a section up to the bounds; the last cut is moved where it leaves a few words."""
+        """Yield groups of pieces within the limits. The last two groups are balanced if the last one is short."""
         before: list[_Piece] = []
         current: list[_Piece] = []
         words = chars = 0
         for piece in self._pieces(section):
             more_words, more_chars = _size(piece, current)
-            # a few words introduce what is too long even alone
+            # a short text stays together with an oversized piece that it introduces
             is_full = words + more_words > self._max_words and not (
                 piece.words > self._max_words and words * _FEW < self._max_words
             )
@@ -102,7 +134,7 @@ class _Cutter:
         yield from filter(None, (before, current))
 
     def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
-        """Move the cut between two passages back to where the second is about as long as the first."""
+        """Move pieces from the first passage to the second until they have about the same length."""
         while len(before) > 1:
             first, second = before[:-1], [before[-1], *last]
             words, chars = _total(second)
@@ -112,7 +144,7 @@ class _Cutter:
         return before, last
 
     def _pieces(self, section: Section) -> Iterator[_Piece]:
-        above = header = ""  # as the block before says it, and as it is shown
+        above = header = ""  # header of the previous block: as parsed, and as displayed
         for block in section.blocks:
             if not (text := _clean(block.text).rstrip().lstrip("\n")):
                 continue
@@ -120,13 +152,14 @@ class _Cutter:
             if block.header != above:
                 above = block.header
                 header = _clean(above).strip()
-                if len(header) > self._max_chars // 2 or _count(header) > self._max_words // 2:  # is not repeated
+                # a long header is not repeated
+                if len(header) > self._max_chars // 2 or _count(header) > self._max_words // 2:
                     yield from self._cut(_Piece(header, gap, block.line), is_whole=False)
                     header, gap = "", "\n"
             yield from self._cut(_Piece(text, gap, block.line, header, list(block.links)), is_whole=block.is_whole)
 
     def _cut(self, block: _Piece, *, is_whole: bool) -> Iterator[_Piece]:
-        """Split what is too long at the first of the places, the parts of it that are too long at the second, etc."""
+        """Split an oversized block at the coarsest boundaries first, then its oversized parts at finer boundaries."""
         max_words = self._max_words - _count(block.header)
         max_chars = self._max_chars - len(block.header) - bool(block.header)
 
@@ -163,7 +196,7 @@ class _Cutter:
 
 
 def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
-    """Return the words and characters that a piece adds to those before it in a passage."""
+    """Return the number of words and characters that a piece adds to the pieces before it in a passage."""
     words, chars = piece.words, len(piece.text) + (len(piece.gap) if before else 0)
     if piece.header and not (before and before[-1].header == piece.header):
         words, chars = words + _count(piece.header), chars + len(piece.header) + 1
@@ -187,12 +220,12 @@ def _joined(pieces: Sequence[_Piece]) -> str:
 
 
 def _parts(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
-    """Yield where a pattern stands, without white space at the end."""
+    """Yield the spans of a pattern's matches without trailing white space."""
     return ((found.start(), found.start() + len(found[0].rstrip())) for found in pattern.finditer(text))
 
 
 def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
-    """Split a text at words into parts of about the same length, and words that are too long at characters."""
+    """Split a text between words into parts of similar length. Words that are too long are split as well."""
 
     def words() -> Iterator[_Span]:
         for start, stop in (word.span() for word in _WORD.finditer(text)):
@@ -211,12 +244,12 @@ def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
 
 
 def _share(size: int, most: int) -> int:
-    """Return the size of the parts of a whole that is divided into as few equal ones as possible."""
+    """Return the part size that divides ``size`` into the smallest number of nearly equal parts of at most ``most``."""
     return -(-size // max(1, -(-size // most)))
 
 
 def _section_ids(document: Document) -> list[str]:
-    """Return what the ids of each section's passages begin with; the first section without a heading has the name."""
+    """Return a unique id for each section. The first section without a heading has the name of the document."""
     headings = [_name(section.heading) for section in document.sections]
     wanted = [
         "-".join(_name(section.anchors[0] if section.anchors else "").split()).replace("~", "-") or _slug(heading)

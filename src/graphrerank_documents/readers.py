@@ -1,4 +1,4 @@
-"""The formats by the suffixes of their files, and their readers."""
+"""Supported file formats by suffix, and their readers."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,11 +6,14 @@ from pathlib import PurePosixPath
 
 from graphrerank_documents.document import Document
 
-Reader = Callable[[bytes, str], list[Document]]  # of a file's bytes and its path within the folder
+#: Function that parses the content of a file. The second argument is the path of the file, relative to the source.
+Reader = Callable[[bytes, str], list[Document]]
 
 _CODE = "py pyi js jsx mjs cjs ts tsx mts cts go java rs c h cc cpp cxx hh hpp hxx"
-_PLAIN = "css cs kt lua php pl r rb scala sh bash sql swift toml yaml yml ini cfg proto vue svelte"  # text of programs
-_SUFFIXES = {  # function of a module of `formats`: suffixes
+_PLAIN = (
+    "css cs kt lua php pl r rb scala sh bash sql swift toml yaml yml ini cfg proto vue svelte"  # code as plain text
+)
+_SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "markdown.read_markdown": "md markdown mdx mkd qmd rmd",
     "restructured_text.read_rst": "rst rest",
     "asciidoc.read_asciidoc": "adoc asciidoc asc",
@@ -36,7 +39,13 @@ READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a path by which its format is known, in lower case; empty for an unknown format.
+    """Return the suffix of a path in lower case if its format is supported.
+
+    Args:
+        name: Path of a file.
+
+    Returns:
+        Suffix with its dot, or an empty string if the format is not supported.
 
     Example:
         >>> suffix_of("docs/A.MD"), suffix_of("Makefile")
@@ -47,7 +56,17 @@ def suffix_of(name: str) -> str:
 
 
 def reader_of(name: str) -> Reader:
-    """Return the reader of a file by its path; its libraries are imported with it, a MissingExtraError without them."""
+    """Return the reader for a file and import the libraries that it needs.
+
+    Args:
+        name: Path of a file in a supported format.
+
+    Returns:
+        Function that parses the content of the file.
+
+    Raises:
+        MissingExtraError: If a library of an optional extra is not installed.
+    """
     module, function = READERS[suffix_of(name)].split(".")
     reader: Reader = getattr(import_module(f"graphrerank_documents.formats.{module}"), function)
     return reader

@@ -1,4 +1,4 @@
-"""Files read in processes with limits of time and memory: no file ends the command."""
+"""Parse files in processes with time and memory limits, so that no file can stop the command."""
 
 import hashlib
 import json
@@ -15,22 +15,30 @@ from graphrerank_documents.document import Document, UnreadableError
 from graphrerank_documents.limited_processes import MEMORY, Handler, LimitedProcesses, ProcessReply, Task
 from graphrerank_documents.readers import reader_of
 
-SECONDS, SECONDS_PER_MB = 30.0, 3.0  # that a file may take
+#: Time limit for parsing one file: a constant, and an addition per megabyte.
+SECONDS, SECONDS_PER_MB = 30.0, 3.0
 _FOLDER_READER = "graphrerank_documents.reading:folder_reader"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file and the documents that were read from it."""
+    """File and the documents parsed from it.
 
-    path: str  # within the folder
-    sha256: str  # of its content; empty if it could not be opened
+    Attributes:
+        path: Path relative to the source.
+        sha256: SHA-256 hash of the content, or empty if the file could not be opened.
+        documents: Documents in the file.
+        reason: Reason why the file was skipped, or empty if it was parsed.
+    """
+
+    path: str
+    sha256: str
     documents: tuple[Document, ...] = ()
-    reason: str = ""  # why it was not read
+    reason: str = ""
 
     @property
     def record(self) -> bytes:
-        """The file as JSON, which :meth:`from_record` reads; halves of characters are replaced."""
+        """JSON of the file, to be decoded by :meth:`from_record`. Unpaired surrogates are replaced."""
         try:
             return _ADAPTER.dump_json(self)
         except PydanticSerializationError:
@@ -39,7 +47,17 @@ class ReadFile:
 
     @classmethod
     def from_record(cls, record: bytes | str) -> "ReadFile":
-        """Read what :attr:`record` wrote; a ValueError if it is something else."""
+        """Return the file encoded by :attr:`record`.
+
+        Args:
+            record: JSON object.
+
+        Returns:
+            File with its documents.
+
+        Raises:
+            ValueError: If ``record`` is not such a JSON object.
+        """
         return _ADAPTER.validate_json(record)
 
 
@@ -47,7 +65,15 @@ _ADAPTER = TypeAdapter(ReadFile)
 
 
 def read_file(source: Path, path: str) -> ReadFile:
-    """Read a file of a folder; every reason not to is in the result."""
+    """Parse a file. If that fails, the result has the reason and no documents.
+
+    Args:
+        source: Folder of documents.
+        path: Path of the file, relative to ``source``.
+
+    Returns:
+        File with its documents, or with the reason why it was skipped.
+    """
     try:
         content = (source / path).read_bytes()
     except OSError as error:
@@ -56,7 +82,15 @@ def read_file(source: Path, path: str) -> ReadFile:
 
 
 def read_content(content: bytes, path: str) -> ReadFile:
-    """Read the content of a file; every reason not to is in the result."""
+    """Parse the content of a file. If that fails, the result has the reason and no documents.
+
+    Args:
+        content: Bytes of the file.
+        path: Path of the file, relative to the source. Its suffix determines the format.
+
+    Returns:
+        File with its documents, or with the reason why it was skipped.
+    """
     sha256 = hashlib.sha256(content).hexdigest()
     try:
         documents = tuple(reader_of(path)(content, path))
@@ -64,24 +98,24 @@ def read_content(content: bytes, path: str) -> ReadFile:
         return ReadFile(path, sha256, reason=str(error))
     except MemoryError:
         return ReadFile(path, sha256, reason=f"needs more than {MEMORY // 1_000_000:,} MB of memory")
-    except Exception as error:  # libraries that stumble over a damaged file have many ways
+    except Exception as error:  # parsing libraries raise many kinds of errors for a damaged file
         return ReadFile(path, sha256, reason=f"cannot be parsed ({type(error).__name__})")
     return ReadFile(path, sha256, documents)
 
 
 def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[ReadFile]:
-    """Read files by several processes and yield them in order.
+    """Parse files in parallel processes and yield the results in order.
 
-    A file that takes more than 30 seconds and 3 for each MB, or more memory than a process may have, or that ends its
-    process, is not read; a new process reads the others.
+    A file is skipped if it exceeds the time limit of :func:`seconds_for` or the memory limit of a process, or if its
+    process crashes. A new process then parses the remaining files.
 
     Args:
-        source: The folder of the files.
-        paths: Their paths within the folder.
-        workers: Number of processes.
+        source: Folder of documents.
+        paths: Paths of the files, relative to ``source``.
+        workers: Number of parser processes.
 
     Yields:
-        Each file, with its documents or the reason why it was not read.
+        Each file with its documents, or with the reason why it was skipped.
     """
     names: list[str] = []
 
@@ -89,7 +123,7 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
         for path in paths:
             names.append(path)
             size = 0
-            with suppress(OSError):  # there is no file: the result says so
+            with suppress(OSError):  # a missing file is reported by the result
                 size = (source / path).stat().st_size
             yield Task(path, seconds_for(size))
 
@@ -99,16 +133,32 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
 
 
 def seconds_for(size: int) -> float:
-    """Return the seconds that a file of so many bytes may take."""
+    """Return the time limit in seconds for parsing a file.
+
+    Args:
+        size: Size of the file in bytes.
+    """
     return SECONDS + SECONDS_PER_MB * size / 1e6
 
 
 def file_of_reply(reply: ProcessReply, path: str) -> ReadFile:
-    """Return the file that a process read, or one with the reason why it could not."""
+    """Return the file that a process parsed, or one with the reason why the process failed.
+
+    Args:
+        reply: Reply of the process: a record of the file, or a failure.
+        path: Path of the file.
+    """
     return ReadFile(path, "", reason=reply.failure) if reply.failure else ReadFile.from_record(reply.content)
 
 
 def folder_reader(source: str) -> Handler:
-    """Return the function that reads a file of a folder; processes of :func:`read_files` call it."""
+    """Return the function with which a process of :func:`read_files` parses files.
+
+    Args:
+        source: Folder of documents.
+
+    Returns:
+        Function that takes the path of a file relative to ``source`` and returns its record.
+    """
     folder = Path(source)
     return lambda path: read_file(folder, path).record

@@ -1,4 +1,4 @@
-"""Addresses of the sites that folders of documents are published at."""
+"""Find the URL at which a folder of documents is published, from the configuration of its site generator."""
 
 import os
 import re
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-CONFIGS = {  # of sites: the settings that make their address
+#: Configuration files of site generators, and the settings from which the URL of the site is built.
+CONFIGS = {
     "_config.yml": ("url", "baseurl"),
     "mkdocs.yml": ("site_url",),
     "hugo.toml": ("baseurl",),
@@ -18,27 +19,37 @@ CONFIGS = {  # of sites: the settings that make their address
     "book.toml": ("site-url",),
     "conf.py": ("html_baseurl",),
 }
-NAMING = ("writerside.cfg", ".obsidian")  # of tools whose links name a page by its file alone, wherever it is
+#: Configuration files of tools whose links contain the file name of a page without its folder.
+NAMING = ("writerside.cfg", ".obsidian")
 _SETTING = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*[:=][ \t]*["']?((?:https?:/)?/[^"'\s,#]*)""", re.MULTILINE)
-MAX_CONFIG, _MAX_FOLDERS, _MAX_DEPTH = 1_000_000, 1000, 3  # bytes of a configuration; folders where one may be
+#: Maximum number of bytes to read from a configuration file.
+MAX_CONFIG = 1_000_000
+_MAX_FOLDERS, _MAX_DEPTH = 1000, 3  # limits of the search for configuration files: number and depth of folders
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where the folder's pages stand on their site, as its configuration says (`baseurl`, `site_url`, `baseURL`)."""
+    """Location of the documents on their site, from settings such as ``baseurl``, ``site_url`` and ``baseURL``.
 
-    bases: tuple[str, ...] = ()  # addresses or paths that precede those of the folder: "https://docs.example.org/en/"
-    roots: tuple[str, ...] = ()  # folders that have a configuration: "docs"; "" for the folder of documents itself
-    by_name: bool = False  # whether links name pages by their files' names, without folders
+    Attributes:
+        bases: URLs or paths that correspond to the folder, such as ``https://docs.example.org/en/``.
+        roots: Folders that contain a configuration, such as ``docs``. Empty for the folder of documents itself.
+        by_name: Whether links contain the file name of a page without its folder.
+    """
+
+    bases: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    by_name: bool = False
 
 
 class SiteConfig(NamedTuple):
-    """A configuration of a site.
+    """Configuration file of a site generator.
 
     Attributes:
-        folder: Its folder within the folder of documents: ``docs``, empty for that folder itself, None for one outside.
-        name: The name of the file, one of :data:`CONFIGS`.
-        content: The first :data:`MAX_CONFIG` bytes of it.
+        folder: Path of the folder that contains the file, relative to the folder of documents, such as ``docs``. Empty
+            for the folder of documents itself, and None for a folder outside it.
+        name: File name, one of :data:`CONFIGS`.
+        content: First :data:`MAX_CONFIG` bytes of the file.
     """
 
     folder: str | None
@@ -47,9 +58,15 @@ class SiteConfig(NamedTuple):
 
 
 def find_site(source: Path) -> Site:
-    """Return what configurations in a folder, in its subfolders or in the two folders above it say.
+    """Return the site of a folder, from configurations in the folder, its subfolders and the two folders above it.
 
-    They are read as text, and never run.
+    Configuration files are parsed as text and never executed.
+
+    Args:
+        source: Folder of documents.
+
+    Returns:
+        Location of the documents on their site.
     """
     source = source.absolute()
     configs: list[SiteConfig] = []
@@ -63,15 +80,17 @@ def find_site(source: Path) -> Site:
 
 
 def site_of(configs: Sequence[SiteConfig], name: str = "", *, by_name: bool = False) -> Site:
-    """Return what the configurations of a folder of documents say.
+    """Return the site described by configuration files.
 
     Args:
-        configs: The configurations, the most important first.
-        name: The name of the folder, with which paths of links may begin; empty for a folder without a name.
-        by_name: Whether links name pages by their files' names, as in folders that hold one of :data:`NAMING`.
+        configs: Configuration files, in order of precedence.
+        name: Name of the folder of documents, which may be the first component of a link's path. Empty if the folder
+            has no name.
+        by_name: Whether links contain the file name of a page without its folder, as in a folder with one of
+            :data:`NAMING`.
 
     Returns:
-        The addresses at which the folder may be published.
+        Location of the documents on their site.
     """
     bases = dict.fromkeys(base for config in configs for base in _bases(config))
     roots = dict.fromkeys(config.folder for config in configs if config.folder is not None)
@@ -79,7 +98,11 @@ def site_of(configs: Sequence[SiteConfig], name: str = "", *, by_name: bool = Fa
 
 
 def is_near(folder: PurePosixPath) -> bool:
-    """Return whether a folder, by its path within the folder of documents, is one where a configuration may be."""
+    """Return whether a folder is searched for configuration files.
+
+    Args:
+        folder: Path relative to the folder of documents.
+    """
     return len(folder.parts) <= _MAX_DEPTH and not any(map(_is_skipped, folder.parts))
 
 

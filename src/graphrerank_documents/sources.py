@@ -1,4 +1,4 @@
-"""Where documents come from: a folder, or the tree of a commit whose files are not written to disk."""
+"""Sources of documents, such as a folder, or the tree of a git commit that is not checked out."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,18 +10,20 @@ from graphrerank_documents.readers import suffix_of
 from graphrerank_documents.reading import ReadFile
 from graphrerank_documents.site import Site
 
-MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
-HIDDEN, DATASET_FOLDER = "hidden", "a data set folder"  # why files are not read
+#: Maximum size of a file in bytes. Larger files are skipped and reported.
+MAX_BYTES = 50_000_000
+#: Reasons to skip a file or folder.
+HIDDEN, DATASET_FOLDER = "hidden", "a data set folder"
 
 
 @dataclass(frozen=True)
 class FileList:
-    """The files of a source, by their paths within it.
+    """Files of a source, as paths relative to the source.
 
     Attributes:
-        names: Files to read, in the order in which their documents are numbered.
-        others: Files that are there and are not read, to which links may point.
-        unread: Files and folders that are not read, by the reason.
+        names: Files to parse, in the order of their documents.
+        others: Files that exist but are not parsed. Links may point to them.
+        unread: Skipped files and folders, by reason.
     """
 
     names: Sequence[str]
@@ -30,43 +32,78 @@ class FileList:
 
 
 class DocumentSource(ABC):
-    """Files that are documents. Their content is not trusted: :meth:`read` parses it in limited processes."""
+    """Base class of document sources.
+
+    The content is untrusted, so :meth:`read` must parse it in processes with time and memory limits.
+    """
 
     @abstractmethod
     def list_files(self, out: Path) -> FileList:
-        """Return the files, without those in ``out``, the folder that will be written."""
+        """Return the files of the source.
+
+        Args:
+            out: Data set folder to write. Files in it are excluded.
+        """
 
     @abstractmethod
     def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
-        """Read files in several processes and yield them in order."""
+        """Parse files in parallel processes and yield the results in the order of ``names``.
+
+        Args:
+            names: Paths of the files, relative to the source.
+            workers: Number of parser processes.
+
+        Returns:
+            Iterator over the parsed files.
+        """
 
     @abstractmethod
     def has(self, file: ReadFile) -> bool:
-        """Return whether a file that was read before still has the same content."""
+        """Return whether the content of a file is the same as when it was parsed.
+
+        Args:
+            file: File parsed by an earlier run.
+        """
 
     @abstractmethod
     def site(self) -> Site:
-        """Return where the documents are published, as their configurations say."""
+        """Return the site on which the documents are published, based on the site configurations."""
 
 
 def is_dataset_folder(has: Callable[[str], bool]) -> bool:
-    """Return whether a folder, of which ``has`` says what is in it, is a data set folder and no folder of documents."""
+    """Return whether a folder is a data set folder rather than a folder of documents.
+
+    Args:
+        has: Function that returns whether the folder contains a file or folder with a name.
+    """
     return has(ACCOUNT) or (has(CORPUS) and (has("queries.jsonl") or has("qrels")))
 
 
 def unread_reason(name: str, size: int) -> str:
-    """Return why a file is not read, judged by its path within the source and its size; empty if it is read."""
+    """Return the reason to skip a file, based on its path and size.
+
+    Args:
+        name: Path of the file, relative to the source.
+        size: Size of the file in bytes.
+
+    Returns:
+        Reason, or an empty string if the file is to be parsed.
+    """
     file = name.rpartition("/")[2]
     if file.startswith("."):
         return HIDDEN
     if not suffix_of(file):
-        return f"{Path(file).suffix.lower() or 'no suffix'}: no known format"
+        return f"{Path(file).suffix.lower() or 'no suffix'}: unknown format"
     if size > MAX_BYTES:
         return f"larger than {MAX_BYTES // 1_000_000} MB"
     is_id = name == name.lstrip() and not set(name) & set("\t\r\n") and listed_name(name) == name
-    return "" if is_id else "a name that begins with a blank, or with tabs, line breaks or bytes that are not UTF-8"
+    return "" if is_id else "name starts with white space, or contains a tab, a line break or invalid UTF-8"
 
 
 def listed_name(name: str) -> str:
-    """Return a path for a list of files, with ``?`` for bytes that are not UTF-8."""
+    """Return a path with ``?`` in place of bytes that are not valid UTF-8.
+
+    Args:
+        name: Path of a file.
+    """
     return name.encode("utf-8", "replace").decode()

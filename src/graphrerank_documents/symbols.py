@@ -1,4 +1,4 @@
-"""Names of code to the sections that define them, over the imports of files and the bases of classes."""
+"""Resolve names in code to the sections that define them, through the imports of files and the bases of classes."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ _FAMILIES = {
     }.items()
     for suffix in suffixes.split()
 }
-_COMMON_WORDS = (  # names of methods of the languages' types, which an object of an unknown type may have
+_COMMON_WORDS = (  # built-in methods of the languages, which are ambiguous on an object of unknown type
     "add_argument add_note addAll addEventListener and_then appendChild as_bytes as_integer_ratio as_mut as_path"
     " as_posix as_ref as_slice as_str bit_count bit_length c_str charAt charCodeAt charValue computeIfAbsent"
     " containsKey containsValue createElement difference_update emplace_back ends_with endsWith entrySet fetch_all"
@@ -41,20 +41,34 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _SEPARATORS = re.compile(r"::|[./#\\]")
 _JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
 _STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
-_DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # of two words, or private
+_DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # private names, and names of two words
 _MAX_LISTED, _MAX_STEPS, _MAX_HOPS, _MAX_PARTS = 64, 256, 12, 16
 
-Place = tuple[int, int]  # the number of a document and of its section
+#: Document number and section number.
+Place = tuple[int, int]
 
 
 def family_of(name: str) -> str:
-    """Return the languages that share names with a file's, by its path; empty for a document."""
+    """Return the language family of a code file, such as ``script`` for JavaScript and TypeScript.
+
+    Args:
+        name: Path of the file.
+
+    Returns:
+        Name of the family, or an empty string if the file is not code.
+    """
     return _FAMILIES.get(name.rpartition(".")[2].lower(), "")
 
 
 @lru_cache(maxsize=1 << 16)
 def module_of(name: str) -> str:
-    """Return what stands before the names that a file defines, in all languages with dots.
+    """Return the module or package that qualifies the names defined in a file.
+
+    Args:
+        name: Path of the file.
+
+    Returns:
+        Dotted name for all languages. Empty for C and C++, whose names do not depend on the path.
 
     Example:
         >>> module_of("src/pump/__init__.py"), module_of("web/index.ts"), module_of("a-b/src/c/mod.rs")
@@ -66,7 +80,7 @@ def module_of(name: str) -> str:
     if family == "c":
         return ""
     parts = _parts(dirname(name) if family == "go" else path)
-    if family == "java":  # the package, of tests as well
+    if family == "java":  # source folders, including those of tests, are not part of the package
         parts = _parts(_JAVA_SOURCES.sub("", dirname(name) + "/"))
     if family == "rust":
         parts = [part.replace("-", "_") for part in parts if part != "src"]
@@ -79,27 +93,44 @@ def _parts(text: str) -> list[str]:
 
 
 class SymbolIndex:
-    """Finds what links of the kind "symbol" point at; ``documents`` may come without their sections' blocks.
+    """Index of code symbols, which resolves links of the kind ``symbol``.
 
-    A target of code is `/` and a name from the folder on (`/src.pump.motor.Motor.start`), the same with a scope around
-    the name (`/pump~Motor~start`: `Motor.start` or `start` of the package), an absolute name as an import has it, or
-    `.name` of an unknown object and `..name` after a test, found if nothing else has that name.
-    Other documents write names as they are.
+    Links in code have one of these targets:
+
+    - ``/src.pump.motor.Motor.start``: a name qualified from the top folder.
+    - ``/pump~Motor~start``: a name with the scope in which it occurs. ``Motor.start`` is tried first, then ``start`` in
+      the package.
+    - ``pump.motor.Motor``: an absolute name, as in an import.
+    - ``.start``: a method of an object of unknown type. Resolved only if the name is unique.
+    - ``..start``: a name derived from the name of a test. Resolved only if the name is unique.
+
+    Other documents use the name as it is written.
+
+    Args:
+        documents: All documents. The sections need no blocks.
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
         self.families = [family_of(document.name) for document in documents]
-        self.definitions: defaultdict[str, list[Place]] = defaultdict(list)  # by the whole name
-        self.tails: defaultdict[str, list[tuple[str, Place]]] = defaultdict(list)  # by its last part and last two
-        self.modules: defaultdict[tuple[str, str], list[int]] = defaultdict(list)  # their documents, by family and name
-        self.bases: dict[tuple[str, str], tuple[int, list[str]]] = {}  # of a class: its document, and their targets
-        self.roots: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # what stands before a package's name
-        self.whole: dict[str, str] = {}  # the name of the package that the whole folder is, by family
+        # definitions by qualified name
+        self.definitions: defaultdict[str, list[Place]] = defaultdict(list)
+        # qualified names and definitions by the last component and by the last two components
+        self.tails: defaultdict[str, list[tuple[str, Place]]] = defaultdict(list)
+        # document numbers by language family and module
+        self.modules: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        # document number of a class and the targets of its bases, by language family and class
+        self.bases: dict[tuple[str, str], tuple[int, list[str]]] = {}
+        # folders that contain a package, by language family and package
+        self.roots: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        # name of the package whose root is the top folder, by language family
+        self.whole: dict[str, str] = {}
         self.numbers = {document.name: number for number, document in enumerate(documents)}
-        self.found: dict[tuple[str, str, bool], Place | None] = {}  # what was searched for, from a file or folder
-        self.handed_on: dict[tuple[int, str], Place | None] = {}  # a name of a module's imports, by its first document
-        self.steps = 0  # that are left to the search
+        # cached results by file or folder, target and whether the link is an import
+        self.found: dict[tuple[str, str, bool], Place | None] = {}
+        # cached results for re-exported names, by the first document of the module and the name
+        self.handed_on: dict[tuple[int, str], Place | None] = {}
+        self.steps = 0  # number of remaining steps of the current search
         for number, document in enumerate(documents):
             self._add(number, document)
         for family, document in zip(self.families, documents, strict=True):
@@ -107,7 +138,15 @@ class SymbolIndex:
         self._name_whole()
 
     def find(self, document: Document, link: Link) -> Place | None:
-        """Return the number of the document and of its section that a link's target names; None where it is unknown."""
+        """Return the definition of a link's target.
+
+        Args:
+            document: Document with the link.
+            link: Link of the kind ``symbol``.
+
+        Returns:
+            Document number and section number, or None if the target is unknown or ambiguous.
+        """
         target, is_import = link.target.strip().removesuffix("()"), link.edge == "import"
         is_local = "~" in target or not family_of(document.name)
         key = (document.name if is_local else dirname(document.name), target, is_import)
@@ -165,7 +204,7 @@ class SymbolIndex:
         return any(PurePosixPath(self.documents[number].name).stem in stems for number in numbers)
 
     def _name_whole(self) -> None:
-        """Find the name of the package or module that the whole folder is, which its paths lack, by its imports."""
+        """Infer the name of the package whose root is the top folder from the imports, because no path contains it."""
         found: dict[str, Counter[str]] = {family: Counter() for family in ("python", "rust", "go")}
         seen = {family: Counter[str]() for family in found}
         for family, document in zip(self.families, self.documents, strict=True):
@@ -189,7 +228,7 @@ class SymbolIndex:
         return name in self.definitions or any(parts[-1] in imports or "*" in imports for imports in around)
 
     def _documented(self, parts: list[str], near: str) -> Place | None:
-        """Find what a document names, as its author may shorten it: first what documents describe, then code."""
+        """Find a possibly shortened name that a document mentions. Documentation takes precedence over code."""
         tail = self.tails.get(".".join(parts[-2:]), ())
         named = [(whole, place) for whole, place in tail if f".{whole}".endswith("." + ".".join(parts))]
         described = [place for _, place in named if not self.families[place[0]]]
@@ -199,15 +238,16 @@ class SymbolIndex:
         public = [place for whole, place in outer if "._" not in f".{whole}"]
         groups = (described, public, [place for _, place in outer], [place for _, place in named])
         targets = [(".".join(parts), family) for family in ("python", "rust", "java", "go")]
-        if is_member := len(parts) > 1 and parts[-2][:1].isupper():  # which a class inherits
+        if is_member := len(parts) > 1 and parts[-2][:1].isupper():  # the class may inherit the member
             classes = [(whole, self.families[place[0]]) for whole, place in self.tails.get(parts[-2], ())]
             targets += [(f"/{whole}.{parts[-1]}", family) for whole, family in classes[:2] if family]
         found = (self._target(target, family, near) for target, family in targets)
         place = next(filter(None, chain((self._nearest(places, near) for places in groups), found)), None)
-        return self._documented(parts[:-1], near) if place is None and is_member else place  # an attribute
+        # an unknown member may be an attribute, so fall back to its class
+        return self._documented(parts[:-1], near) if place is None and is_member else place
 
     def _unique(self, name: str, family: str, near: str, *, is_member: bool) -> Place | None:
-        """Find a method of an unknown object, or what a test is named after, if nothing else has that name."""
+        """Find a method of an object of unknown type, or the subject of a test, if the name is unique."""
         named = [(whole, place) for whole, place in self.tails.get(name, ()) if self.families[place[0]] == family]
         if name in _COMMON or len({whole for whole, _ in named}) != 1:
             return None
@@ -230,16 +270,16 @@ class SymbolIndex:
         return next(filter(None, found), None)
 
     def _scoped(self, target: str, family: str, near: str, hops: int) -> Place | None:
-        """Find a name in a scope, those around it, its module, and what the file imports as a whole."""
+        """Find a name in its scope, the enclosing scopes, its module and the wildcard imports of the file."""
         module, scope, name = (_parts(part) for part in [*target.split("~"), "", ""][:3])
-        ends = (end for end in range(len(scope), -1, -1) if name != scope[end - 1 : end])  # no constructor
+        ends = (end for end in range(len(scope), -1, -1) if name != scope[end - 1 : end])  # skip constructors
         around = (self._resolve([*module, *scope[:end], *name], family, near, hops=hops) for end in ends)
         stars = self.documents[self.numbers[near]].imports.get("*", "").split()
         found = (self._target(".".join((star, *name)), family, near, hops=hops + 1) for star in stars)
         return next(filter(None, chain(around, found)), None)
 
     def _rooted(self, parts: list[str], family: str, near: str) -> Iterator[list[str]]:
-        """Yield what an absolute name may be from the folder on."""
+        """Yield the candidates for an absolute name, qualified from the top folder."""
         whole = _parts(self.whole.get(family, ""))
         if whole and parts[: len(whole)] == whole:
             yield parts[len(whole) :]
@@ -256,7 +296,7 @@ class SymbolIndex:
             elif ".".join([*own, *parts[:1]]) in self.definitions:
                 yield [*own, *parts]
             if parts and (family, parts[0]) not in self.roots:
-                parts = [parts[0].partition("_")[2], *parts[1:]]  # a crate `plant_pump` in the folder `pump`
+                parts = [parts[0].partition("_")[2], *parts[1:]]  # crate `plant_pump` in the folder `pump`
         folder = ".".join(_parts(dirname(near))) + "."
         roots = self.roots.get((family, parts[0] if parts else ""), ())
         for prefix in sorted(roots, key=lambda each: -_common(each, folder)):
@@ -268,7 +308,7 @@ class SymbolIndex:
     def _resolve(
         self, parts: list[str], family: str, near: str, *, is_import: bool = False, hops: int = 0
     ) -> Place | None:
-        """Find a name from the folder on, through the imports of modules and the bases of classes."""
+        """Find a name qualified from the top folder, through the imports of modules and the bases of classes."""
         self.steps -= 1
         if self.steps < 0 or hops > _MAX_HOPS:
             return None
@@ -291,15 +331,15 @@ class SymbolIndex:
         self, numbers: list[int], module: list[str], names: list[str], near: str, *, is_import: bool, hops: int
     ) -> Place | None:
         family = self.families[numbers[0]]
-        if names and family in ("python", "script", "rust"):  # whose modules hand on what they import
+        if names and family in ("python", "script", "rust"):  # modules of these languages re-export imported names
             key = (numbers[0], ".".join(names))
             if key not in self.handed_on:
-                self.handed_on[key] = None  # of a circle of imports
+                self.handed_on[key] = None  # ends circular imports
                 sources = self._sources(numbers, names)
                 found = (self._target(target, family, name, hops=hops + 1) for target, name in sources)
                 self.handed_on[key] = next(filter(None, found), None)
                 if self.steps < 0:
-                    del self.handed_on[key]  # the search was not ended
+                    del self.handed_on[key]  # the search ran out of steps, so the result is unknown
                     return None
             if (place := self.handed_on[key]) is not None:
                 return place
@@ -312,7 +352,7 @@ class SymbolIndex:
         return ((stemmed or numbers)[0], 0)
 
     def _sources(self, numbers: list[int], names: list[str]) -> Iterator[tuple[str, str]]:
-        """Yield the targets that a module's files may import a name from, with the file."""
+        """Yield the targets from which a module may import a name, each with the name of the importing file."""
         for document in (self.documents[number] for number in numbers[:_MAX_HOPS]):
             for end in range(len(names), 0, -1):
                 if (target := document.imports.get(".".join(names[:end]))) is not None:
@@ -321,7 +361,7 @@ class SymbolIndex:
                 yield ".".join([star, *names]), document.name
 
     def _nearest(self, places: Iterable[Place], near: str) -> Place | None:
-        """Choose the definition in the same file or folder, before declarations; None where two are as near."""
+        """Return the definition closest to a file, preferring definitions over stub files, or None for a tie."""
         names = {place: self.documents[place[0]].name for place in islice(dict.fromkeys(places), _MAX_LISTED)}
         ranks = {place: (place[1] > 0, not name.endswith(".pyi"), _common(name, near)) for place, name in names.items()}
         top = max(ranks.values(), default=None)
@@ -330,6 +370,6 @@ class SymbolIndex:
 
 
 def _common(path: str, other: str) -> int:
-    """Count the folders that two paths share, and the file."""
+    """Return the number of leading components that two paths share."""
     pairs = zip(re.split("[./]", path), re.split("[./]", other), strict=False)
     return next((i for i, (part, that) in enumerate(pairs) if part != that), len(path))

@@ -34,10 +34,10 @@ def test_index(tmp_path, capsys):
     (tmp_path / "docs" / "b.md").write_text("# B\n\nwords of [a](a.md)")
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 0
     shown = capsys.readouterr().out
-    assert "files: 1 added, 0 changed, 0 removed; 1 passages are as they were" in shown
+    assert "files: 1 added, 0 changed, 0 removed; 1 passages unchanged" in shown
     assert "1 link within the folder: 1 resolved" in shown
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "docs")]) == 1
-    assert "`out` must be new or a folder that `graphrerank index` wrote" in capsys.readouterr().err
+    assert "`out` must be new or written by `graphrerank index`" in capsys.readouterr().err
 
 
 def test_a_prepared_corpus_is_brought_up_to_date(pages, tmp_path, capsys):

@@ -43,9 +43,9 @@ def test_passages_and_links(documents, tmp_path):
     made = index_folder(documents, tmp_path / "out")
     assert (made.documents, made.passages, made.edges) == (3, 4, 3)
     assert made.unread == {
-        ".png: no known format": ["picture.png"], "hidden": [".hidden.md"], "a link of the file system": ["linked.md"],
+        ".png: unknown format": ["picture.png"], "hidden": [".hidden.md"], "a symbolic link": ["linked.md"],
     }  # fmt: skip
-    assert "4 links within the folder: 3 resolved (1 to a section), 1 lead nowhere: api/use.md:7 -> no.md" in str(made)
+    assert "4 links within the folder: 3 resolved (1 to a section), 1 broken: api/use.md:7 -> no.md" in str(made)
     rows = rows_of(tmp_path / "out")
     assert [row["_id"] for row in rows] == ["index.md#home", "page.html", "api/use.md#use", "api/use.md#first-steps"]
     assert rows[3]["title"] == "Use > First steps"
@@ -63,13 +63,13 @@ def test_bad_arguments_leave_nothing(documents, tmp_path):
     with pytest.raises(ValueError, match="`source` must be a folder of documents"):
         index_folder(tmp_path / "none", tmp_path / "out")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="`source` must hold documents"):
+    with pytest.raises(ValueError, match="`source` must contain documents"):
         index_folder(tmp_path / "empty", tmp_path / "out")
     (tmp_path / "empty" / "bad.json").write_text("{")
     with pytest.raises(ValueError, match=r"found no text in .*empty; not read: 1 x not JSON.* \(bad.json\)"):
         index_folder(tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(ValueError, match="`out` must be new or a folder that `graphrerank index` wrote"):
+    with pytest.raises(ValueError, match="`out` must be new or written by `graphrerank index`"):
         index_folder(documents, tmp_path / "empty")
 
 
@@ -97,13 +97,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path, 
     monkeypatch.setattr(os, "stat", refusing(os.stat))
     made = index_folder(documents, tmp_path / "out")
     assert made.unread["no text"] == ["only.md", "rows.json#2", "rows.json#3"]
-    assert made.unread["a linked folder"] == ["elsewhere"]
+    assert made.unread["a symbolic link to a folder"] == ["elsewhere"]
     assert made.unread["a data set folder"] == ["made"]
-    assert made.unread["no regular file"] == ["pipe.txt"]
-    assert made.unread["a folder that cannot be opened: Permission denied"] == ["closed"]
+    assert made.unread["not a regular file"] == ["pipe.txt"]
+    assert made.unread["folder cannot be opened: Permission denied"] == ["closed"]
     assert made.unread["binary, not a text"] == ["bytes.txt"]
     assert made.unread["not JSON in line 1"] == ["bad.json"]
-    assert sum("begins with a blank" in reason for reason in made.unread) == 1
+    assert sum("starts with white space" in reason for reason in made.unread) == 1
     assert "not read: 3 x no text (only.md, rows.json#2, rows.json#3)" in str(made)
     assert "rows.json#1" in Dataset.from_folder(tmp_path / "out").graph.node_ids
 
@@ -127,7 +127,7 @@ def test_an_update_reads_what_changed_and_gives_what_a_new_folder_gives(document
     made = index_folder(documents, out)
     assert [file.path for file in read] == ["new.md", "api/use.md"]
     assert (made.update.added, made.update.changed, made.update.removed, made.update.kept_passages) == (1, 1, 1, 2)
-    assert "files: 1 added, 1 changed, 1 removed; 2 passages are as they were" in str(made)
+    assert "files: 1 added, 1 changed, 1 removed; 2 passages unchanged" in str(made)
     index_folder(documents, tmp_path / "fresh")
     for name in ("corpus.jsonl", "edges.tsv", "documents.jsonl.gz"):
         assert (out / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()

@@ -206,11 +206,11 @@ def test_account() -> None:
     dead = [("a.md", 3, "b.md#nine (no such section)"), ("a.md", 4, "no.md"), ("a.md", 9, "lost")]
     assert account == LinkAccount(within=6, resolved=3, to_section=2, dead=dead, foreign=5)
     assert str(account) == (
-        "6 links within the folder: 3 resolved (2 to a section), 3 lead nowhere: "
+        "6 links within the folder: 3 resolved (2 to a section), 3 broken: "
         "a.md:3 -> b.md#nine (no such section), a.md:4 -> no.md, a.md:9 -> lost"
     )
     assert str(LinkAccount(1231, 1231, 33, code={"import": 1500, "call": 3})) == (
-        "1,231 links within the folder: 1,231 resolved (33 to a section)\nedges of code: 3 call, 1,500 import"
+        "1,231 links within the folder: 1,231 resolved (33 to a section)\ncode edges: 3 call, 1,500 import"
     )
 
 
