@@ -175,7 +175,7 @@ def test_against_the_hybrid_one_on_the_whole_ranking(seed: int, hops: int) -> No
 )
 def test_a_corpus_without_passages_is_refused(build: Callable[..., Retriever]) -> None:
     empty = corpus_of([], torch.zeros(0, 5), torch.zeros(0, 2, dtype=torch.int64))
-    with pytest.raises(UserError, match="`graph` must hold a passage to search in"):
+    with pytest.raises(UserError, match="`graph` must contain at least one passage"):
         build(empty).retrieve(queries(2))
 
 

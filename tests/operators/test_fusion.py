@@ -43,9 +43,9 @@ def test_ties_go_by_node_and_nothing_gives_padding() -> None:
 @pytest.mark.parametrize(
     ("rankings", "arguments", "message"),
     [
-        (0, {}, "`rankings` must contain a ranking, got none"),
-        (2, {"weights": torch.ones(1, 3)}, r"`weights` must be \[B, 2\] for rankings of B queries, got \[1, 3\]"),
-        (2, {"weights": torch.ones(2, 2)}, r"got \[2, 2\] for rankings of \[1, 1\] queries"),
+        (0, {}, "`rankings` must contain at least one ranking, got none"),
+        (2, {"weights": torch.ones(1, 3)}, r"`weights` must have shape \[B, 2\], .*got weights of shape \[1, 3\]"),
+        (2, {"weights": torch.ones(2, 2)}, r"got weights of shape \[2, 2\] and rankings of \[1, 1\] queries"),
         (2, {"weights": torch.tensor([[0.5, -0.5]])}, "`weights` must not be negative, got -0.5"),
     ],
 )

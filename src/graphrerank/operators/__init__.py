@@ -1,1 +1,1 @@
-"""Frozen operators, one file per published operator."""
+"""Frozen operators and retrievers: components that are not trained. Each file contains one published operator."""

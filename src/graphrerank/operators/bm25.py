@@ -1,4 +1,4 @@
-"""Lexical search by BM25."""
+"""Lexical search with BM25."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -18,15 +18,28 @@ from graphrerank.text.characters import matched_form
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.utils.checks import UserError, check_counts
 
-BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
+#: Largest number of scores in memory at once. It bounds a block of queries to 128 MiB of float32.
+BLOCK_SCORES = 1 << 25
 
 
 class BM25:
-    """BM25 as in Lucene over an in-memory corpus, through ``bm25s``.
+    r"""BM25 index of texts in memory, with the formula of Lucene.
 
-    Source: Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009, Eq. (3.15), with the
-    saturation ``k1`` of term frequency and the length normalisation ``b`` in [0, 1]; the ``lucene`` variant never
-    scores below 0. Stop words are removed; words of other languages than English are stemmed.
+    .. math:: s(q, d) = \sum_{t \in q} \ln\Bigl(1 + \frac{N - n_t + 0.5}{n_t + 0.5}\Bigr)
+        \frac{f_{t,d}}{f_{t,d} + k_1 (1 - b + b\,|d| / \overline{|d|})}
+
+    with :math:`f_{t,d}` the number of occurrences of term :math:`t` in text :math:`d`, and :math:`n_t` the number of
+    the :math:`N` texts that contain the term.
+
+    Source: Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009, Eq. (3.15), in the
+    ``lucene`` variant of the ``bm25s`` package, whose scores are never negative. Stop words are removed. Words are
+    stemmed in languages other than English.
+
+    Args:
+        texts: Texts to index.
+        k1: Saturation of the term frequency. With 0, only the presence of a term counts.
+        b: Strength of the length normalisation, in [0, 1].
+        language: Language of the texts, one of ``graphrerank.text.languages.LANGUAGES``.
 
     Example:
         >>> BM25(["red apple", "green pear", "red pear"]).score_all(["red"]).argmax(1)
@@ -42,7 +55,14 @@ class BM25:
             self._index.index(tokens, show_progress=False)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score ``N`` texts for ``B`` queries: ``[B, N]`` float32, not negative; 0 if no word is shared."""
+        """Score all texts for each query.
+
+        Args:
+            query_texts: ``B`` queries.
+
+        Returns:
+            Non-negative scores ``[B, N]``, float32. A text that shares no word with the query scores 0.
+        """
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
         if not self._is_empty:
             for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
@@ -53,26 +73,39 @@ class BM25:
 
 
 class PostingsBM25:
-    """:class:`BM25` over postings, which may lie on disk: the same scores to the last bit.
+    """BM25 over postings, which may be stored on disk. The scores are identical to those of :class:`BM25`.
 
-    Time grows with the number of texts that hold a word of the query, and with the number of texts by the zeros alone.
+    The time of a query depends mainly on the number of texts that contain one of its words.
+
+    Args:
+        postings: Postings of the corpus.
+        k1: Saturation of the term frequency.
+        b: Strength of the length normalisation, in [0, 1].
+        language: Language of the texts, one of ``graphrerank.text.languages.LANGUAGES``.
     """
 
     def __init__(self, postings: Postings, *, k1: float, b: float, language: str) -> None:
         self._postings, self._k1, self._b, self._language = postings, k1, b, language
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score as :meth:`BM25.score_all`; 0 for removed texts."""
+        """Score all texts for each query.
+
+        Args:
+            query_texts: ``B`` queries.
+
+        Returns:
+            Scores ``[B, N]``, identical to those of :meth:`BM25.score_all`. Removed texts score 0.
+        """
         scores = np.zeros((len(query_texts), len(self._postings.lengths)), dtype=np.float32)
         for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
-            held = {word: self._impact(word) for word in dict.fromkeys(words)}
-            for word in words:  # one after the other, which is the order in which float32 is rounded
-                texts, impact = held[word]
-                np.add.at(row, texts, impact)  # each text once
+            impacts = {word: self._impact(word) for word in dict.fromkeys(words)}
+            for word in words:  # one by one, because the order of additions affects float32 rounding
+                texts, impact = impacts[word]
+                np.add.at(row, texts, impact)
         return torch.from_numpy(scores)
 
     def _impact(self, word: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
-        """Return the texts that hold a word, ``[P]``, and what it adds to their scores, ``[P]``."""
+        """Return the texts that contain a word, ``[P]``, and the score that it adds to each of them, ``[P]``."""
         held, counts = self._postings.held(word)
         texts = held.astype(np.intp)  # once, as every look-up would convert them
         if not len(texts):
@@ -89,7 +122,7 @@ class PostingsBM25:
 
     @cached_property
     def _norm(self) -> npt.NDArray[np.float64]:
-        """``[N]``, what the length of each text adds to a frequency: the one thing kept in memory, 8 bytes a text."""
+        """Length normalisation of each text, ``[N]``. Takes 8 bytes of memory per text."""
         counted = self._postings.whole or self._postings
         mean_length = counted.num_tokens / counted.num_texts
         norm = self._k1 * ((1 - self._b) + self._b * self._postings.lengths / mean_length)
@@ -100,9 +133,24 @@ LexicalIndex = BM25 | PostingsBM25
 
 
 def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> LexicalIndex:
-    """Return BM25 over a corpus: from its postings if its words were read before, else from its texts."""
+    """Return a BM25 index of a corpus.
+
+    The index reuses the postings of the corpus if it has been prepared with them. Otherwise the texts are indexed in
+    memory.
+
+    Args:
+        graph: Corpus to search.
+        k1: Saturation of the term frequency.
+        b: Strength of the length normalisation, in [0, 1].
+
+    Returns:
+        Index with one score per node.
+
+    Raises:
+        UserError: If the corpus has no passages.
+    """
     if not graph.num_nodes:
-        raise UserError("`graph` must hold a passage to search in, got a corpus without passages")
+        raise UserError("`graph` must contain at least one passage, got an empty corpus")
     words, language = graph.passages.words, graph.passages.language
     if words is not None:
         return PostingsBM25(words.tokens, k1=k1, b=b, language=language)
@@ -110,7 +158,15 @@ def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> Le
 
 
 def lexical_scores(bm25: LexicalIndex, query_texts: Sequence[str]) -> Tensor:
-    """Score the whole corpus by BM25, divided by each query's maximum: ``[b, N]`` in [0, 1]."""
+    """Score the whole corpus with BM25, divided by the maximum of each query.
+
+    Args:
+        bm25: Index of the corpus.
+        query_texts: ``B`` queries.
+
+    Returns:
+        Scores ``[B, N]`` in [0, 1].
+    """
     scores = bm25.score_all(query_texts)
     return scores / scores.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
 
@@ -124,10 +180,22 @@ def _tokens(texts: Sequence[str], language: str) -> list[list[str]]:
 
 
 class BM25Retriever(Retriever):
-    """Rank the corpus by BM25, divided by the query's maximum over the corpus; no vectors are read.
+    """Rank the corpus by BM25, without vectors.
 
-    Nodes that share no word with the query have score 0 and follow in node order, so every query has ``top_k``
-    candidates, even an empty one. The corpus is indexed at the first query; ``k1`` and ``b`` are as of :class:`BM25`.
+    The score is divided by the query's maximum over the corpus, so it lies in [0, 1]. Nodes that share no word with the
+    query score 0 and follow in node order. Every query therefore has ``top_k`` candidates, even an empty one. The
+    corpus is indexed at the first query.
+
+    Args:
+        graph: Corpus to search.
+        top_k: Number of candidates per query.
+        k1: Saturation of the term frequency.
+        b: Strength of the length normalisation, in [0, 1].
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(["a", "b"], ["red apple", "green pear"], torch.zeros(0, 2).long())
+        >>> BM25Retriever(graph, top_k=2).retrieve(Queries(["q1"], ["pear"])).nodes
+        tensor([[1, 0]])
     """
 
     feature_names: tuple[str, ...] = (BASE_SCORE, "bm25_score")
@@ -139,11 +207,18 @@ class BM25Retriever(Retriever):
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
-        """Return False, as no vectors are read."""
+        """Return False, because BM25 does not use vectors."""
         return False
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, scores in [0, 1], ``features [B, top_k, 2]``."""
+        """Rank the corpus by BM25.
+
+        Args:
+            queries: ``B`` queries. Their vectors are ignored.
+
+        Returns:
+            Ranking ``[B, top_k]`` with scores in [0, 1] and ``features [B, top_k, 2]``, which both equal the score.
+        """
         rankings = []
         for block in queries.blocks(max(1, BLOCK_SCORES // max(1, self._graph.num_nodes))):
             table = self._graph.passages.mask_removed(lexical_scores(self._bm25, block.texts))

@@ -1,4 +1,4 @@
-"""Fusion of rankings by their ranks."""
+"""Fusion of several rankings by rank."""
 
 from collections.abc import Sequence
 
@@ -8,25 +8,37 @@ from torch import Tensor
 from graphrerank.core import Ranking
 from graphrerank.utils.checks import UserError, check_counts, check_positive
 
-RANK_OFFSET = 60.0  # of reciprocal rank fusion as published
+#: Constant :math:`k` of reciprocal rank fusion in the original paper.
+RANK_OFFSET = 60.0
 
 
 def weighted_rank_fusion(
     rankings: Sequence[Ranking], weights: Tensor, *, top_k: int, rank_offset: float = RANK_OFFSET
 ) -> Ranking:
-    r"""Rank the nodes of several rankings by weighted reciprocal rank fusion.
+    r"""Merge several rankings into one by weighted reciprocal rank fusion.
 
     .. math:: \mathrm{RRF}(c) = \sum_l w_l(q)\,\frac{1}{k + r_l(c)}
 
-    with 1-based ranks; a ranking without the node contributes nothing.
+    with 1-based ranks. A ranking that does not contain the node adds nothing to its score. Ties are broken by node
+    index.
 
-    Source: "EA-GraphRAG", 2026, Eqs. (8) and (9), where the dense ranking has weight :math:`1 - s(q)` and that of the
-    graph :math:`s(q)`. The paper gives no :math:`k`; 60 is that of Cormack et al., "Reciprocal Rank Fusion outperforms
-    Condorcet and individual Rank Learning Methods", 2009. Ties are broken by node index.
+    Source: "EA-GraphRAG", 2026, Eqs. (8) and (9), where the dense ranking has weight :math:`1 - s(q)` and the graph
+    ranking has weight :math:`s(q)`. The paper does not specify :math:`k`. The default of 60 is from Cormack et al.,
+    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", 2009.
 
-    ``rankings`` are ``L`` rankings for the same ``B`` queries, of any depth, without duplicate nodes; ``weights
-    [B, L]`` are not negative; ``rank_offset`` is :math:`k`. Returns ``[B, top_k]``; a node whose rankings all have
-    weight 0 comes last, with a score of 0.
+    Args:
+        rankings: ``L`` rankings of the same ``B`` queries, of any depth, without duplicate nodes.
+        weights: Non-negative weight of each ranking for each query, ``[B, L]``.
+        top_k: Number of nodes to return per query.
+        rank_offset: Constant :math:`k`, a positive number. Larger values flatten the differences between ranks.
+
+    Returns:
+        Ranking ``[B, top_k]``, padded if the rankings contain fewer nodes. A node that only appears in rankings of
+        weight 0 comes last, with a score of 0.
+
+    Raises:
+        UserError: If there is no ranking, if the shape of ``weights`` does not fit the rankings, or if a number is out
+            of range.
 
     Example:
         >>> dense = Ranking(torch.tensor([[7, 8]]), torch.tensor([[0.9, 0.8]]))
@@ -35,12 +47,12 @@ def weighted_rank_fusion(
         tensor([[8, 9, 7]])
     """
     if not rankings:
-        raise UserError("`rankings` must contain a ranking, got none")
+        raise UserError("`rankings` must contain at least one ranking, got none")
     lengths = [len(ranking) for ranking in rankings]
     if {*lengths} != {len(weights)} or weights.shape[1:] != (len(rankings),):
         raise UserError(
-            f"`weights` must be [B, {len(rankings)}] for rankings of B queries, got {list(weights.shape)} for rankings "
-            f"of {lengths} queries"
+            f"`weights` must have shape [B, {len(rankings)}], and each ranking B queries, got weights of shape "
+            f"{list(weights.shape)} and rankings of {lengths} queries"
         )
     if not (weights >= 0).all():
         raise UserError(f"`weights` must not be negative, got {weights.min().item()}")
@@ -58,6 +70,8 @@ def weighted_rank_fusion(
     group = is_first.long().cumsum(1) - 1
     fused = torch.zeros_like(share).scatter_add_(1, group, share)
     scores = fused.gather(1, group).masked_fill(~is_first | (nodes < 0), -torch.inf)
-    best = torch.argsort(scores, dim=1, descending=True, stable=True)[:, :top_k]  # nodes ascend: ties by index
+    best = torch.argsort(scores, dim=1, descending=True, stable=True)[
+        :, :top_k
+    ]  # nodes are sorted, so ties go by index
     scores = scores.gather(1, best)
     return Ranking(nodes.gather(1, best).masked_fill(scores == -torch.inf, -1), scores).padded(top_k)

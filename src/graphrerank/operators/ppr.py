@@ -1,4 +1,4 @@
-"""Personalized PageRank: on candidate graphs, over a corpus graph, and over passages and their entities."""
+"""Personalized PageRank on candidate graphs, on the corpus graph, and between passages and entities."""
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,14 @@ from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
 from graphrerank.utils.checks import UserError, check_positive_share
 
-BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
-STEPS_PER_WAIT = 8  # between two looks at the residual on another device than the CPU
+#: Largest number of scores in memory at once: 64 MiB of float32 per tensor.
+BLOCK_SCORES = 1 << 24
+#: Number of steps between two checks of the residual on a GPU, because each check waits for the device.
+STEPS_PER_WAIT = 8
+#: Number of entities of each seed passage from which :class:`EntityPPR` starts.
 ENTITIES_PER_SEED = 5
-MAX_SHARE = 0.01  # of the passages: entities that are spelled in more of them (and in more than 10) are not read
+#: Names that occur in more than this fraction of the passages, and in more than 10 of them, are not used as entities.
+MAX_SHARE = 0.01
 
 
 def personalized_pagerank(
@@ -27,19 +31,30 @@ def personalized_pagerank(
     restart_prob: float = 0.5,
     num_steps: int = 20,
 ) -> Tensor:
-    r"""Spread each graph's seed mass along its edges, returning a share of it to the seeds at each step.
+    r"""Compute personalized PageRank on a packed batch of graphs.
 
     .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
 
-    with :math:`P` column-normalised, :math:`r` the seeds scaled to sum to 1 in each graph, and :math:`m` the mass at
-    nodes without an outgoing edge, which returns to the seeds (as in networkx).
+    with :math:`P` the column-normalised adjacency matrix, :math:`r` the seeds scaled to sum to 1 in each graph, and
+    :math:`m` the total mass of nodes without an outgoing edge. This mass returns to the seeds, as in networkx.
 
-    Source: Page et al., *The PageRank Citation Ranking*, 1999; GraphER, section 2.2. ``restart_prob`` is 1 - ``alpha``
-    of networkx and 1 - ``damping`` of igraph. We iterate a fixed number of steps (:func:`num_smoothing_steps`).
+    Source: Page et al., *The PageRank Citation Ranking*, 1999; GraphER, section 2.2. *Differences:* the number of steps
+    is fixed (see :func:`num_smoothing_steps`). ``restart_prob`` is 1 - ``alpha`` of networkx and 1 - ``damping`` of
+    igraph.
 
-    ``seed`` ``[N]`` is not negative; a graph whose seeds are all 0 is seeded uniformly. ``edge_index [2, E]`` runs from
-    source to target, ``edge_weight [E]`` is not negative, and ``ptr [B + 1]`` bounds the graphs; ``restart_prob`` in
-    (0, 1] is :math:`c`. Returns ``[N]``, a distribution over the nodes of each graph.
+    Args:
+        seed: Non-negative restart weights ``[N]``. If all seeds of a graph are 0, its restart distribution is uniform.
+        edge_index: Edges ``[2, E]``, from source to target.
+        edge_weight: Non-negative weights of the edges, ``[E]``.
+        ptr: Boundaries of the graphs, ``[B + 1]``. Graph ``g`` consists of the nodes ``ptr[g]:ptr[g + 1]``.
+        restart_prob: Probability :math:`c` of returning to the seeds at each step, in (0, 1].
+        num_steps: Number of iterations.
+
+    Returns:
+        Probabilities ``[N]``, which sum to 1 in each graph.
+
+    Raises:
+        UserError: If a seed is negative.
 
     Example:
         >>> edges, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 2])
@@ -64,7 +79,18 @@ def personalized_pagerank(
 
 
 class PPR(nn.Module):
-    """Score candidate graphs by personalized PageRank from their base scores; negative scores count as 0."""
+    """Score candidate graphs by personalized PageRank from their base scores. See :func:`personalized_pagerank`.
+
+    Negative base scores are treated as 0.
+
+    Args:
+        restart_prob: Probability of returning to the seeds at each step, in (0, 1].
+
+    Example:
+        >>> edges, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 2])
+        >>> PPR(restart_prob=0.5).score(CandidateGraphs(torch.tensor([[1.0], [0.0]]), edges, torch.ones(2), ptr))
+        tensor([0.6667, 0.3333])
+    """
 
     def __init__(self, *, restart_prob: float = 0.5) -> None:
         super().__init__()
@@ -72,22 +98,42 @@ class PPR(nn.Module):
         self.num_steps = num_smoothing_steps(restart_prob)
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Score the candidates: ``[N]``."""
+        """Score the candidates.
+
+        Args:
+            graphs: Candidate graphs whose first feature is the base score.
+
+        Returns:
+            Scores of all candidates, ``[N]``.
+        """
         seed, edges, restart = graphs.x[:, 0].clamp(min=0), (graphs.edge_index, graphs.edge_attr), self.restart_prob
         return personalized_pagerank(seed, *edges, graphs.ptr, restart_prob=restart, num_steps=self.num_steps)
 
 
 class CorpusPPR(nn.Module):
-    r"""Spread seed mass over the corpus until convergence, and rank the nodes that it reaches.
+    r"""Rank the nodes of the corpus graph by personalized PageRank.
 
     .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
 
-    as :func:`personalized_pagerank`, until each query's residual in the L1 norm is at most :math:`\epsilon` =
-    ``TOLERANCE``; the distance to the fixed point is then at most :math:`\epsilon / c`.
+    with the symbols of :func:`personalized_pagerank`. The iteration stops when the residual of each query is at most
+    :math:`\epsilon` = ``TOLERANCE`` in the L1 norm. The distance to the fixed point is then at most
+    :math:`\epsilon / c`.
 
-    Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities, and
-    FastInsight, Example 2. Passages that share entities are joined with the weight of conceptual edges, in addition to
-    any edge between them, without listing these edges: the mass goes to the entities and back.
+    Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities; and
+    FastInsight, Example 2. Passages that share entities are connected with the weight of conceptual edges, in addition
+    to any edge between them. These edges are not materialised: the mass flows to the entities and back.
+
+    Args:
+        graph: Corpus graph.
+        restart_prob: Probability of returning to the seeds at each step, in (0, 1].
+
+    Attributes:
+        dangling: Whether a node has no outgoing edge, ``[N]`` bool.
+        transition: Sparse transition matrix :math:`P` without entities, ``[N, N]``.
+        to_entities: Sparse incidence matrix ``[M, N]``, 1 where a passage contains an entity.
+        from_entities: Transpose of ``to_entities``, ``[N, M]``.
+        entity_share: Fraction of a passage's mass that flows to each other passage of one of its entities, ``[N]``.
+        num_shared: Number of entities that a passage shares with other passages, ``[N]``.
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
@@ -96,12 +142,12 @@ class CorpusPPR(nn.Module):
         Ranking(nodes=tensor([[ 0,  1, -1]]), scores=tensor([[0.6667, 0.3333,   -inf]]), features=None, base_nodes=None)
     """
 
-    dangling: Tensor  # [N] bool
-    transition: Tensor  # [N, N] sparse, P without entities
-    to_entities: Tensor  # [M, N] sparse, 1 where a passage contains an entity
-    from_entities: Tensor  # [N, M] sparse, its transpose
-    entity_share: Tensor  # [N], share of a passage's mass that goes to each of an entity's other passages
-    num_shared: Tensor  # [N], number of entities that a passage shares
+    dangling: Tensor
+    transition: Tensor
+    to_entities: Tensor
+    from_entities: Tensor
+    entity_share: Tensor
+    num_shared: Tensor
 
     def __init__(self, graph: CorpusGraph, *, restart_prob: float = 0.5) -> None:
         super().__init__()
@@ -130,10 +176,16 @@ class CorpusPPR(nn.Module):
 
     @torch.no_grad()
     def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:
-        """Rank the nodes that each query's seeds ``[B, S]`` reach: ``[B, top_k]``, ties broken by node index.
+        """Rank the nodes that can be reached from the seeds of each query.
 
-        Seeds' scores are relative shares of the restart, those not positive 0, uniform if all are. The scores of all
-        nodes sum to 1.
+        Args:
+            seeds: Seed nodes ``[B, S]``. Their scores are the restart weights. Scores that are not positive are treated
+                as 0. If no score of a query is positive, its restart distribution is uniform.
+            top_k: Number of nodes to return per query.
+
+        Returns:
+            Ranking ``[B, top_k]`` by probability, with ties broken by node index. The probabilities of all nodes of the
+            corpus sum to 1.
         """
         blocks = _row_blocks(len(seeds), len(self.dangling))
         rankings = [_top(self.score(seeds.nodes[rows], seeds.scores[rows]), top_k) for rows in blocks]
@@ -141,13 +193,21 @@ class CorpusPPR(nn.Module):
 
     @torch.no_grad()
     def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
-        """Return the mass of every node, ``[B, N]``, for seeds ``nodes [B, S]`` with scores ``weight [B, S]``."""
+        """Compute the probability of every node.
+
+        Args:
+            nodes: Seed nodes ``[B, S]``, padded with -1.
+            weight: Restart weights of the seeds, ``[B, S]``.
+
+        Returns:
+            Probabilities ``[B, N]``.
+        """
         valid = nodes >= 0
         weight = weight.masked_fill(~valid, 0.0).clamp(min=0)
         weight = torch.where((weight.sum(1, keepdim=True) > 0), weight, valid.to(weight))
         row, column = torch.nonzero(valid, as_tuple=True)
         seed, share = nodes[row, column], (weight / weight.sum(1, keepdim=True).clamp(min=1e-30))[row, column]
-        mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B]: a step reads whole rows
+        mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B], as sparse products need
         mass[seed, row] = share
         dangling = self.dangling.nonzero().flatten()
         for step in range(num_smoothing_steps(self.restart_prob, TOLERANCE / 2)):
@@ -167,24 +227,31 @@ class CorpusPPR(nn.Module):
         if self.has_entities:
             offered = mass * self.entity_share.unsqueeze(1)
             spread += self.from_entities @ (self.to_entities @ offered)
-            spread -= self.num_shared.unsqueeze(1) * offered  # nothing returns to the passage itself
+            spread -= self.num_shared.unsqueeze(1) * offered  # remove the mass that would return to the passage itself
         return spread
 
 
 class EntityPPR:
-    r"""Rank passages by the mass that reaches them from the most specific entities of a ranking's top.
+    r"""Rank passages by a random walk between passages and entities that starts at the entities of the top passages.
 
     .. math::
         r_e \propto \sum_{i : e \in E_i^m} \frac{1}{\mathrm{rank}_i} \frac{s_e}{\sum_{e' \in E_i^m} s_{e'}}, \qquad
         x^{(t+1)} = c\,r + (1 - c)\,Q\,P\,x^{(t)}, \qquad p = P\,x^{(T)}
 
-    with :math:`s_e = \ln(1 + N / n_e)` the specificity of an entity that :math:`n_e` of :math:`N` passages hold and
-    :math:`E_i^m` the 5 most specific ones of seed :math:`i`; an entity gives each of its passages
-    the same share (:math:`P`), a passage gives its entities shares in proportion to :math:`s_e` (:math:`Q`).
+    with :math:`s_e = \ln(1 + N / n_e)` the specificity of an entity that occurs in :math:`n_e` of :math:`N` passages,
+    and :math:`E_i^m` the 5 most specific entities of seed :math:`i`. An entity distributes its mass equally among its
+    passages (:math:`P`). A passage distributes its mass among its entities in proportion to :math:`s_e` (:math:`Q`).
 
-    Source: HippoRAG 2, which walks over passages and entities from those of the question's facts. *Where we differ:* no
-    language model; ``num_steps`` steps; entities of the question itself, which cost on the training questions of
-    2WikiMultihopQA, are no seeds: the base ranking has found their passages already.
+    Source: HippoRAG 2, which walks over passages and entities from the entities of facts that match the question.
+    *Differences from the paper:* no language model is used, and the number of steps is fixed. The entities of the
+    question itself are not seeds, because the base ranking has already found their passages. Using them as seeds
+    reduced recall on the training questions of 2WikiMultihopQA.
+
+    Args:
+        incidence: Entities of each passage.
+        num_seeds: Number of passages at the top of a ranking whose entities are seeds.
+        restart_prob: Probability of returning to the seeds at each step, in (0, 1].
+        num_steps: Number of iterations.
 
     Example:
         >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], ["rome"], ["oslo"]])
@@ -197,8 +264,8 @@ class EntityPPR:
         self,
         incidence: EntityIncidence,
         *,
-        num_seeds: int = 30,  # passages at the top of a ranking whose entities are seeds
-        restart_prob: float = 0.5,  # probability in (0, 1] of returning to the seeds at each step
+        num_seeds: int = 30,
+        restart_prob: float = 0.5,
         num_steps: int = 4,
     ) -> None:
         self.num_seeds, self.restart_prob, self.num_steps = num_seeds, restart_prob, num_steps
@@ -218,7 +285,16 @@ class EntityPPR:
 
     @torch.no_grad()
     def expand(self, seeds: Ranking, *, top_k: int, exclude: Tensor) -> Ranking:
-        """Rank the passages that mass from ``seeds [B, S]``, best first, reaches, without ``exclude [B, M]``."""
+        """Rank the passages that can be reached from the seeds through entities.
+
+        Args:
+            seeds: Ranking ``[B, S]`` whose top passages are the seeds, best first.
+            top_k: Number of passages to return per query.
+            exclude: Passages that must not be returned, ``[B, M]``, padded with -1.
+
+        Returns:
+            Ranking ``[B, top_k]``, padded where fewer passages are reached.
+        """
         rankings = []
         for rows in _row_blocks(len(seeds), max(self._incidence.num_nodes, self._incidence.num_entities)):
             mass = self.score(seeds.nodes[rows])
@@ -229,7 +305,14 @@ class EntityPPR:
 
     @torch.no_grad()
     def score(self, nodes: Tensor) -> Tensor:
-        """Return the mass of every passage, ``[B, N]``, for seeds ``nodes [B, S]``."""
+        """Compute the probability mass of every passage.
+
+        Args:
+            nodes: Seed passages ``[B, S]``, best first, padded with -1.
+
+        Returns:
+            Mass ``[B, N]``.
+        """
         seed = self._seed(nodes)
         mass = seed
         for _ in range(self.num_steps):
@@ -238,7 +321,7 @@ class EntityPPR:
         return reached.T.contiguous()
 
     def _seed(self, nodes: Tensor) -> Tensor:
-        """Return the shares of the restart, ``[M, B]``."""
+        """Return the restart distribution over the entities, ``[M, B]``."""
         top = nodes[:, : self.num_seeds]
         row, column = torch.nonzero(top >= 0, as_tuple=True)
         place, entity = row_entries(self._incidence.indptr, self._incidence.indices, top[row, column])
@@ -255,7 +338,15 @@ class EntityPPR:
 
 
 def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
-    """Return a corpus's entities, or if it has none those that its texts show by their spelling."""
+    """Return the entities of a corpus.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Entities that the corpus was built with. If it has none, names are extracted from the texts by spelling
+        patterns.
+    """
     if graph.entities is not None:
         return graph.entities
     found = PatternEntityExtractor().extract(graph.all_texts)
@@ -264,7 +355,7 @@ def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
 
 
 def _row_blocks(num_queries: int, width: int) -> list[slice]:
-    """Split queries whose scores have a width into blocks that fit into memory; one empty block without queries."""
+    """Divide queries into blocks whose `width` scores per query fit into memory, one empty block for no queries."""
     size = max(1, BLOCK_SCORES // max(1, width))
     return [slice(start, start + size) for start in range(0, max(1, num_queries), size)]
 
