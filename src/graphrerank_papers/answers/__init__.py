@@ -1,1 +1,1 @@
-"""Answers from retrieved passages: packed, written, scored and compared."""
+"""Answer questions from retrieved passages: pack contexts, write answers, score them, and compare systems."""

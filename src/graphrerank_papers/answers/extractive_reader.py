@@ -1,4 +1,4 @@
-"""Answers without a language model: the span of the context that a small trained model prefers."""
+"""Answer questions without a language model, by choosing a span of the context with a small trained model."""
 
 import re
 import zlib
@@ -18,18 +18,21 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files, load_tensors
 from graphrerank_papers.answers.packing import Context
 
-WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # by benchmarks/train_reader.py
+WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # trained by benchmarks/train_reader.py
 NUM_WEIGHTS = 1 << 15
 NAME = "extractive_reader"
-YES_NO = "yes/no"  # kind of a question
+#: Kind of a question that expects "yes" or "no".
+YES_NO = "yes/no"
 YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
 _ASKED = re.compile(r"\b(who|whom|whose|when|where|which|what|how many|how|why)\b")
 _YES_NO = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will)\b", re.IGNORECASE)
 _NAME = re.compile(r"\b[A-ZÀ-Þ]\w+")
 _CUES = "first earlier earliest older oldest before younger youngest later last latest more recently newer longer"
 _TURNS = "born died die director released came established founded lived performer composer"
-TITLE_CHARS = 100  # a longer first sentence is no title
-NEAR_TITLE = 4  # shortest title, in characters, that is looked for in other texts
+#: Maximum number of characters of a title. A longer first sentence is part of the text.
+TITLE_CHARS = 100
+#: Minimum number of characters of a title that is searched in other texts. Shorter titles occur there by chance.
+NEAR_TITLE = 4
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _UPPER = r"[A-ZÀ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪĮİĶĹĽŁŃŅŇŌŐŘŚŞŠŢŤŪŮŰŲŹŻŽ]"
 _WORD = rf"(?:{_UPPER}[\w'\u2019&-]*|(?:{_UPPER}\.)+)"
@@ -42,32 +45,47 @@ _PATTERNS = {
     "number": r"\d[\d,.]*\d|\d",
 }
 _FORMS = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
-MOST_SPANS = 24  # of a form, in a sentence
-MOST_SENTENCES = 12  # of a passage
-REACH = 45  # characters on either side that are looked at
-NEAR = 6  # words
+#: Maximum number of spans of one form in a sentence.
+MOST_SPANS = 24
+#: Maximum number of sentences per passage. Later sentences are ignored.
+MOST_SENTENCES = 12
+#: Number of characters on either side of a span from which its features are computed.
+REACH = 45
+#: Number of words on either side of a span that are nearby words.
+NEAR = 6
 DASH = "\u2013"
 
 
 class AnswerSpan(NamedTuple):
-    """A span, and the names of its features."""
+    """Candidate answer.
+
+    Attributes:
+        text: Text of the span.
+        features: Names of the features of the span.
+    """
 
     text: str
     features: tuple[str, ...]
 
 
 class ExtractiveReader:
-    """Chooses a span of the packed passages, or yes or no.
+    """Answer with a span of the packed passages, or with yes or no.
 
-    Each span has named features: its form, its position, the words around it and those of the question. A name is
-    hashed to one of ``NUM_WEIGHTS`` weights. A span's probability is the softmax of its features' sum over all spans of
-    a context; those of one text add up, and the likeliest text is the answer. It abstains only if a context has no
-    span: a floor and a smoke test. The file ``weights`` holds ``weights``, ``[NUM_WEIGHTS]``; None for what ships.
+    Each span has named features: its form, its position, the words around it, and the words of the question. A feature
+    name is hashed to one of ``NUM_WEIGHTS`` weights, and the logit of a span is the sum of its weights. The softmax
+    over all spans of a context gives probabilities. Spans with the same normalised text share an answer, whose
+    probability is their sum, and the most probable answer is returned. The reader abstains only if the context has no
+    span. It is a lower bound for language models, and a smoke test of the whole path.
     """
 
     name = NAME
 
     def __init__(self, weights: str | Path | None = None) -> None:
+        """Set the file of the weights, which is loaded at the first use.
+
+        Args:
+            weights: File with the tensor ``weights`` ``[NUM_WEIGHTS]``. If None, the shipped weights are used.
+        """
         self.path = WEIGHTS if weights is None else Path(weights)
 
     @cached_property
@@ -76,7 +94,23 @@ class ExtractiveReader:
         return hash_files([self.path])
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer ``Q`` questions from a context each; equal ones are read once."""
+        """Answer each question from its context. Duplicate pairs are answered once.
+
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question.
+
+        Returns:
+            Reply to each question. The text is empty if the reader abstains.
+
+        Raises:
+            UserError: If the file of the weights is invalid.
+
+        Example:
+            >>> context = Context(("Metz. Metz is a city in France. It was founded in 1250.",), num_tokens=12)
+            >>> ExtractiveReader().write(["When was Metz founded?"], [context])[0].text
+            '1250'
+        """
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
         texts = {key: best_text(answer_spans(*key), self._weights) for key in dict.fromkeys(keys)}
         return [Reply(texts[key], ANSWERED, NAME, 0, 0) for key in keys]
@@ -85,19 +119,34 @@ class ExtractiveReader:
     def _weights(self) -> Tensor:
         weights = load_tensors(self.path, ("weights",))["weights"].float()
         if weights.shape != (NUM_WEIGHTS,):
-            raise UserError(f"{self.path}: needed `weights` of {NUM_WEIGHTS} numbers, got {list(weights.shape)}")
+            raise UserError(f"{self.path}: `weights` must have shape [{NUM_WEIGHTS}], got {list(weights.shape)}")
         return weights
 
 
 def feature_rows(spans: Sequence[AnswerSpan]) -> tuple[Tensor, Tensor]:
-    """Hash the features of ``n`` spans: ``[F]`` int64 weights, and ``[n]`` int64 where each span's begin."""
+    """Hash the features of spans to indices of weights, in the form that ``embedding_bag`` takes.
+
+    Args:
+        spans: ``n`` spans.
+
+    Returns:
+        Indices of the weights of all features ``[F]`` int64, and the offset of each span's first feature ``[n]`` int64.
+    """
     hashed = [[zlib.crc32(name.encode("utf-8", "surrogatepass")) % NUM_WEIGHTS for name in s.features] for s in spans]
     starts = torch.tensor([0, *(len(row) for row in hashed)], dtype=torch.int64).cumsum(0)[:-1]
     return torch.tensor([index for row in hashed for index in row], dtype=torch.int64), starts
 
 
 def best_text(spans: Sequence[AnswerSpan], weights: Tensor) -> str:
-    """Return the likeliest text, in the form in which it is likeliest; empty without a span."""
+    """Return the most probable answer, spelled as in its most probable span.
+
+    Args:
+        spans: Candidate answers.
+        weights: Weights of the features ``[NUM_WEIGHTS]``.
+
+    Returns:
+        Text of the answer. Empty if there are no spans.
+    """
     if not spans:
         return ""
     features, starts = feature_rows(spans)
@@ -112,9 +161,25 @@ def best_text(spans: Sequence[AnswerSpan], weights: Tensor) -> str:
 
 
 class Question:
-    """A question's kind and the stems of its words."""
+    """Question with its kind and the stems of its words.
+
+    Attributes:
+        lower: Text in lower case.
+        plain: Normalised text.
+        kind: Question word, ``yes/no``, or ``none``.
+        wanted: Kind and the word after the question word.
+        stems: Stems of all words.
+        relations: Distinct stems of the words that belong to no name, in order.
+        cues: Words of comparison in the question, such as "earlier". ``["none"]`` if there are none.
+        turn: Words of biography in the question, such as "born", joined by "+".
+    """
 
     def __init__(self, text: str) -> None:
+        """Analyse a question.
+
+        Args:
+            text: Text of the question.
+        """
         self.lower = text.lower()
         self.plain = normalize_entity(text)
         asked = _ASKED.search(self.lower)
@@ -131,26 +196,56 @@ class Question:
 
 
 class ReaderPassage:
-    """A passage of a context, split into its title, which is its first sentence if it is short, and the rest."""
+    """Passage of a context, split into its title and the rest of its text.
+
+    The first sentence is the title if it is short.
+
+    Attributes:
+        rank: Position of the passage in the context, from 0.
+        title: Title. Empty if there is none.
+        text: Text without the title.
+        name: Title without a final parenthesis.
+        plain: Normalised text.
+        years: Years in the text, in order.
+        role: ``asked`` if the question names the title, ``linked`` if the text of an ``asked`` passage names it, and
+            ``other`` otherwise.
+    """
 
     def __init__(self, rank: int, text: str) -> None:
-        self.rank = rank  # in the order of reading
+        """Split a passage.
+
+        Args:
+            rank: Position of the passage in the context, from 0.
+            text: Text of the passage.
+        """
+        self.rank = rank
         title, stop, rest = text.partition(". ")
         self.title, self.text = (title, rest) if stop and len(title) <= TITLE_CHARS else ("", text)
-        self.name = re.sub(r"\s*\([^)]*\)$", "", self.title)  # without its parenthesis
+        self.name = re.sub(r"\s*\([^)]*\)$", "", self.title)
         self.plain = normalize_entity(self.text)
         self.years = tuple(int(year) for year in YEAR.findall(self.text))
-        # `asked` if the question names the title, `linked` if the text of such a passage does, else `other`
         self.role = "other"
 
     def is_named_in(self, plain: str) -> bool:
-        """Return whether a normalised text names the title, as whole words."""
+        """Return whether a normalised text contains the title as whole words.
+
+        Args:
+            plain: Text, normalised by :func:`~graphrerank.text.normalize_entity`.
+        """
         name = normalize_entity(self.name)
         return len(name) >= NEAR_TITLE and f" {name} " in f" {plain} "
 
 
 def read_passages(question: Question, texts: Sequence[str]) -> list[ReaderPassage]:
-    """Split passages, and find those that the question names and those that these name."""
+    """Split the passages of a context, and set their roles.
+
+    Args:
+        question: Question.
+        texts: Texts of the passages in order.
+
+    Returns:
+        Passages in order.
+    """
     passages = [ReaderPassage(rank, text) for rank, text in enumerate(texts)]
     asked = [passage for passage in passages if passage.is_named_in(question.plain)]
     from_asked = " ".join(passage.plain for passage in asked)
@@ -160,12 +255,25 @@ def read_passages(question: Question, texts: Sequence[str]) -> list[ReaderPassag
 
 
 def linked_from(passage: ReaderPassage, passages: Sequence[ReaderPassage]) -> ReaderPassage | None:
-    """Return the first passage whose title another one names, or None."""
+    """Return the first other passage whose title the text of a passage names, or None.
+
+    Args:
+        passage: Passage with the text.
+        passages: Passages to search.
+    """
     return next((other for other in passages if other.rank != passage.rank and other.is_named_in(passage.plain)), None)
 
 
 def answer_spans(question_text: str, texts: Sequence[str]) -> list[AnswerSpan]:
-    """List the spans of packed passages that may answer a question; the same text may come several times."""
+    """List the candidate answers in the packed passages. A text may occur several times.
+
+    Args:
+        question_text: Text of the question.
+        texts: Texts of the passages in order.
+
+    Returns:
+        Spans with their features. For a yes/no question, these are "yes" and "no".
+    """
     question = Question(question_text)
     passages = read_passages(question, texts)
     if question.kind == YES_NO:
@@ -190,7 +298,7 @@ def _in_passage(question: Question, passage: ReaderPassage) -> Iterator[AnswerSp
 def _features(
     question: Question, passage: ReaderPassage, kind: str, text: str, sides: tuple[str, str], where: str, shared: int
 ) -> tuple[str, ...]:
-    """Name the features of a span; the reader has a weight for each name."""
+    """Return the names of a span's features."""
     wanted, role, (left, right) = question.wanted, passage.role, sides
     own = set(words(text))
     overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"
@@ -229,7 +337,7 @@ def _features(
 
 
 def _options(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
-    """Titles that the question offers, by the years in their passages and in those that they name."""
+    """Yield the titles between which the question asks to choose, with features that compare years."""
     if " or " not in question.lower:
         return
     offered = [passage for passage in passages if passage.role == "asked"]
@@ -247,7 +355,7 @@ def _options(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[
 
 
 def _yes_no(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
-    """Both answers, by the words that the passages with titles in the question, and those that they name, share."""
+    """Yield "yes" and "no", with features of the words that the relevant passages have in common."""
     read = [passage for passage in passages if passage.role == "asked"]
     read += [each for passage in read if (each := linked_from(passage, passages)) is not None]
     stems = [set(words(passage.text[:300])) - question.stems for passage in read]
@@ -259,7 +367,7 @@ def _yes_no(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[A
 
 
 def _order(first: ReaderPassage | None, second: ReaderPassage | None, at: int) -> str:
-    """Compare the years of two passages at a position."""
+    """Compare the years of two passages at an index."""
     one, other = (() if passage is None else passage.years[at : at + 1 or None] for passage in (first, second))
     if not one or not other:
         return "unknown"

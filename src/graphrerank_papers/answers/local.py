@@ -1,4 +1,4 @@
-"""A chat model of transformers in this process, which can be constrained to write nothing but a prompt's form."""
+"""Run a chat model of transformers in this process, optionally constrained to the form of a prompt."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -19,27 +19,46 @@ from graphrerank.utils.files import hash_model
 Answer = TypeVar("Answer")
 
 FINGERPRINTED = {".safetensors", ".gguf", ".bin", ".json", ".txt", ".model", ".jinja"}
-RETRY_TEMPERATURE = 0.7  # of retries, as greedy decoding would repeat the answer
-UNSPELT = "NoExtensionBias"  # llguidance's reason for stopping if no token fits
+#: Sampling temperature of retries. Greedy decoding would repeat the unusable answer.
+RETRY_TEMPERATURE = 0.7
+#: llguidance's stop reason if no token can continue the form.
+UNSPELT = "NoExtensionBias"
 
 
 @dataclass(eq=False)
 class TransformersLanguageModel:
-    """Asks an instruction-tuned model, loaded at its first use; an answer that its reader refuses is sampled again."""
+    """Chat model of transformers, loaded at its first use.
 
-    model: str | Path  # a local folder, or a model id of the Hugging Face hub
+    If the answer to a question is unusable, :meth:`ask` samples another one.
+
+    Attributes:
+        model: Local folder or Hugging Face hub id of an instruction-tuned causal language model.
+        gguf_file: Name of a GGUF file in the folder (requires the package ``gguf``). If None, safetensors are loaded.
+        revision: Commit of a hub model. If None, the default branch is used.
+        device: Device of the model. If None, CUDA is used if available, and the CPU otherwise.
+        dtype: Data type of the weights: ``float32``, ``bfloat16`` or ``float16``.
+        max_new_tokens: Maximum number of tokens of an answer.
+        batch_size: Number of questions per batch.
+        temperature: Sampling temperature. With 0, decoding is greedy.
+        max_retries: Maximum number of further attempts per question in :meth:`ask`.
+        seed: Random seed of sampling.
+        constrained: Whether decoding is constrained to the form of a prompt (:func:`in_form`).
+        form: JSON schema or regular expression of every answer. If None, any text is allowed.
+    """
+
+    model: str | Path
     _: KW_ONLY
-    gguf_file: str | None = None  # in that folder, to load (needs the package `gguf`); None for safetensors
-    revision: str | None = None  # commit of a hub model
-    device: str | None = None  # None for CUDA if there is one
-    dtype: str = "float32"  # or `bfloat16` or `float16`
-    max_new_tokens: int = 512  # maximum of an answer
-    batch_size: int = 8  # questions
-    temperature: float = 0.0  # of sampling; 0 for the likeliest answer
-    max_retries: int = 2  # attempts after the first
-    seed: int = 0  # of sampling
-    constrained: bool = True  # write nothing but the form of a prompt (:func:`in_form`)
-    form: str | None = None  # JSON schema or regular expression of every answer; None for any text
+    gguf_file: str | None = None
+    revision: str | None = None
+    device: str | None = None
+    dtype: str = "float32"
+    max_new_tokens: int = 512
+    batch_size: int = 8
+    temperature: float = 0.0
+    max_retries: int = 2
+    seed: int = 0
+    constrained: bool = True
+    form: str | None = None
 
     def __post_init__(self) -> None:
         check_counts(max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
@@ -55,7 +74,14 @@ class TransformersLanguageModel:
         return repr(("transformers", weights, *settings, *(() if self.form is None else (self.form,))))
 
     def in_form(self, form: str) -> "TransformersLanguageModel":
-        """Return the same loaded model with answers of a form; itself unless it is ``constrained``."""
+        """Return the same loaded model with answers constrained to a form.
+
+        Args:
+            form: JSON schema or regular expression.
+
+        Returns:
+            Constrained model, or this model if ``constrained`` is False.
+        """
         if not self.constrained:
             return self
         twin = replace(self, form=form)
@@ -64,7 +90,19 @@ class TransformersLanguageModel:
         return twin
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`."""
+        """Ask each question in a separate conversation, and parse the answers.
+
+        Args:
+            questions: Questions.
+            system: System message, or None.
+            read: Function that parses an answer. Its ValueError, LookupError or TypeError makes the answer unusable.
+
+        Returns:
+            Parsed answer to each question.
+
+        Raises:
+            UserError: If a question has no usable answer after all attempts, or is too long for the model.
+        """
         answers: dict[int, Answer] = {}
         pending, problem = list(range(len(questions))), ""
         for attempt in range(self.max_retries + 1):
@@ -76,12 +114,20 @@ class TransformersLanguageModel:
                     problem = repr(error)
             pending = [index for index in pending if index not in answers]
         if pending:
-            tries, shown = self.max_retries + 1, f"the text {questions[pending[0]][:60]!r}"
-            raise UserError(f"{self.model} gave no usable answer in {tries} tries for {shown}; last: {problem}")
+            tries, question = self.max_retries + 1, questions[pending[0]][:60]
+            raise UserError(f"{self.model} gave no usable answer in {tries} tries to {question!r}. Last: {problem}")
         return [answers[index] for index in range(len(questions))]
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question, batch by batch; see :meth:`LanguageModel.replies`."""
+        """Ask each question once, batch by batch.
+
+        Args:
+            questions: Questions.
+            system: System message, or None.
+
+        Returns:
+            Iterator over the index and the reply of each question.
+        """
         return enumerate(self._generate(questions, system, 0))
 
     def _generate(self, questions: Sequence[str], system: str | None, attempt: int) -> Iterator[Reply]:
@@ -97,8 +143,8 @@ class TransformersLanguageModel:
         length = batch["input_ids"].shape[1]
         limit = getattr(model.config, "max_position_embeddings", None)
         if limit is not None and length + self.max_new_tokens > limit:
-            asked = f"a question of {length} with `max_new_tokens` {self.max_new_tokens}"
-            raise UserError(f"{self.model} accepts and generates at most {limit} tokens, got {asked}")
+            sizes = f"{length} tokens of a question plus `max_new_tokens` {self.max_new_tokens}"
+            raise UserError(f"{self.model} is limited to {limit} tokens of input and output together, got {sizes}")
         temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
         sampling: dict[str, Any] = {"do_sample": temperature > 0, "temperature": temperature or None}
         if self.form is not None:
@@ -118,7 +164,7 @@ class TransformersLanguageModel:
 
     @property
     def _ends(self) -> list[int]:
-        """Tokens that end a text."""
+        """Ids of the tokens that end a text."""
         tokenizer, model = self._loaded
         ends = model.generation_config.eos_token_id
         return sorted({*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None})
@@ -131,8 +177,8 @@ class TransformersLanguageModel:
             return library.from_tokenizer(tokenizer, model.config.get_text_config().vocab_size, self._ends)
         except ValueError as error:
             raise UserError(
-                f"{self.model}: constrained decoding needs a fast tokenizer that llguidance reads: {error}; "
-                "`constrained=false` lets the model write what it likes"
+                f"{self.model}: constrained decoding needs a fast tokenizer that llguidance supports: {error}. "
+                "Use `constrained=false` to decode without constraints."
             ) from error
 
     @cached_property
@@ -148,21 +194,31 @@ class TransformersLanguageModel:
             needed = "a local folder or a reachable hub id of a causal language model"
             raise UserError(f"`model` must be {needed}, got {self.model!r}: {error}") from error
         if tokenizer.chat_template is None:
-            raise UserError(f"{self.model}: needs a model with a chat template, found none")
+            raise UserError(f"`model` must have a chat template, got {self.model!r} without one")
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         return tokenizer, model.to(device).eval()
 
 
 class FormMask:
-    """A logits processor of transformers that keeps the tokens by which a form can continue.
+    """Logits processor of transformers that masks the tokens with which a form cannot continue.
 
-    A form is a JSON schema (begins with ``{``), without free white space, or a regular expression. Its automaton is
-    that of ``llguidance``, over the bytes of its tokenizer. A row whose form is complete can
-    only end. A form that the tokens cannot spell is an error.
+    A form is a JSON schema, which begins with ``{`` and is written without optional white space, or a regular
+    expression. ``llguidance`` compiles it to an automaton over the bytes of the tokens. Once the form is complete, a
+    row can only end.
     """
 
     def __init__(self, tokenizer: Any, form: str, *, num_rows: int) -> None:
+        """Compile a form.
+
+        Args:
+            tokenizer: Tokenizer of llguidance.
+            form: JSON schema or regular expression.
+            num_rows: Number of texts in the batch.
+
+        Raises:
+            UserError: If ``form`` is neither a JSON schema nor a regular expression.
+        """
         matcher = optional("llguidance", "constrained decoding").LLMatcher
         as_json, as_regex = matcher.grammar_from_json_schema, matcher.grammar_from_regex
         grammar = as_json(form, overrides={"whitespace_flexible": False}) if is_schema(form) else as_regex(form)
@@ -172,7 +228,18 @@ class FormMask:
         self._begun = False
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Mask ``[num_rows, num_tokens]`` scores of the next tokens by those that were written last."""
+        """Mask the scores of the next tokens, after advancing each row by its last token.
+
+        Args:
+            input_ids: Tokens of each row so far ``[num_rows, length]``.
+            scores: Scores of the next tokens ``[num_rows, num_tokens]``.
+
+        Returns:
+            Scores with minus infinity for the tokens that are not allowed.
+
+        Raises:
+            UserError: If no token of the vocabulary can continue the form.
+        """
         if self._begun:
             for matcher, token in zip(self._matchers, input_ids[:, -1].tolist(), strict=True):
                 if not matcher.is_stopped():
@@ -182,6 +249,6 @@ class FormMask:
         for row, matcher in enumerate(self._matchers):
             bias = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8)
             if matcher.is_error() or matcher.stop_reason() == UNSPELT:
-                raise UserError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
+                raise UserError("`form` must be spellable with the model's tokens, got a character that none contains")
             allowed[row, : len(bias)] = bias.bool()
         return scores.masked_fill(~allowed, -torch.inf)

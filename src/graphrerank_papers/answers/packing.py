@@ -1,4 +1,4 @@
-"""Contexts of a token budget, packed from retrieved passages."""
+"""Pack retrieved passages into contexts with a token budget."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -8,36 +8,57 @@ from graphrerank.utils.checks import check_choice, check_counts, check_not_negat
 
 ORDERS = ("best_first", "best_last")
 UNITS = ("passages", "sentences")
-SEPARATOR = "\n\n"  # between passages
+#: Text between two passages.
+SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True)
 class Context:
-    """The packed passages of one question."""
+    """Packed passages of one question.
 
-    passages: tuple[str, ...]  # texts as packed, in the order in which they are read
-    num_tokens: int  # of the packed text, separators included
+    Attributes:
+        passages: Texts as packed, in the order in which the model reads them.
+        num_tokens: Number of tokens of the packed text, including separators.
+    """
+
+    passages: tuple[str, ...]
+    num_tokens: int
 
     @property
     def text(self) -> str:
-        """The packed text."""
+        """Packed text."""
         return SEPARATOR.join(self.passages)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Packs the best passages that fit into a budget of tokens.
+    """Pack the best passages that fit into a token budget.
 
-    The first passage that does not fit ends it; a best passage longer than the budget is cut to it.
+    Packing stops at the first passage that does not fit. If the best passage is longer than the budget, it is
+    truncated.
 
     Source: EA-GraphRAG, Eq. 11, ``Pack(D(q))``: "with truncation to fit the model's input length budget".
+
+    Attributes:
+        token_budget: Maximum number of tokens of a context.
+        top_k: Maximum number of passages. If None, as many as fit. 0 packs none, for closed-book answers.
+        unit: Smallest unit that is packed. With ``passages`` only whole passages are, and with ``sentences`` also the
+            leading sentences of the first passage that does not fit.
+        order: Order of the packed passages. ``best_first``, or ``best_last`` to put the best passage next to the
+            question.
+        tokenizer: Tokenizer that counts the tokens.
+
+    Example:
+        >>> packing = Packing(token_budget=4, unit="sentences")
+        >>> packing.pack([["Metz is old.", "It is in France. It has a cathedral."]])[0].text
+        'Metz is old.'
     """
 
-    token_budget: int = 4000  # tokens of a context at most
+    token_budget: int = 4000
     _: KW_ONLY
-    top_k: int | None = 10  # passages at most; None for as many as fit, 0 for none: closed book
-    unit: str = "passages"  # smallest unit that is kept: `passages`, or `sentences`
-    order: str = "best_first"  # of the packed passages; `best_last` puts the best one next to the question
+    top_k: int | None = 10
+    unit: str = "passages"
+    order: str = "best_first"
     tokenizer: Tokenizer = field(default_factory=WordTokenizer)
 
     def __post_init__(self) -> None:
@@ -47,7 +68,14 @@ class Packing:
         check_choice(ORDERS, order=self.order)
 
     def pack(self, ranked: Sequence[Sequence[str]]) -> list[Context]:
-        """Pack the passages of ``Q`` questions, each a sequence of texts, best first."""
+        """Pack a context for each question.
+
+        Args:
+            ranked: Texts of the passages of each question, best first.
+
+        Returns:
+            Context of each question.
+        """
         (separator,) = count_tokens(self.tokenizer, [SEPARATOR])
         contexts = []
         for texts in ranked:
@@ -63,7 +91,7 @@ class Packing:
         return contexts
 
     def _fitting(self, text: str, room: int, *, is_first: bool) -> str:
-        """Return the part of a passage that is kept."""
+        """Return the part of a passage that fits."""
         (tokens,) = self.tokenizer.spans([text])
         if not tokens or room < 1:
             return ""
@@ -78,5 +106,10 @@ class Packing:
 
 
 def candidate_texts(texts: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[list[str]]:
-    """Look up the texts of ranked nodes, ``[Q, K]``, padded with -1."""
+    """Return the texts of ranked nodes.
+
+    Args:
+        texts: Text of each node.
+        nodes: Ranked nodes of each question ``[Q, K]``, padded with -1.
+    """
     return [[texts[node] for node in row if node >= 0] for row in nodes]

@@ -1,4 +1,4 @@
-"""Measures of answers: exact match, F1, Contain-Match and the Coverage of their contexts."""
+"""Score answers by exact match, F1 and Contain-Match, and contexts by Coverage."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,22 @@ from torch import Tensor
 from graphrerank.metrics.coverage import checked_answers, coverage, normalize_answer
 
 EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-Coverage"
-JUDGED = "Judged"  # accuracy by a model's verdict
+#: Measure of the accuracy according to a model's verdicts.
+JUDGED = "Judged"
+#: Measures that need no model.
 SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)
-_SINGLED_OUT = frozenset({"yes", "no", "noanswer"})  # answers that no other one shares words with
+_SINGLED_OUT = frozenset({"yes", "no", "noanswer"})  # answers that have no partial match
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> float:
-    """Return 1 if an answer equals a right one, both normalised, else 0.
+    """Return 1 if an answer equals one of the correct answers after normalisation, and 0 otherwise.
+
+    Args:
+        prediction: Answer.
+        answers: Correct answers, at least one.
+
+    Raises:
+        UserError: If ``answers`` is empty or not a sequence of strings.
 
     Example:
         >>> exact_match("the Battle of Metz.", ["Battle of Metz"])
@@ -25,14 +34,24 @@ def exact_match(prediction: str, answers: Sequence[str]) -> float:
 
 
 def answer_f1(prediction: str, answers: Sequence[str]) -> float:
-    r"""Measure the words that an answer shares with a right one; the best of several right ones.
+    r"""Return the F1 of the words of an answer and of a correct answer, maximised over the correct answers.
 
     .. math:: F_1 = \frac{2\,|p \cap a|}{|p| + |a|}
 
-    with :math:`p` and :math:`a` multisets of normalised words. Two answers without a word are equal, 1. Where one of
-    them is "yes", "no" or "noanswer" and the other one is not the same, it is 0.
+    with :math:`p` and :math:`a` the multisets of normalised words. Two answers without words score 1. If only one of
+    the two is "yes", "no" or "noanswer", the score is 0.
 
-    Source: Rajpurkar et al., *SQuAD*, 2016; the rule for "yes" and "no": HotpotQA and 2WikiMultihopQA.
+    Source: Rajpurkar et al., *SQuAD*, 2016. The rule for "yes" and "no" is that of HotpotQA and 2WikiMultihopQA.
+
+    Args:
+        prediction: Answer.
+        answers: Correct answers, at least one.
+
+    Returns:
+        F1 in [0, 1].
+
+    Raises:
+        UserError: If ``answers`` is empty or not a sequence of strings.
 
     Example:
         >>> answer_f1("in Metz and Nancy", ["Metz"])
@@ -55,11 +74,19 @@ OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: coverage}
 def score_answers(
     said: Sequence[str | None], contexts: Sequence[str], right: Sequence[Sequence[str] | None]
 ) -> dict[str, Tensor]:
-    """Score ``Q`` answers, each with its packed context: ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1].
+    """Score answers and their contexts.
 
-    A blank answer abstains, None is missing. ``right`` are the right answers of each question; empty if there is none,
-    None if unknown. If there is none, EM, F1 and Contain-Match are 1 if the answer abstains, else 0 (as in SQuAD 2.0),
-    and Context-Coverage is NaN; if unknown, all are NaN. A missing answer has 0 in EM, F1 and Contain-Match.
+    For a question without a correct answer, EM, F1 and Contain-Match are 1 if the answer abstains and 0 otherwise, as
+    in SQuAD 2.0, and Context-Coverage is NaN. If the correct answers are unknown, all measures are NaN. A missing
+    answer has 0 in EM, F1 and Contain-Match.
+
+    Args:
+        said: ``Q`` answers. A blank answer abstains, and None is a missing answer.
+        contexts: Packed context of each question.
+        right: Correct answers to each question. Empty if the question has no answer, None if the answers are unknown.
+
+    Returns:
+        Scores ``[Q]`` float64 in [0, 1] for each measure in :data:`SCORED`.
     """
     scores = {name: torch.full((len(said),), torch.nan, dtype=torch.float64) for name in SCORED}
     for row, (text, context, answers) in enumerate(zip(said, contexts, right, strict=True)):
@@ -76,9 +103,16 @@ def score_answers(
 
 
 def question_kinds(num_relevant: Sequence[int], scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Group questions: ``[Q]`` bool of those with several relevant passages, with one, and without an answer.
+    """Group questions into ``multi-hop``, ``single-hop`` and ``unanswerable``.
 
-    ``scores`` are those of any system. Groups without a question are left out.
+    A multi-hop question has several relevant passages. Groups without questions are omitted.
+
+    Args:
+        num_relevant: Number of relevant passages of each of ``Q`` questions.
+        scores: Scores of any system's answers, as :func:`score_answers` returns them.
+
+    Returns:
+        Mask ``[Q]`` bool of each group.
     """
     counts = torch.tensor(list(num_relevant))
     unanswerable = scores[CONTEXT_COVERAGE].isnan() & ~scores[EM].isnan()

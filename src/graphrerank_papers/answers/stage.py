@@ -1,4 +1,4 @@
-"""The stage behind any retrieval system: pack, write, score, judge and compare."""
+"""Evaluation stage that answers the questions of any retrieval system: pack, write, score, judge and compare."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,29 +27,55 @@ from graphrerank_papers.answers.packing import Context, Packing, candidate_texts
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
 from graphrerank_papers.answers.writers import RecordedModel, Writer, total_tokens
 
-Right = Sequence[Sequence[str] | None]  # of each question, as in `score_answers`
+#: Correct answers to each question, as in :func:`score_answers`.
+Right = Sequence[Sequence[str] | None]
 
 
 @dataclass
 class AnswerCounts:
-    """Counts over the questions of one system; a cached reply counts as a request."""
+    """Counts over the questions of one system. A cached reply counts as a request.
 
-    writer: str  # name of the writer: a prompt or a reader
+    Attributes:
+        writer: Name of the writer, which is a prompt or a reader.
+        questions: Number of questions.
+        context_tokens: Mean number of tokens of a context, according to the tokenizer of the packing.
+        outcomes: Number of questions per outcome (:data:`OUTCOMES`).
+        abstained: Number of answers that are blank, or that state that the passages contain no answer.
+        repeated: Number of requests beyond the first of each question.
+        models: Number of questions per model name. Several names mean that the endpoint changed its model during the
+            run.
+        input_tokens: Number of input tokens of all questions. None if the endpoint does not count tokens.
+        output_tokens: Number of output tokens of all questions. None if the endpoint does not count tokens.
+        verdicts: Number of verdicts of the correctness judge.
+        verdicts_unusable: Number of verdicts without a decision.
+        problems: Number of rejected and failed questions per error message.
+    """
+
+    writer: str
     questions: int
-    context_tokens: float  # mean tokens of a context, by the tokenizer of the packing
-    outcomes: Mapping[str, int]  # questions by outcome (`OUTCOMES`)
-    abstained: int  # blank answers, and those that say that the passages do not hold one
-    repeated: int  # requests beyond the first of each question
-    models: Mapping[str, int]  # questions by the model's name; several names: it changed meanwhile
-    input_tokens: int | None = None  # of all questions; None if the endpoint does not count
+    context_tokens: float
+    outcomes: Mapping[str, int]
+    abstained: int
+    repeated: int
+    models: Mapping[str, int]
+    input_tokens: int | None = None
     output_tokens: int | None = None
-    verdicts: int = 0  # number of verdicts of the judge of right answers
-    verdicts_unusable: int = 0  # of them, those without a decision
-    problems: Mapping[str, int] = field(default_factory=dict)  # rejected and failed questions by error message
+    verdicts: int = 0
+    verdicts_unusable: int = 0
+    problems: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context]) -> "AnswerCounts":
-        """Count replies to ``Q`` questions from a context each."""
+        """Count the replies to questions.
+
+        Args:
+            writer: Name of the writer.
+            replies: Reply to each question.
+            contexts: Context of each question.
+
+        Returns:
+            Counts without verdicts.
+        """
         outcomes, models = Counter(reply.outcome for reply in replies), Counter(reply.model for reply in replies)
         problems = Counter(reply.problem for reply in replies if reply.problem)
         return cls(
@@ -66,47 +92,69 @@ class AnswerCounts:
         )
 
     def notes(self, system: str) -> list[str]:
-        """List warnings about a system's answers: questions without one and why, and models that changed."""
+        """Return warnings about missing answers, unusable verdicts, and a model that changed its name.
+
+        Args:
+            system: Name of the system.
+        """
         notes = []
         if lost := [f"{n} {name}" for name, n in self.outcomes.items() if name != OUTCOMES[0] and n]:
-            problem = "".join(f"; {count:,} times: {text}" for text, count in [*self.problems.items()][:1])
+            problem = "".join(
+                f"; most frequent problem ({count:,}): {text}" for text, count in [*self.problems.items()][:1]
+            )
             notes.append(f"{', '.join(lost)} of {self.questions:,}{problem}")
         if self.verdicts_unusable:
-            notes.append(f"{self.verdicts_unusable:,} of {self.verdicts:,} verdicts unusable, which count as wrong")
+            notes.append(f"{self.verdicts_unusable:,} of {self.verdicts:,} verdicts unusable and scored as wrong")
         if len(self.models) > 1:
-            notes.append(f"the model changed its name, {', '.join(self.models)}")
+            notes.append(f"the endpoint answered under several model names: {', '.join(self.models)}")
         return [f"answers of {system}: {note}" for note in notes]
 
 
 @dataclass(frozen=True, eq=False)
 class SystemAnswers:
-    """The answers of one system to ``Q`` questions."""
+    """Answers of one system to ``Q`` questions.
 
-    replies: Sequence[Reply]  # `Q`, as the writer gave them
-    contexts: Sequence[Context]  # `Q`, that they were written from
-    values: Mapping[str, Tensor]  # `[Q]` float64 of each measure of answers; NaN = the question does not count
+    Attributes:
+        replies: Reply of the writer to each question.
+        contexts: Context of each question.
+        values: Scores ``[Q]`` float64 for each measure of answers. NaN if the question is ignored by the measure.
+        counts: Counts over the questions.
+        verdicts: Reply of the correctness judge on each question, or None for a question that needed no verdict. Empty
+            without a judge.
+    """
+
+    replies: Sequence[Reply]
+    contexts: Sequence[Context]
+    values: Mapping[str, Tensor]
     counts: AnswerCounts
-    verdicts: Sequence[Reply | None] = ()  # `Q` verdicts of the judge in its words; empty without a judge
+    verdicts: Sequence[Reply | None] = ()
 
     @property
     def said(self) -> list[str | None]:
-        """The answers; a blank one abstains, None is missing."""
+        """Answer to each question. A blank answer abstains, and None is a missing answer."""
         return [reply.said for reply in self.replies]
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerStage:
-    """Answers the questions of several systems from the passages that each of them ranked.
+    """Answer the questions of several systems from the passages that each of them ranked.
 
-    A :class:`~graphrerank.evaluation.systems.Stage` of evaluation: called with the rankings of a data set, it adds
-    measures of the answers, their costs, and win rates of the last system's answers.
+    This is a :class:`~graphrerank.evaluation.systems.Stage` of the evaluation. It adds measures of the answers, their
+    costs, and the win rates of the last system's answers.
+
+    Attributes:
+        packing: Packing of the ranked passages into contexts.
+        writer: Writer of the answers.
+        judge: Judge of the correctness of answers. If None, no model judges it.
+        comparison: Judge that compares the last system's answers with those of each other system. If None, answers are
+            not compared.
     """
 
     packing: Packing
     writer: Writer
     _: KW_ONLY
-    judge: CorrectnessJudge | None = None  # judges whether answers are right; None: no model does
-    comparison: PairwiseJudge | None = None  # prefers one of two systems' answers; None: no model does
+    judge: CorrectnessJudge | None = None
+    comparison: PairwiseJudge | None = None
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -115,22 +163,32 @@ class AnswerStage:
 
     @property
     def tested(self) -> tuple[str, ...]:
-        """Those of them that are tested by default."""
+        """Names of the measures that are tested for significance by default."""
         return (F1, EM) if self.judge is None else (F1, EM, JUDGED)
 
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
         """Answer the queries of a data set from each system's ranking.
 
-        Writes ``run_dir/answers/<dataset>.jsonl`` and, if answers are compared, ``<dataset>_comparisons.jsonl``. A
-        ValueError if the data set has no right answers and answers are not compared, or if one system is compared.
+        Args:
+            ranked: Data set with the rankings of its systems.
+            run_dir: Run folder. If not None, the answers are written to ``answers/<dataset>.jsonl`` in it and, if
+                answers are compared, the verdicts to ``answers/<dataset>_comparisons.jsonl``.
+            seed: Random seed of the bootstrap and of the tests.
+
+        Returns:
+            Measures, groups of questions, notes and tables for the report.
+
+        Raises:
+            UserError: If answers are to be compared and there is only one system, or if the data set has no correct
+                answers and answers are not compared.
         """
         dataset, rows = ranked.dataset, ranked.queries.tolist()
         ids, questions = [dataset.query_ids[row] for row in rows], [dataset.query_texts[row] for row in rows]
         right = [dataset.answers.get(query_id) for query_id in ids]
         if self.comparison is not None and len(ranked.systems) < 2:
-            raise UserError(f"`answers` that are compared need two systems, got {ranked.systems[0].name!r} alone")
+            raise UserError(f"`answers.comparison` needs at least two systems, got only {ranked.systems[0].name!r}")
         if all(answers is None for answers in right) and self.comparison is None:
-            raise UserError(f"`answers` needs an `answer` in queries' metadata, data set {dataset.name!r} has none")
+            raise UserError(f"`answers` needs `answer` in the metadata of queries, data set {dataset.name!r} has none")
         nodes = {system.name: system.ranking.nodes.tolist() for system in ranked.systems}
         contexts = {name: self.packing.pack(candidate_texts(dataset.graph.texts, rows)) for name, rows in nodes.items()}
         answers = self.answer(questions, contexts, right)
@@ -163,7 +221,16 @@ class AnswerStage:
     def answer(
         self, questions: Sequence[str], contexts: Mapping[str, Sequence[Context]], right: Right
     ) -> dict[str, SystemAnswers]:
-        """Answer ``Q`` questions from each system's packed contexts; equal contexts are answered from once."""
+        """Answer questions from each system's packed contexts. Equal contexts are answered once.
+
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question, for each system.
+            right: Correct answers to each question, as in :func:`score_answers`.
+
+        Returns:
+            Answers of each system.
+        """
         written = self.writer.write([*questions] * len(contexts), [c for row in contexts.values() for c in row])
         answers = {}
         for number, (name, packed) in enumerate(contexts.items()):
@@ -174,15 +241,19 @@ class AnswerStage:
             verdicts: Sequence[Reply | None] = ()
             if self.judge is not None:
                 values[JUDGED], verdicts = self.judge.judge(questions, said, right)
-                found = [verdict for verdict in verdicts if verdict is not None]
-                counts.verdicts = len(found)
-                counts.verdicts_unusable = sum(parse_decision(verdict.text) is None for verdict in found)
+                judged = [verdict for verdict in verdicts if verdict is not None]
+                counts.verdicts = len(judged)
+                counts.verdicts_unusable = sum(parse_decision(verdict.text) is None for verdict in judged)
             answers[name] = SystemAnswers(replies, packed, values, counts, verdicts)
         return answers
 
 
 def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
-    """Lay out the counts of each system, a row each."""
+    """Return the table of answer counts, with one row per system.
+
+    Args:
+        counts: Counts of each system.
+    """
     is_judged = any(row.verdicts for row in counts.values())
     rows = []
     for system, row in counts.items():
@@ -195,25 +266,25 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
             numbers |= {"verdicts": row.verdicts, "unusable verdicts": row.verdicts_unusable}
         rows.append(cells | {header: number_cell(number, ",.0f") for header, number in numbers.items()})
     caption = (
-        "Answers from the packed contexts. Tokens read and written are of all questions, as if this system "
-        "were the only one, without rejected and failed requests. Model: the names under which it answered. Cut: by "
-        "the limit of tokens. Refused: by the model or a filter. Rejected: a request at fault, such as one that is too "
-        "long. Failed: no usable answer in all attempts. Unusable: not in the form of the prompt. These four are "
-        "missing, and right nowhere. Abstained: blank, or a statement of not knowing. Repeated: requests beyond the "
-        "first of a question."
+        "Answers from the packed contexts. Tokens read and written: totals over all questions without rejected and "
+        "failed requests, counted as if no other system had sent the same requests. Model: names under which the "
+        "endpoint answered. Cut: truncated at the token limit. Refused: by the model or a filter. Rejected: an invalid "
+        "request, such as one that is too long. Failed: no usable answer in all attempts. Unusable: not in the form "
+        "that the prompt requires. Refused, rejected, failed and unusable answers are missing and score 0. Abstained: "
+        "blank, or a statement of not knowing. Repeated: requests beyond the first of each question."
     )
     if is_judged:
-        caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
+        caption += " Verdicts: of the model that judges correctness. Answers with unusable verdicts are wrong."
     return rows_table("answers", caption, rows, text_columns=3)
 
 
 def _comparison_notes(replies: Sequence[Reply]) -> list[str]:
-    """Describe the cost of a comparison whose model was recorded."""
+    """Describe the cost of a comparison whose model recorded its replies."""
     if not replies:
         return []
     failed = sum(not reply.has_come for reply in replies)
     read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
-    cost = "tokens not counted" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
+    cost = "unknown tokens" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
     return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {cost}"]
 
 
@@ -228,7 +299,7 @@ def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, System
 
 
 def _verdict_lines(ids: Sequence[str], primary: str, verdicts: Mapping[str, Verdicts]) -> Iterator[dict[str, Any]]:
-    """Describe each verdict: 1 if the last system's answer is better, 0.5 for a tie, 0 if the other's is."""
+    """Yield the verdicts as records, with 1 for a win of the last system, 0.5 for a tie and 0 for a loss."""
     for other, found in verdicts.items():
         scores = torch.stack([found.scores, (1 + found.forward) / 2, (1 + found.backward) / 2], dim=2).tolist()
         for criterion, of_criterion in zip(found.criteria, scores, strict=True):

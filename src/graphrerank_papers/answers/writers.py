@@ -1,4 +1,4 @@
-"""Writers of answers by a chat model: in one request, or by map and reduce; every reply is cached and recorded."""
+"""Write answers with a chat model, in one request or by map and reduce. Every reply is cached and recorded."""
 
 import hashlib
 import json
@@ -28,40 +28,68 @@ from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 Answer = TypeVar("Answer")
 
+#: Maximum helpfulness of a partial answer.
 MOST_HELPFUL = 100
+#: Outcomes of requests that brought no answer.
 LOST = {FAILED, REFUSED, REJECTED}
 
 
 class RecordedModel:
-    """A :class:`ReplyingModel` and :class:`ChatModel` over a replying one, which caches and remembers its replies.
+    """Wrapper of a :class:`ReplyingModel` that caches and records its replies, and is also a :class:`ChatModel`.
 
-    The cache is ``<folder>/<hash of the model's fingerprint>.sqlite``, by system message and question. Each reply is
-    written before the next one is awaited. Failed and rejected requests are not kept.
+    The cache is the file ``<cache>/<hash of the model's fingerprint>.sqlite``, keyed by system message and question.
+    Each reply is written before the next one arrives. Failed and rejected requests are not stored.
 
-    In :meth:`ask`, a failed, rejected or refused request is an empty text: :func:`ask_strictly` counts it as unusable,
-    repeats the request, and goes on without it. ``cache`` is a folder; None for no cache.
+    In :meth:`ask`, a failed, rejected or refused request is an empty text. :func:`ask_strictly` treats it as unusable,
+    repeats the request, and continues without it after the last attempt.
+
+    Attributes:
+        model: Wrapped model.
+        cache: Folder of the cache, or None.
+        recorded: Replies in order.
     """
 
     def __init__(self, model: ReplyingModel, cache: str | Path | None = None) -> None:
+        """Wrap a model.
+
+        Args:
+            model: Model that replies.
+            cache: Folder of the cache. If None, replies are not stored.
+        """
         self.model = model
         self.cache = None if cache is None else Path(cache)
-        self.recorded: list[Reply] = []  # in order
-        # by the first message of a question: each message of its retries, and the reply
+        self.recorded: list[Reply] = []
+        # The key is the first message of a question. The values are the messages of its retries, with their replies.
         self._replies: dict[str, list[tuple[str, Reply]]] = defaultdict(list)
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped model's fingerprint."""
+        """Fingerprint of the wrapped model."""
         return self.model.fingerprint
 
     def in_form(self, form: str | None) -> "RecordedModel":
-        """Return the same record of a model that keeps to a form; see :func:`in_form`."""
+        """Return a wrapper of the same model constrained to a form, which shares the records of this one.
+
+        Args:
+            form: JSON schema or regular expression, or None (see :func:`in_form`).
+        """
         twin = RecordedModel(in_form(self.model, form), self.cache)
         twin.recorded, twin._replies = self.recorded, self._replies
         return twin
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question, or read its reply from disk; equal questions are sent once."""
+        """Ask each question, or read its reply from the cache. Duplicate questions are sent once.
+
+        Args:
+            questions: Questions.
+            system: System message, or None.
+
+        Yields:
+            Index and reply of each question, in the order in which the replies arrive.
+
+        Raises:
+            UserError: If the cache is damaged or cannot be written.
+        """
         path = None if self.cache is None else self.cache / f"{short_hash(self.fingerprint)}.sqlite"
         store = BlobStore(path, "replies")
         rows: dict[bytes, list[int]] = {}
@@ -73,7 +101,7 @@ class RecordedModel:
             try:
                 reply = Reply.from_bytes(content)
             except ValueError as error:
-                raise UserError(f"{path}: {error}; delete the file to ask again") from error
+                raise UserError(f"{path}: {error}. Delete the file to send the requests again.") from error
             yield from ((row, reply) for row in rows[key])
         if waiting and path is not None:
             check_writable(path.parent)
@@ -83,52 +111,97 @@ class RecordedModel:
             yield from ((row, reply) for row in rows[waiting[index]])
 
     def all_replies(self, questions: Sequence[str], *, system: str | None) -> list[Reply]:
-        """Ask all questions, record their replies, and return them in order."""
+        """Ask all questions, and record their replies.
+
+        Args:
+            questions: Questions.
+            system: System message, or None.
+
+        Returns:
+            Reply to each question.
+        """
         replies = dict(self.replies(questions, system=system))
         for row, question in {question: (row, question) for row, question in enumerate(questions)}.values():
             known = self._replies[first_message(question)]
             if not any(message == question and earlier.outcome in KEPT for message, earlier in known):
-                known.append((question, replies[row]))  # otherwise it was read from the cache
+                known.append((question, replies[row]))  # a repeated question would get the same reply from the cache
                 self.recorded.append(replies[row])
         return [replies[row] for row in range(len(questions))]
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a separate conversation; ``read`` must accept any text."""
+        """Ask each question in a separate conversation.
+
+        Args:
+            questions: Questions.
+            system: System message, or None.
+            read: Function that parses a reply. It must accept any text.
+
+        Returns:
+            Parsed reply to each question.
+        """
         return [read(reply.text) for reply in self.all_replies(questions, system=system)]
 
     def replies_to(self, messages: Iterable[str]) -> list[Reply]:
-        """List the recorded replies to some messages, with those to repeated requests."""
+        """Return the recorded replies to messages, including the replies to their retries.
+
+        Args:
+            messages: First messages of questions.
+        """
         return [reply for message in messages for _, reply in self._replies[message]]
 
 
 def ask_prompt(model: ReplyingModel, prompt: Prompt, messages: Sequence[str], cache: str | Path | None) -> list[Reply]:
-    """Ask the filled messages of a prompt, in its form; ``cache`` as of :class:`RecordedModel`."""
+    """Send filled messages of a prompt to a model that is constrained to the form of the prompt.
+
+    Args:
+        model: Model that replies.
+        prompt: Prompt with the instructions and the form.
+        messages: Filled messages.
+        cache: Folder of the cache of :class:`RecordedModel`. If None, replies are not stored.
+
+    Returns:
+        Reply to each message.
+    """
     return RecordedModel(model, cache).in_form(prompt.form).all_replies(messages, system=prompt.instructions())
 
 
 class Writer(Protocol):
-    """Anything that answers a question from a context."""
+    """Protocol of writers, which answer questions from contexts."""
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name of the writer in reports."""
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer ``Q`` questions from a context each; the text of one that abstains is empty."""
+        """Answer each question from its context.
+
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question.
+
+        Returns:
+            Reply to each question. The text is empty if the writer abstains.
+        """
 
 
 @dataclass(eq=False)
 class PromptedWriter:
-    """Asks a chat model; equal questions with equal contexts are sent once.
+    """Answer each question with one request to a chat model.
 
-    A prompt with a JSON schema as form requires an object with the text ``answer``, one with a regular expression an
-    answer that matches it; any other text is blank and counted as ``unusable``.
+    Duplicate questions with the same context are sent once. If the form of the prompt is a JSON schema, the answer must
+    be an object with the string ``answer``. If the form is a regular expression, the answer must match it. Any other
+    answer has the outcome ``unusable`` and an empty text.
+
+    Attributes:
+        model: Chat model.
+        prompt: Prompt with the placeholders ``{context}`` and ``{question}``.
+        cache: Folder in which replies are stored for later runs. If None, replies are not stored.
     """
 
     model: ReplyingModel
-    prompt: Prompt  # with the placeholders `{context}` and `{question}`
+    prompt: Prompt
     _: KW_ONLY
-    cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
+    cache: str | Path | None = None
 
     def __post_init__(self) -> None:
         self.prompt.fill(context="", question="")
@@ -136,11 +209,19 @@ class PromptedWriter:
 
     @property
     def name(self) -> str:
-        """The prompt's name and fingerprint."""
+        """Name and fingerprint of the prompt."""
         return f"{self.prompt.name} {self.prompt.fingerprint}"
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer ``Q`` questions; an empty context is sent too, as the model may abstain."""
+        """Answer each question from its context, even if the context is empty, because the model may abstain.
+
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question.
+
+        Returns:
+            Reply to each question. The text is empty if the model abstains.
+        """
         pairs = zip(questions, contexts, strict=True)
         messages = [self.prompt.fill(context=context.text, question=question) for question, context in pairs]
         return [self._answer(reply) for reply in ask_prompt(self.model, self.prompt, messages, self.cache)]
@@ -153,13 +234,24 @@ class PromptedWriter:
             except ValueError:
                 return replace(reply, text="", outcome=UNUSABLE)
         abstention = normalize_answer(self.prompt.abstention or "")
-        if abstention and f" {abstention} " in f" {normalize_answer(text)} ":  # whole words: no "N/A" in "Canada"
-            return replace(reply, text="", outcome=ANSWERED)  # also where the rest was cut
+        # Compare whole words, because "Canada" contains "na", the normalised "N/A".
+        if abstention and f" {abstention} " in f" {normalize_answer(text)} ":
+            return replace(reply, text="", outcome=ANSWERED)  # an abstention may have been truncated afterwards
         return replace(reply, text=text.strip())
 
 
 def answer_in_form(text: str, form: str) -> str:
-    """Read an answer in a form; a ValueError if it has another.
+    """Return the answer in a text that has a form.
+
+    Args:
+        text: Text of the model.
+        form: JSON schema of an object with the string ``answer``, or regular expression.
+
+    Returns:
+        String ``answer`` of the object, or the text itself.
+
+    Raises:
+        UserError: If ``text`` does not have the form.
 
     Example:
         >>> answer_in_form('{"answer": "Metz"}', '{"type": "object"}'), answer_in_form("yes", "yes|no")
@@ -171,55 +263,80 @@ def answer_in_form(text: str, form: str) -> str:
     else:
         answer = text if re.fullmatch(form, text.strip()) else None
     if not isinstance(answer, str):
-        raise UserError(f"the answer must be of the form {form[:200]!r}, got {text[:80]!r}")
+        raise UserError(f"the answer must have the form {form[:200]!r}, got {text[:80]!r}")
     return answer
 
 
 @dataclass(frozen=True)
 class CitedReply(Reply):
-    """The answer to one question, with its sources."""
+    """Answer to one question, with its sources.
 
-    citations: tuple[int, ...] = ()  # positions of the cited passages in the context, ascending
-    # of each part in the order of reading, from 0 to 100; None for an unusable answer
+    Attributes:
+        citations: Indices of the cited passages in the context, ascending.
+        helpfulness: Helpfulness of the answer from each part of the context, from 0 to 100. None if that answer is
+            unusable.
+    """
+
+    citations: tuple[int, ...] = ()
     helpfulness: tuple[int | None, ...] = ()
 
 
 class PartialAnswer(NamedTuple):
-    """An answer from a part of the passages or, with a helpfulness of 100, from all partial answers."""
+    """Answer from a part of the passages, or the answer merged from all partial answers.
+
+    Attributes:
+        text: Text of the answer.
+        helpfulness: Helpfulness from 0 to 100. A merged answer has 100.
+        numbers: Numbers of the cited passages, counted from 1.
+    """
 
     text: str
     helpfulness: int
-    numbers: tuple[int, ...]  # of the cited passages, from 1
+    numbers: tuple[int, ...]
 
 
-Request = tuple[int, str, set[int]]  # row of the question, message, and numbers of the passages that may be cited
+#: Row of the question, message, and numbers of the passages that the answer may cite.
+Request = tuple[int, str, set[int]]
 
 
 @dataclass(eq=False)
 class MapReduceWriter:
-    """Shuffles a context's passages, answers from each part of them, and merges the most helpful partial answers.
+    """Answer each question from parts of its shuffled passages, and merge the most helpful partial answers.
+
+    Each partial answer has a helpfulness from 0 to 100. Partial answers with 0 are dropped. The others fill one context
+    in descending order of helpfulness, up to the first that does not fit, but always at least one. The prompts ask for
+    citations.
+
+    Tokens and requests of a question are totals over all its parts. The writer abstains if no part helps, if the
+    question is blank, and if the context is empty. The outcome of a question is ``failed``, ``rejected`` or ``refused``
+    if all its requests had this outcome. Otherwise the outcome is ``unusable`` if no partial answer is usable or the
+    merged answer is not.
 
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section
-    3.1.6: partial answers have a helpfulness from 0 to 100; those of 0 are dropped, and the rest fill one context, most
-    helpful first, up to the first that does not fit. The prompts ask for citations. One partial answer is always kept.
+    3.1.6.
 
-    Tokens and requests of a question are those of all its parts. It is ``unusable`` if no part or not the merged answer
-    is usable; ``failed``, ``rejected`` or ``refused`` if all its requests were. It abstains if no part helps, for a
-    blank question, and for an empty context.
+    Attributes:
+        model: Chat model.
+        tokenizer: Tokenizer that counts the tokens of passages and partial answers.
+        part_tokens: Maximum number of tokens of a part. A longer passage is a part by itself.
+        context_tokens: Maximum number of tokens of the merged partial answers.
+        seed: Random seed of the shuffling. The order depends on nothing but the seed and the question.
+        tries: Maximum number of requests per part until an answer is usable.
+        map_prompt: Prompt for partial answers, with the placeholders ``{question}`` and ``{summaries}``.
+        reduce_prompt: Prompt for merged answers, with the placeholders ``{question}`` and ``{answers}``.
+        cache: Folder in which replies are stored for later runs. If None, replies are not stored.
     """
 
     model: ReplyingModel
     _: KW_ONLY
-    tokenizer: Tokenizer = field(default_factory=WordTokenizer)  # measures passages and answers
-    part_tokens: int = 8000  # maximum of a part; a longer passage is a part by itself
-    context_tokens: int = 8000  # maximum of the merged partial answers
-    seed: int = 0  # of the shuffling, which depends on seed and question only
-    tries: int = 3  # requests of each part until an answer is usable
-    # of an answer from a part, with the placeholders `{question}` and `{summaries}`
+    tokenizer: Tokenizer = field(default_factory=WordTokenizer)
+    part_tokens: int = 8000
+    context_tokens: int = 8000
+    seed: int = 0
+    tries: int = 3
     map_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_map"))
-    # of the merged answer, with the placeholders `{question}` and `{answers}`
     reduce_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_reduce"))
-    cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
+    cache: str | Path | None = None
 
     def __post_init__(self) -> None:
         check_counts(part_tokens=self.part_tokens, context_tokens=self.context_tokens)
@@ -228,11 +345,19 @@ class MapReduceWriter:
 
     @property
     def name(self) -> str:
-        """The prompts' names and fingerprints."""
+        """Names and fingerprints of the prompts."""
         return ", ".join(f"{prompt.name} {prompt.fingerprint}" for prompt in (self.map_prompt, self.reduce_prompt))
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer ``Q`` questions from the passages of a context each, all parts of all of them at once."""
+        """Answer each question from the passages of its context. The parts of all questions are sent together.
+
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question.
+
+        Returns:
+            :class:`CitedReply` to each question. The text is empty if the writer abstains.
+        """
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
         asked = list(dict.fromkeys(keys))
         model = RecordedModel(self.model, self.cache)
@@ -260,7 +385,7 @@ class MapReduceWriter:
         return [replies[key] for key in keys]
 
     def _parts(self, question: str, passages: Sequence[str]) -> list[list[int]]:
-        """Shuffle the numbers from 1 of a question's passages and cut them into parts."""
+        """Shuffle a question's passages, and divide their numbers, which count from 1, into parts."""
         if not question.strip():
             return []
         tokens = count_tokens(self.tokenizer, passages)
@@ -277,18 +402,18 @@ class MapReduceWriter:
         return parts
 
     def _fitting(self, answers: Sequence[PartialAnswer | None]) -> list[PartialAnswer]:
-        """Keep the most helpful partial answers that fit together, and at least one that helps."""
+        """Return the most helpful partial answers that fit together, and at least one if any helps."""
         helpful = sorted((answer for answer in answers if answer and answer.helpfulness), key=lambda a: -a.helpfulness)
         totals = accumulate(count_tokens(self.tokenizer, [answer.text for answer in helpful]))
         return helpful[: max(1, sum(total <= self.context_tokens for total in totals))]
 
     def _ask(self, model: RecordedModel, requests: Sequence[Request], prompt: Prompt) -> list[PartialAnswer | None]:
-        """Ask, refusing answers that cite passages which were not shown."""
+        """Ask for partial answers, and reject answers that cite passages outside their part."""
 
         def check(index: int, answer: PartialAnswer) -> None:
             *_, shown = requests[index]
             if unknown := sorted(set(answer.numbers) - shown):
-                raise UserError(f"`summaries` must name some of {sorted(shown)}, got {unknown[0]}")
+                raise UserError(f"`summaries` must be among {sorted(shown)}, got {unknown[0]}")
 
         parse = partial(parse_partial_answer, is_final=prompt is self.reduce_prompt)
         settings: dict[str, Any] = {"system": prompt.instructions(), "form": prompt.form, "tries": self.tries}
@@ -296,13 +421,24 @@ class MapReduceWriter:
 
 
 def parse_partial_answer(content: str, *, is_final: bool = False) -> PartialAnswer:
-    """Parse the answer to a part, or the merged one, strictly; one that helps needs a text and a cited passage."""
-    more = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MOST_HELPFUL)]}
-    found = parse_object_answer(content, answer=str, **more, summaries=list[int])
-    helpfulness = getattr(found, "helpfulness", MOST_HELPFUL)
-    if helpfulness and not (found.answer and found.summaries):
-        raise UserError("an answer that helps must have a text and name the summaries that it rests on")
-    return PartialAnswer(found.answer, helpfulness, tuple(sorted(set(found.summaries))))
+    """Parse a partial or merged answer.
+
+    Args:
+        content: JSON object with ``answer``, ``summaries`` and, for a partial answer, ``helpfulness``.
+        is_final: Whether the answer is a merged one, which has no helpfulness.
+
+    Returns:
+        Parsed answer.
+
+    Raises:
+        UserError: If ``content`` has another form, or an answer with a helpfulness above 0 lacks its text or citations.
+    """
+    fields = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MOST_HELPFUL)]}
+    parsed = parse_object_answer(content, answer=str, **fields, summaries=list[int])
+    helpfulness = getattr(parsed, "helpfulness", MOST_HELPFUL)
+    if helpfulness and not (parsed.answer and parsed.summaries):
+        raise UserError("an answer with `helpfulness` above 0 must have a text and cite at least one summary")
+    return PartialAnswer(parsed.answer, helpfulness, tuple(sorted(set(parsed.summaries))))
 
 
 def _reply(
@@ -329,6 +465,14 @@ def _reply(
 
 
 def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
-    """Add up ``input_tokens`` or ``output_tokens`` of the replies that came; None if there is none, or one lacks it."""
+    """Return the total of ``input_tokens`` or ``output_tokens`` over the replies that arrived.
+
+    Args:
+        replies: Replies. Failed and rejected requests are ignored.
+        name: ``input_tokens`` or ``output_tokens``.
+
+    Returns:
+        Total, or None if no reply arrived or one has no count.
+    """
     counts = [getattr(reply, name) for reply in replies if reply.has_come]
     return None if not counts or None in counts else sum(counts)

@@ -57,7 +57,7 @@ def test_the_reader_that_ships() -> None:
 def test_weights_of_another_size(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_tensors(path, {"weights": torch.zeros(3)})
-    with pytest.raises(ValueError, match=r"needed `weights` of 32768 numbers, got \[3\]"):
+    with pytest.raises(ValueError, match=r"`weights` must have shape \[32768\], got \[3\]"):
         ExtractiveReader(path).write(["Who?"], [Context(PASSAGES, 1)])
 
 

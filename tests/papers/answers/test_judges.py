@@ -86,7 +86,7 @@ def test_unusable_verdicts_do_not_count(scripted_model: Callable[..., Any]) -> N
 
     judge = PairwiseJudge(scripted_model(reply), criteria=ONE, tries=2)
     assert judge.compare(["q", "r"], ["bad", "b"], ["c", "d"]).scores.nan_to_num(-1).tolist() == [[-1.0, 0.5]]
-    with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
+    with pytest.raises(ValueError, match="`criteria` must contain at least one criterion, got none"):
         PairwiseJudge(scripted_model(reply), criteria={})
 
 

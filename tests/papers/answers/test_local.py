@@ -83,9 +83,9 @@ def test_errors_of_answers_questions_and_models(model: Path, tmp_path: Path) -> 
     def refuse(text: str) -> str:
         raise ValueError("no JSON")
 
-    with pytest.raises(ValueError, match=r"no usable answer in 2 tries for the text 'a b'; last: ValueError\('no JSON"):
+    with pytest.raises(ValueError, match=r"no usable answer in 2 tries to 'a b'\. Last: ValueError\('no JSON"):
         make(model, max_retries=1).ask(["a b"], system=None, read=refuse)
-    with pytest.raises(ValueError, match=r"accepts and generates at most 4096 tokens, got a question of \d+ with"):
+    with pytest.raises(ValueError, match=r"limited to 4096 tokens of input and output together, got \d+ tokens"):
         make(model).ask(["a " * 2100], system=None, read=str)
     with pytest.raises(ValueError, match=r"`model` must be a local folder or a reachable hub id .* got '.*nothing'"):
         make(tmp_path / "nothing").ask(["a"], system=None, read=str)

@@ -60,7 +60,7 @@ def test_a_lost_answer_is_no_abstention() -> None:
         assert answers.values[measure].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
     assert answers.counts.abstained == 1
     assert answers.counts.problems == {"status 500": 1, "status 400: 'too long'": 1}
-    assert answers.counts.notes("one")[0].endswith(" of 5; 1 times: status 500")
+    assert answers.counts.notes("one")[0].endswith(" of 5; most frequent problem (1): status 500")
     (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [["Metz"]] * 5).values()
     assert answers.values["EM"].tolist() == answers.values["Judged"].tolist() == [0.0] * 5
 
@@ -107,7 +107,7 @@ def test_the_last_systems_answers_are_compared_and_what_it_costs(tmp_path: Path)
     assert (rate["system"], rate["baseline"], rate["criterion"]) == ("two", "one", "length")
     assert (rate["wins"], rate["ties"], rate["losses"], rate["rate"], rate["agreement"]) == (1, 1, 0, 0.75, 1.0)
     assert result.tables[1].title == "win rates"
-    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
+    with pytest.raises(ValueError, match=r"`answers\.comparison` needs at least two systems, got only 'one'"):
         compared(one_system())
     with pytest.raises(ValueError, match="data set 'toy' has none"):
         plain_stage()(ranked({}))
@@ -123,7 +123,7 @@ def test_unusable_verdicts_of_the_judge_are_counted() -> None:
     )
     result = replace(plain_stage(), judge=judge)(one_system())
     assert result.measures["one"]["Judged"].tolist() == [0.0, 1.0, 1.0]
-    assert list(result.notes) == ["answers of one: 1 of 2 verdicts unusable, which count as wrong"]
+    assert list(result.notes) == ["answers of one: 1 of 2 verdicts unusable and scored as wrong"]
     (table,) = result.tables
     shown = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
     assert (shown["unusable"], shown["verdicts"], shown["unusable verdicts"]) == ("0", "2", "1")
@@ -152,7 +152,8 @@ def test_counts() -> None:
     assert (counts.input_tokens, counts.output_tokens) == (6000, 60)
     assert counts.models == {"m-1": 2, "m-2": 1}
     assert counts.notes("x") == [
-        "answers of x: 1 cut, 1 failed of 4; 1 times: status 500", "answers of x: the model changed its name, m-1, m-2",
+        "answers of x: 1 cut, 1 failed of 4; most frequent problem (1): status 500",
+        "answers of x: the endpoint answered under several model names: m-1, m-2",
     ]  # fmt: skip
     uncounted = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], contexts[:1])
     assert uncounted.input_tokens is None
