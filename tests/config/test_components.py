@@ -37,6 +37,11 @@ def test_objects_and_parts_pass(parts: ComponentFactory) -> None:
     assert parts.build("encoder", None) is None
 
 
+def test_settings_of_no_file_have_the_name_of_their_class(parts: ComponentFactory) -> None:
+    part = parts.component("retriever", {"_target_": "graphrerank.operators.bm25.BM25Retriever", "_partial_": True})
+    assert part.name == "BM25Retriever"
+
+
 def test_data_sets_share_an_encoder_and_its_vectors(parts: ComponentFactory) -> None:
     encoder = parts.text_encoder(parts.component("encoder", "minilm"))
     assert encoder is parts.text_encoder(parts.component("encoder", "minilm"))

@@ -104,6 +104,34 @@ def test_parts_may_be_objects_that_nothing_registers(folder: Path, parts: Compon
     assert read_manifest(folder / "run" / "Neighbourly").model.name == register_model(Neighbourly)
 
 
+class ScaledScores(nn.Module):
+    """Scales a linear combination of the features."""
+
+    inputs = ModelInputs(("base_features",))
+
+    def __init__(self, *, num_scores: int, scale: float = 2.0) -> None:
+        super().__init__()
+        self.linear, self.scale = nn.Linear(num_scores, 1), scale
+
+    def forward(self, base_features: Tensor) -> Tensor:
+        return self.scale * self.linear(base_features).squeeze(1)
+
+
+def test_a_class_is_built_with_the_sizes_of_the_data(folder: Path, parts: ComponentFactory) -> None:
+    reranker = small(folder, parts, model=ScaledScores, max_epochs=1, calibration=None)
+    assert isinstance(reranker.checkpoint.model, ScaledScores)
+    num_scores = reranker.checkpoint.model.linear.in_features
+    assert read_manifest(folder / "run" / "ScaledScores").model.arguments == {"num_scores": num_scores}
+
+
+def test_a_class_within_a_function_is_refused(folder: Path, parts: ComponentFactory) -> None:
+    class Local(ScaledScores):
+        """Cannot be imported."""
+
+    with pytest.raises(ValueError, match="`model` must be a class at the top level of a module"):
+        small(folder, parts, model=Local)
+
+
 def test_several_data_sets_are_trained_on_together(folder: Path, parts: ComponentFactory) -> None:
     dataset = Dataset.from_folder(folder, edges=["edges.tsv"])
     fit(

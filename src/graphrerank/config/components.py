@@ -55,7 +55,11 @@ class ConfiguredComponent:
     @property
     def name(self) -> str:
         """Name in notes and manifests: the file of ``conf``, otherwise the class."""
-        return self.choice or type(self.instance).__name__
+        if self.choice is not None:
+            return self.choice
+        if self.settings is not None:
+            return str(self.settings._target_).rpartition(".")[2]
+        return type(self.instance).__name__
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -48,7 +48,9 @@ def fit(
         encoder: Encoder of texts. None for models and retrievers that read no vectors.
         pair_encoder: Cross-encoder, for features that read its scores. None for none.
         features: Features that the model reads: a name of ``conf/features`` or its settings.
-        model: A name of ``conf/model``, or an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``.
+        model: A name of ``conf/model``, an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``, or a
+            class of such modules. If its constructor takes ``num_scores`` or ``embedding_dim``, a class gets these
+            sizes of the data.
         loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
             returns a scalar.
         module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`, such as

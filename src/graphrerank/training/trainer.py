@@ -76,7 +76,9 @@ class RerankerTrainer:
     ComponentFactory are names of ``conf``, settings in the form of a file of ``conf``, or built objects.
 
     Args:
-        model: A name of ``conf/model``, or an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``.
+        model: A name of ``conf/model``, an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``, or a
+            class of such modules. If its constructor takes ``num_scores`` or ``embedding_dim``, a class gets these
+            sizes of the data.
         settings: Epochs, learning rate, seed, splits and the like. None for the defaults.
         data: A data set, its name or the path of its folder; or several by name, which are trained on together. Or
             :class:`~graphrerank.training.training_data.TrainingData`, which are prepared: ``retriever``, ``encoder``,
@@ -349,15 +351,43 @@ def named_model(parts: ComponentFactory, model: Any, features: Any) -> tuple[Con
 
     Args:
         parts: Composes files of ``conf`` by name.
-        model: A name of ``conf/model``, its settings, or the model.
+        model: A name of ``conf/model``, its settings, the model, or its class.
         features: A name of ``conf/features``, or its settings.
     """
+    if isinstance(model, type):
+        model = class_settings(model)
     choices = {group: name for group, name in (("features", features), ("model", model)) if isinstance(name, str)}
     if not choices:
         return parts.component("model", model), features
     composed = parts.compose(*(f"+{group}={name}" for group, name in choices.items()))
     part = ConfiguredComponent(composed.model, model) if isinstance(model, str) else parts.component("model", model)
     return part, composed.features if isinstance(features, str) else features
+
+
+def class_settings(model_class: type) -> dict[str, Any]:
+    """Return settings that build a class of models with its own defaults.
+
+    Args:
+        model_class: Subclass of ``torch.nn.Module`` at the top level of a module, a script or a notebook.
+
+    Returns:
+        Settings with the class as ``_target_``.
+
+    Raises:
+        ValueError: If the class is no model, or is defined within a function.
+
+    Example:
+        >>> class_settings(torch.nn.Linear)
+        {'_target_': 'torch.nn.modules.linear.Linear'}
+    """
+    if not issubclass(model_class, nn.Module):
+        raise UserError(f"`model` must be a subclass of torch.nn.Module, got {model_class.__name__}")
+    if "<locals>" in model_class.__qualname__:
+        raise UserError(
+            f"`model` must be a class at the top level of a module, got {model_class.__qualname__}, which is defined "
+            "in a function. Move the class, or pass an object of it"
+        )
+    return {"_target_": f"{model_class.__module__}.{model_class.__qualname__}"}
 
 
 def named_callbacks(parts: ComponentFactory, name: str, run_dir: Path, system: str) -> dict[str, Callback]:

@@ -1,0 +1,46 @@
+"""Every script of `examples/` runs as its header says, on few queries, and prints what it promises."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+TRIAL = ["--num-queries", "40"]
+SHORT = ["--epochs", "1"]
+#: Arguments of each script, and a pattern of its output.
+RUNS = {
+    "custom_loss": ([*TRIAL, *SHORT], r"margin +0\.\d"),
+    "custom_model": ([*TRIAL, *SHORT], r"neighbour_mlp +0\.\d"),
+    "custom_retriever": (TRIAL, r"base +0\.\d"),
+    "evaluate_two_systems": (TRIAL, r"Wrote report/report\.html"),
+    "index_and_rerank": ([str(ROOT / "docs" / "papers"), "How is the adapter trained?"], r"base\n  \S+\.md"),
+    "plain_lightning": (SHORT, r"Best validation nDCG@10: 0\.\d"),
+    "pyg_convolution": ([*TRIAL, *SHORT], r"sageconv +0\.\d"),
+    "serve_and_call": ([], r"Solaris[^\n]*\n\d\.\d\d  Andrei Tarkovsky"),
+    "train_from_python": ([*TRIAL, *SHORT], r"Saved the reranker in my_reranker"),
+    "wandb_sweep": (["--offline", *TRIAL, *SHORT], r"val/ndcg@10 0\.\d"),
+}
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_a_script_can_be_copied(script: Path) -> None:
+    content = script.read_text(encoding="utf-8")
+    assert len(content.splitlines()) <= 80
+    assert f"python examples/{script.name}" in content
+    assert not re.search(r"^(from|import) (tests|examples)\b", content, re.MULTILINE)
+
+
+@pytest.mark.slow  # a training or a service each
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_a_script_runs(script: Path, tmp_path: Path) -> None:
+    arguments, pattern = RUNS[script.stem]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(pattern, done.stdout + done.stderr), done.stdout
