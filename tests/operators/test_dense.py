@@ -118,7 +118,7 @@ def test_exact_search_needs_no_faiss_and_others_name_the_extras(monkeypatch: pyt
     [
         ({"index": "annoy"}, r"`index` must be one of \['flat', 'hnsw', 'ivf'\], got 'annoy'"),
         ({"num_cells": 0}, "`num_cells` must be a positive integer, got 0"),
-        ({"index": "ivf", "num_cells": 4}, "`num_cells` must be at most the 3 nodes, got 4"),
+        ({"index": "ivf", "num_cells": 4}, "`num_cells` must be at most the number of nodes, 3, got 4"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:

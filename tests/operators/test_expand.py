@@ -137,7 +137,7 @@ def test_without_vectors_neighbours_are_ranked_by_the_graph() -> None:
     assert retriever.retrieve(bare_query).nodes.tolist() == [[3, 0, 4]]
     assert retriever.feature_names[2:4] == ("bm25_score", "hops")
     assert build(encoded, structure_weight=0).retrieve(FOX).nodes.tolist() == [[3, 0, 2]]
-    with pytest.raises(ValueError, match=r"choose an encoder .* or .*retriever\.similarity_weight=0"):
+    with pytest.raises(ValueError, match=r"Choose an encoder .* or .*retriever\.similarity_weight=0"):
         build(graph)
     with pytest.raises(ValueError, match="`queries` must have vectors"):
         build(encoded, similarity_weight=0).retrieve(bare_query)
@@ -308,15 +308,15 @@ def test_share_places_against_naive_loop(seed: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"top_k": 50}, r"`base_k` must lie in \[1, `top_k`\) = \[1, 50\), got 60; lower it or raise `top_k`"),
-        ({"num_seeds": 61}, r"`num_seeds` must lie in \[1, `base_k`\] = \[1, 60\], got 61"),
+        ({"top_k": 50}, r"`base_k` must be at least 1 and below `top_k` = 50, got 60\. Lower it or raise `top_k`"),
+        ({"num_seeds": 61}, r"`num_seeds` must be from 1 to `base_k` = 60, got 61"),
         ({"structure_weight": -0.5}, "`structure_weight` must not be negative, got -0.5"),
         ({"hops": 3}, "`hops` must be 1 or 2, got 3"),
         ({"quotas": {"links": 0.5}}, "`quotas` must be of .* got 'links'"),
-        ({"quotas": {"entity": -0.1}}, "`quotas` must not be negative, nor above 1 together, got {'entity': -0.1}"),
+        ({"quotas": {"entity": -0.1}}, "`quotas` must be at least 0 and sum to at most 1, got {'entity': -0.1}"),
         ({"pagerank_share": 1.5}, r"`pagerank_share` must lie in \[0, 1\], got 1.5"),
-        ({"pagerank_share": 0.5, "hops": 2}, r"`hops` must be 1 with .*`pagerank_share`, got 2"),
-        ({"quotas": {}, "hops": 2}, r"`hops` must be 1 with `quotas` .*, got 2"),
+        ({"pagerank_share": 0.5, "hops": 2}, r"`hops` must be 1 if .*`pagerank_share` is set, got 2"),
+        ({"quotas": {}, "hops": 2}, r"`hops` must be 1 if `quotas` .*, got 2"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -328,7 +328,9 @@ def test_arguments_of_each_retriever_are_checked() -> None:
     class Walked(Fixed):
         feature_names = ("base_score", "hops")
 
-    with pytest.raises(ValueError, match=r"`base` must have no feature named as in .*, got \['hops'\]"):
+    with pytest.raises(
+        ValueError, match=r"the features of `base` must not be named like those of the expansion, got \['hops'\]"
+    ):
         ExpandRetriever(line([]), base=partial(Walked, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
     with pytest.raises(ValueError, match=r"`similarity_weight` must not be negative, got -1\.0"):
         ExpandRetriever(corpus(), base=partial(Fixed, nodes=(0,)), similarity_weight=-1.0)

@@ -29,9 +29,9 @@ def test_against_naive_loop(top_k: int, bm25_weight: float, dense_weight: float)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"bm25_weight": -0.1}, "must not be negative nor both 0, got -0.1, 0.7"),
-        ({"proposals": 99}, "`proposals` must be at least `top_k`, 100, or null, got 99"),
-        ({"bm25_weight": 0.0, "dense_weight": 0.0}, "must not be negative nor both 0, got 0.0, 0.0"),
+        ({"bm25_weight": -0.1}, "must be at least 0, and one of them positive, got -0.1 and 0.7"),
+        ({"proposals": 99}, "`proposals` must be null or at least `top_k`, 100, got 99"),
+        ({"bm25_weight": 0.0, "dense_weight": 0.0}, "must be at least 0, and one of them positive, got 0.0 and 0.0"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:

@@ -179,12 +179,12 @@ def test_any_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
         ({"structure_weight": -1.0}, "`structure_weight` must not be negative, got -1.0"),
-        ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must be \[1, 4\], got \[2, 4\]"),
-        ({"query_vectors": None}, r"`query_vectors` must be \[1, 4\], got None"),
-        ({"only": torch.tensor([[9]])}, "`only` must lie in 0 to 8, got 9"),
-        ({"exclude": torch.tensor([[9]])}, "`exclude` must lie in 0 to 8, got 9"),
+        ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must have shape \[1, 4\], got \[2, 4\]"),
+        ({"query_vectors": None}, r"`query_vectors` must have shape \[1, 4\], got None"),
+        ({"only": torch.tensor([[9]])}, "`only` must be node indices from 0 to 8, got 9"),
+        ({"exclude": torch.tensor([[9]])}, "`exclude` must be node indices from 0 to 8, got 9"),
         ({"seeds": ranking([[12]])}, "`seeds` must lie in 0 to 8 or be -1, got 12"),
-        ({"seeds": Ranking(torch.tensor([[-1, 2]]), torch.ones(1, 2))}, "`seeds` must have their padding last"),
+        ({"seeds": Ranking(torch.tensor([[-1, 2]]), torch.ones(1, 2))}, "the padding of `seeds` must come last"),
         ({"seeds": ranking([[2, 5, 2]])}, "`seeds` must be unique per query, got 2 in row 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Dense vector search: the nodes with the largest dot products, exactly or by an approximate index of FAISS."""
+"""Dense vector search: find the nodes with the largest dot products, exactly or with an approximate FAISS index."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
@@ -15,25 +15,42 @@ from graphrerank.installation.extras import require_extra
 from graphrerank.operators.vector_index import fill_vector_index, map_vector_index, new_vector_index
 from graphrerank.utils.checks import check_choice, check_counts
 
+#: Kinds of index: exact search, and two approximate indexes of FAISS.
 INDEXES = ("flat", "hnsw", "ivf")
-BLOCK_QUERIES = 1024  # searched at once
-BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
-BLOCK_SCORES = 1 << 22  # of queries with contested ranks held at once, each with those of all nodes
-SCANNED_PART = 1 << 17  # nodes of a part of a corpus: an index of it takes longer to build than many searches
-MARGIN = 16  # further nodes of a search, to detect ties with the last of ``top_k``, and for vectors of 8 bits
-MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
+#: Number of queries per search.
+BLOCK_QUERIES = 1024
+#: Number of node vectors per matrix product of an exact search.
+BLOCK_VECTORS = 1 << 14
+#: Largest number of scores in memory when queries whose last rank is uncertain are scored against all nodes.
+BLOCK_SCORES = 1 << 22
+#: Largest subset of a corpus that is always searched exactly, because building an index would take longer.
+SCANNED_PART = 1 << 17
+#: Number of extra nodes to retrieve. They reveal ties at the last rank and offset the error of 8-bit vectors.
+MARGIN = 16
+#: Largest number of nodes per query that FAISS can return on a GPU.
+MAX_GPU_K = 2048
 
 
 @dataclass(eq=False)
 class DotRanking:
-    r"""Rank proposed nodes by :math:`v_q \cdot v_n`, ties broken by node index.
+    r"""Rank candidate nodes by their dot product :math:`v_q \cdot v_n`, with ties broken by node index.
 
-    Scores are computed here, node by node, so that equal vectors get equal scores whatever proposed them.
+    The scores are computed pair by pair. Equal vectors therefore have equal scores, whichever index found the nodes.
+
+    Attributes:
+        embedding: Node vectors ``[N, d]`` of any floating-point type.
+        top_k: Number of candidates per query.
+        removed: Mask of removed nodes, which are not ranked, ``[N]`` bool. If None, no node is removed.
+
+    Example:
+        >>> ranking = DotRanking(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), top_k=2)
+        >>> ranking.rank(torch.tensor([[1.0, 0.0]]), torch.tensor([[0, 1, 2]]), is_exact=True).nodes
+        tensor([[0, 2]])
     """
 
-    embedding: Tensor  # `[N, d]` node vectors, of any type of float
-    top_k: int  # candidates per query
-    removed: Tensor | None = None  # `[N]` bool, nodes that are not ranked
+    embedding: Tensor
+    top_k: int
+    removed: Tensor | None = None
 
     @cached_property
     def num_ranked(self) -> int:
@@ -41,10 +58,17 @@ class DotRanking:
         return len(self.embedding) - (0 if self.removed is None else int(self.removed.sum()))
 
     def rank(self, vectors: Tensor, proposed: Tensor, *, is_exact: bool) -> Ranking:
-        """Rank the nodes ``proposed [b, M]``, unique per row, padded with -1: ``[b, top_k]``, products as two features.
+        """Rank the nodes that a search has found.
 
-        With ``is_exact`` they are the nearest up to rounding, ``top_k`` and :data:`MARGIN`, or all; a query whose last
-        rank is contested within rounding is then scored against the whole corpus.
+        Args:
+            vectors: Query vectors ``[b, d]``.
+            proposed: Found nodes ``[b, M]``, unique per row, padded with -1.
+            is_exact: Whether ``proposed`` contains all nodes or, up to rounding, the nearest ``top_k`` +
+                :data:`MARGIN`. If so, queries whose last rank is uncertain because of rounding are scored against the
+                whole corpus.
+
+        Returns:
+            Ranking ``[b, top_k]`` with ``features [b, top_k, 2]``, which both equal the dot product.
         """
         device, num_nodes = self.embedding.device, len(self.embedding)
         if not len(vectors) or not self.num_ranked:
@@ -64,17 +88,26 @@ class DotRanking:
         return _ranking(nodes, top_scores)
 
     def without_removed(self, scores: Tensor, start: int) -> Tensor:
-        """Fill the scores ``[..., n]`` of nodes from ``start`` on with -inf where a node was removed."""
+        """Set the scores of removed nodes to -inf.
+
+        Args:
+            scores: Scores ``[..., n]`` of consecutive nodes.
+            start: Index of the first of these nodes.
+
+        Returns:
+            Scores ``[..., n]``.
+        """
         if self.removed is None:
             return scores
         removed = self.removed[start : start + scores.shape[-1]].to(scores.device)
         return scores.masked_fill(removed, -torch.inf)
 
     def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
-        """Return ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
+        """Return whether a node that was not proposed might belong to the ``top_k`` of a query, ``[b]``.
 
-        It cannot if the ``last`` kept score exceeds the lowest of the proposed ``scores [b, M]`` by more than rounding,
-        of a product of ``d`` terms at most ``d`` times the product of norms, there and here.
+        It cannot if the ``last`` selected score exceeds the lowest of the proposed ``scores [b, M]`` by more than the
+        rounding errors of both products. Each error is at most ``d`` times the machine epsilon times the product of the
+        norms.
         """
         rounding = torch.finfo(torch.float32).eps * self.embedding.shape[1]
         return last - scores.amin(1) <= 4 * rounding * self._largest_norm * vectors.norm(dim=1)
@@ -85,7 +118,16 @@ class DotRanking:
 
 
 def dot_products(embedding: Tensor, nodes: Tensor, vectors: Tensor) -> Tensor:
-    """Multiply query vectors ``[b, d]`` with those of nodes ``[b, M]``, pair by pair (:func:`pair_products`)."""
+    """Compute the dot products of queries with their nodes, pair by pair. See :func:`pair_products`.
+
+    Args:
+        embedding: Node vectors ``[N, d]``.
+        nodes: Node indices ``[b, M]``.
+        vectors: Query vectors ``[b, d]``.
+
+    Returns:
+        Dot products ``[b, M]``, float32.
+    """
     row = torch.arange(len(nodes), device=nodes.device).unsqueeze(1).expand_as(nodes)
     return pair_products(embedding, nodes.flatten(), vectors.float(), row.flatten()).view(nodes.shape)
 
@@ -97,26 +139,47 @@ def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
 
 @dataclass(eq=False)
 class DenseRetriever(Retriever):
-    r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
+    r"""Rank the corpus by the dot product :math:`v_q \cdot v_n`, with ties broken by node index.
 
-    ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last rank.
-    ``hnsw`` and ``ivf`` are approximate indexes of FAISS, an extra: ``graphrerank[faiss]`` for the CPU,
-    ``graphrerank[gpu]`` for CUDA 12, never both; their nodes are ordered in the same way.
+    The index ``flat`` compares each query with all nodes and is exact, even if nodes are tied at the last rank.
+    ``hnsw`` and ``ivf`` are approximate indexes of FAISS, which is an optional dependency: install
+    ``graphrerank[faiss]`` for the CPU or ``graphrerank[gpu]`` for CUDA 12, but not both.
 
-    Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
-    Example 1. An approximate index is built at the first query, an IVF index on the GPU of the vectors if FAISS has
-    one. A stored index of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say. Small parts of a
-    corpus (:meth:`CorpusGraph.select`) are always searched exactly.
+    An approximate index is built at the first query. An IVF index is built on the GPU if the vectors are on it and
+    FAISS supports it. If the corpus folder stores an index of the same kind, that index is memory-mapped instead, and
+    ``links`` and ``num_cells`` are ignored. Small subsets of a corpus (see :meth:`CorpusGraph.select`) are always
+    searched exactly.
+
+    Source: FastInsight, Definition 2 (vector search), with its dot product. For unit vectors, the dot product equals
+    the cosine similarity of its Example 1.
+
+    Args:
+        graph: Corpus graph with an ``embedding``.
+
+    Attributes:
+        top_k: Number of candidates per query.
+        index: Kind of index, one of ``flat``, ``hnsw`` and ``ivf``.
+        links: Number of neighbours of a node in each layer of an HNSW index.
+        ef_search: Size of the candidate queue of an HNSW search. Values below ``top_k`` are raised to it.
+        num_cells: Number of cells of an IVF index. If None, about ``4 sqrt(N)``, but at most one per 64 nodes.
+        num_probes: Number of cells of an IVF index that each search visits.
+        feature_names: Names of the features of a candidate, which both equal the dot product.
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
+        >>> graph = graph.with_embedding(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
+        >>> DenseRetriever(graph, top_k=2).retrieve(Queries(["q1"], ["text"], torch.tensor([[1.0, 0.0]]))).nodes
+        tensor([[0, 2]])
     """
 
-    graph: InitVar[CorpusGraph]  # with its `embedding`
+    graph: InitVar[CorpusGraph]
     _: KW_ONLY
-    top_k: int = 100  # candidates per query
-    index: str = "flat"  # or `hnsw` or `ivf`
-    links: int = 32  # HNSW: neighbours of a node in its layers
-    ef_search: int = 128  # HNSW: nodes kept open in a search, at least `top_k`
-    num_cells: int | None = None  # IVF: cells of the corpus; None: about `4 sqrt(N)`, at most one per 64 nodes
-    num_probes: int = 16  # IVF: cells that a search visits
+    top_k: int = 100
+    index: str = "flat"
+    links: int = 32
+    ef_search: int = 128
+    num_cells: int | None = None
+    num_probes: int = 16
     feature_names: tuple[str, ...] = field(default=(BASE_SCORE, "dense_score"), init=False)
 
     def __post_init__(self, graph: CorpusGraph) -> None:
@@ -132,7 +195,14 @@ class DenseRetriever(Retriever):
             require_extra("faiss", f"retriever.index={self.index}")
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` queries, which need vectors: ``[B, top_k]``, ``features [B, top_k, 2]``."""
+        """Rank the corpus by dot product.
+
+        Args:
+            queries: ``B`` queries with vectors.
+
+        Returns:
+            Ranking ``[B, top_k]`` with ``features [B, top_k, 2]``, which both equal the dot product.
+        """
         return Ranking.concatenate([self._search(block.encoded) for block in queries.blocks(BLOCK_QUERIES)])
 
     def _search(self, vectors: Tensor) -> Ranking:
@@ -143,7 +213,7 @@ class DenseRetriever(Retriever):
         return self._ranking.rank(vectors, nearest, is_exact=self.index == "flat")
 
     def _propose(self, vectors: Tensor, depth: int) -> Tensor:
-        """Search the index, and scan the vectors that were added after it was stored."""
+        """Search the index, and search the vectors that were added after the index was stored exactly."""
         index, parameters = self._index
         nearest = torch.from_numpy(index.search(vectors.cpu().contiguous().numpy(), depth, params=parameters)[1])
         if index.ntotal == len(self._embedding):
@@ -152,22 +222,22 @@ class DenseRetriever(Retriever):
         return torch.cat([nearest.to(added.device), added], dim=1)
 
     def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> Tensor:
-        """Find the ``depth`` nearest nodes of each query by multiplying with all, or those from one on, in blocks."""
+        """Find the ``depth`` nearest nodes of each query by exact search, among the nodes from index ``start`` on."""
         vectors = vectors.to(self._embedding.device)
         scores = vectors.new_zeros(len(vectors), 0)
         nodes = scores.long()
         for first in range(start, len(self._embedding), BLOCK_VECTORS):
             block = vectors @ self._embedding[first : first + BLOCK_VECTORS].float().T
             block = self._ranking.without_removed(block, first)
-            best, place = torch.topk(block, min(depth, block.shape[1]), dim=1)
-            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place + first], dim=1)
-            scores, place = torch.topk(scores, min(depth, scores.shape[1]), dim=1)
-            nodes = nodes.gather(1, place)
+            best, column = torch.topk(block, min(depth, block.shape[1]), dim=1)
+            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, column + first], dim=1)
+            scores, column = torch.topk(scores, min(depth, scores.shape[1]), dim=1)
+            nodes = nodes.gather(1, column)
         return nodes.masked_fill(scores == -torch.inf, -1)
 
     @cached_property
     def _index(self) -> tuple[Any, Any]:
-        """The index of FAISS, and its parameters of a search, which exclude removed nodes; None if there are none."""
+        """FAISS index and the search parameters that exclude removed nodes, None if no node is removed."""
         import faiss  # heavy: only when something is searched
 
         stored = self._stored_index
@@ -182,7 +252,7 @@ class DenseRetriever(Retriever):
         removed = None if self._removed is None else self._removed[: index.ntotal].nonzero().flatten().cpu().numpy()
         if removed is None or not len(removed):
             return index, None
-        module: Any = faiss  # whose types lack keyword arguments
+        module: Any = faiss  # the type stubs of FAISS lack keyword arguments
         parameters = module.SearchParametersIVF if self.index == "ivf" else module.SearchParametersHNSW
         return index, parameters(sel=module.IDSelectorNot(module.IDSelectorBatch(removed)), **limits)
 

@@ -1,4 +1,4 @@
-"""Expansion before ranking: the top of a base ranking, and the best graph neighbours of its best nodes."""
+"""Expand a ranking before it is reranked: combine its top candidates with the best neighbours of the top nodes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -23,74 +23,99 @@ from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
 @dataclass(eq=False)
 class Expander:
-    r"""Takes the top ``base_k`` of a ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
+    """Base of retrievers that replace the tail of a ranking by graph neighbours of its top nodes.
 
-    The neighbours are ordered by STeX's score (:func:`semantic_topological_expansion`). If there are too few, the
-    ranking beyond ``base_k`` fills the list: a query has as many candidates as without expansion, and a corpus without
-    edges yields the base ranking.
+    The candidates are the top ``base_k`` of the base ranking, followed by neighbours of its top ``num_seeds`` nodes, up
+    to ``top_k``. The neighbours are ordered by the score of STeX (see :func:`semantic_topological_expansion`). If there
+    are too few, the base ranking beyond ``base_k`` fills the list. A query therefore has as many candidates as without
+    expansion, and a corpus without edges yields the base ranking.
 
-    With ``quotas`` neighbours compete within their type of edges, each with a share of the places; what a type leaves
-    free goes to the others, references first. The features are of all edges. ``pagerank_share`` of the places are for
-    passages by PageRank over entities (:class:`EntityPPR`), the corpus's or those that its texts show by their
-    spelling; the others stay for neighbours, and take what it leaves free.
+    With ``quotas``, each edge type has its own share of the places for neighbours. Places that a type cannot fill go to
+    the other types, references first. With ``pagerank_share``, a share of the places is for passages ranked by PageRank
+    over entities (see :class:`EntityPPR`). The entities are those of the corpus, or names extracted from its texts by
+    spelling. The remaining places are for neighbours, which also take the places that PageRank cannot fill.
 
-    Source: FastInsight, Algorithm 3 with its weights 1, run once. *Where we differ:* the seeds are the top
-    ``num_seeds`` rather than all retrieved nodes. The defaults lie on a plateau: on the training questions of
-    2WikiMultihopQA and HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights from 0.5 on find as much.
+    Each candidate has four features of the expansion: ``hops``, the number of steps from the nearest seed;
+    ``best_seed_score`` and ``best_seed_reciprocal_rank``, the score and the reciprocal rank of the best seed reached;
+    and ``seeds_reached``, the number of seeds within ``hops`` steps, divided by ``num_seeds``. They are computed over
+    all edge types. They are 0 for candidates of the base ranking, and for candidates that no edge connects with a seed.
 
-    Features of the walk, 0 for candidates of the base ranking and for those that no edge joins with a seed: ``hops``,
-    steps from the nearest seed; ``best_seed_score`` and ``best_seed_reciprocal_rank``, score and 1 / rank of the best
-    seed reached; ``seeds_reached``, seeds within ``hops`` steps, divided by ``num_seeds``.
+    Source: FastInsight, Algorithm 3 with weights of 1, run once. *Differences from the paper:* the seeds are the top
+    ``num_seeds`` nodes instead of all retrieved nodes. The defaults lie on a plateau: on the training questions of
+    2WikiMultihopQA and HotpotQA, recall is the same for 10 to 30 seeds, 50 to 80 base candidates, and structure weights
+    from 0.5.
+
+    Attributes:
+        graph: Undirected corpus graph. It needs an ``embedding`` of unit vectors unless ``similarity_weight`` is 0.
+        top_k: Number of candidates per query.
+        base_k: Number of candidates from the base ranking, less than ``top_k``.
+        num_seeds: Number of top nodes whose neighbours are considered, at most ``base_k``.
+        similarity_weight: Weight of the dot product of query and node in the score of STeX, at least 0.
+        structure_weight: Weight of the structural score in the score of STeX, at least 0.
+        hops: Maximum number of steps from a seed, 1 or 2. With 2, neighbours of neighbours fill the places that direct
+            neighbours leave.
+        pagerank_share: Share of the places for neighbours that PageRank over entities fills, in [0, 1].
+        quotas: Share of the places for neighbours by edge type, summing to at most 1. If None, neighbours compete over
+            all edge types.
     """
 
     expands_along_edges: ClassVar[bool] = True
-    graph: CorpusGraph  # undirected, with its `embedding` of unit vectors unless `similarity_weight` is 0
+    graph: CorpusGraph
     _: KW_ONLY
-    top_k: int = 100  # candidates per query
-    base_k: int = 60  # candidates from the base ranking, fewer than `top_k`
-    num_seeds: int = 30  # nodes to expand from, at most `base_k`
-    similarity_weight: float = field(default=1.0, init=False)  # STeX's, of the dot product of query and node
-    structure_weight: float = 1.0  # STeX's weight of the structural score, not negative
-    hops: int = 1  # 2 to continue with the neighbours' neighbours if one hop leaves room
-    pagerank_share: float = 0.0  # of the neighbours' places, in [0, 1]
-    quotas: Mapping[str, float] | None = None  # share of the places by type of edge, together at most 1; None: no types
+    top_k: int = 100
+    base_k: int = 60
+    num_seeds: int = 30
+    similarity_weight: float = field(default=1.0, init=False)
+    structure_weight: float = 1.0
+    hops: int = 1
+    pagerank_share: float = 0.0
+    quotas: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         check_counts(top_k=self.top_k)
         if not 1 <= self.base_k < self.top_k:
             raise UserError(
-                f"`base_k` must lie in [1, `top_k`) = [1, {self.top_k}), got {self.base_k}; lower it or raise `top_k`"
+                f"`base_k` must be at least 1 and below `top_k` = {self.top_k}, got {self.base_k}. Lower it or raise "
+                "`top_k`"
             )
         if not 1 <= self.num_seeds <= self.base_k:
-            raise UserError(f"`num_seeds` must lie in [1, `base_k`] = [1, {self.base_k}], got {self.num_seeds}")
+            raise UserError(f"`num_seeds` must be from 1 to `base_k` = {self.base_k}, got {self.num_seeds}")
         check_not_negative(similarity_weight=self.similarity_weight, structure_weight=self.structure_weight)
         if self.hops not in (1, 2):
             raise UserError(f"`hops` must be 1 or 2, got {self.hops}")
         check_share(pagerank_share=self.pagerank_share)
         if self.hops != 1 and (self.pagerank_share or self.quotas is not None):
-            raise UserError(f"`hops` must be 1 with `quotas` (set them to null) or `pagerank_share`, got {self.hops}")
+            raise UserError(
+                f"`hops` must be 1 if `quotas` or `pagerank_share` is set, got {self.hops}. Set `quotas` to null and "
+                "`pagerank_share` to 0 to use more hops"
+            )
         if self.quotas is not None:
             edge_type_numbers(self.quotas, argument="quotas")
             if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
-                raise UserError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
+                raise UserError(f"`quotas` must be at least 0 and sum to at most 1, got {dict(self.quotas)}")
         if self.similarity_weight and self.graph.embedding is None:
             raise UserError(
-                "`graph` must have an embedding: choose an encoder (encoder=minilm), or rank neighbours by the graph "
-                "only (retriever.similarity_weight=0)"
+                "`graph` must have an embedding, got None. Choose an encoder (encoder=minilm), or rank neighbours by "
+                "graph structure only (retriever.similarity_weight=0)"
             )
 
     def candidates(self, ranking: Ranking, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Collect the top of the base ranking ``[b, top_k]``, neighbours, and the rest of the base ranking as needed.
+        """Collect the candidates of each query.
 
-        Returns ``[b, M]`` int64 nodes, unique per row, at most ``top_k`` of them not -1; and ``[b, M, 4]`` the
-        ``EXPANSION_FEATURES``, 0 except for neighbours.
+        Args:
+            ranking: Base ranking of ``b`` queries, at least ``top_k`` deep unless the corpus is smaller.
+            query_vectors: Query vectors ``[b, d]``. May be None if ``similarity_weight`` is 0.
+
+        Returns:
+            Candidates ``[b, M]`` int64, unique per row, of which at most ``top_k`` are not -1; and their
+            ``EXPANSION_FEATURES``, ``[b, M, 4]``, which are 0 for candidates that are not neighbours.
         """
         room = self.top_k - self.base_k
         base, rest = ranking.nodes[:, : self.base_k], ranking.nodes[:, self.base_k :]
         seeds = Ranking(ranking.nodes[:, : self.num_seeds], ranking.scores[:, : self.num_seeds])
         settings = {name: getattr(self, name) for name in ("similarity_weight", "structure_weight", "hops")}
-        given = self.graph, seeds, query_vectors
-        walk = partial(semantic_topological_expansion, *given, top_k=room, exclude=base, **settings)
+        inputs = self.graph, seeds, query_vectors
+        walk = partial(semantic_topological_expansion, *inputs, top_k=room, exclude=base, **settings)
         chosen = self._choose(walk, seeds, base)
         expansion = walk(only=chosen)
         others = base[:, :0] if chosen is None else chosen.where(~is_listed(chosen, expansion.nodes), -1)
@@ -108,7 +133,7 @@ class Expander:
         return candidates, features
 
     def _choose(self, walk: Callable[..., Expansion], seeds: Ranking, base: Tensor) -> Tensor | None:
-        """Choose neighbours ``[b, n]`` by type of edge and by PageRank; None to take the best over all edges."""
+        """Choose neighbours ``[b, n]`` by edge type and by PageRank. Return None to take the best over all edges."""
         room = self.top_k - self.base_k
         num_ranked = round(room * self.pagerank_share)
         has_types = self.graph.weight_by_type is not None or self.graph.entities is not None
@@ -130,10 +155,22 @@ class Expander:
 
 
 def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int) -> Tensor:
-    """Choose nodes from several lists for each query: each list's places first, then the others from the first list on.
+    """Choose nodes from several lists for each query, with a number of places reserved for each list.
 
-    The lists are ``[b, n]`` int64, best first, unique per row, padded with -1. A node takes the first place that one of
-    its lists has for it. Returns ``[b, M]`` int64, unique per row, at most ``num_places`` of a row not -1.
+    Each list first fills its reserved places. The remaining places are filled from the lists in order. A node that
+    appears in several lists takes the first place that one of them has for it.
+
+    Args:
+        lists: Lists of node indices ``[b, n]`` int64, best first, unique per row, padded with -1.
+        places: Number of places reserved for each list.
+        num_places: Total number of places per query.
+
+    Returns:
+        Node indices ``[b, M]`` int64, unique per row, of which at most ``num_places`` are not -1.
+
+    Example:
+        >>> share_places([torch.tensor([[4, 5, 6]]), torch.tensor([[5, 7, 8]])], places=[1, 1], num_places=3)
+        tensor([[ 4,  5, -1,  6, -1, -1]])
     """
     first = [nodes[:, :count] for nodes, count in zip(lists, places, strict=True)]
     others = [nodes[:, count:] for nodes, count in zip(lists, places, strict=True)]
@@ -147,16 +184,33 @@ def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int
 
 @dataclass(eq=False, kw_only=True)
 class HybridExpandRetriever(Expander, Retriever):
-    r"""Expand the hybrid ranking (:class:`HybridRetriever`), whose scores are computed for every candidate.
+    """Expand the hybrid ranking of :class:`HybridRetriever`, and score every candidate with its hybrid score.
 
-    Features: the hybrid, BM25 and dense scores of every candidate, and the four of the walk (:class:`Expander`).
+    The features of a candidate are its hybrid, BM25 and dense scores and the four features of the expansion (see
+    :class:`Expander`).
+
+    Attributes:
+        bm25_weight: Weight of BM25, at least 0.
+        dense_weight: Weight of the cosine similarity, at least 0.
+        proposals: Number of nodes that the vector search and BM25 each propose. If None, all nodes are scored.
+        index: Kind of index for the vector search if ``proposals`` is set. See :class:`DenseRetriever`.
+        num_probes: Number of cells of an IVF index that each search visits.
+        feature_names: Names of the seven features of a candidate.
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(list("abc"), ["red apple", "red pear", "a stem"], torch.tensor([[0, 2]]))
+        >>> graph = graph.with_embedding(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]))
+        >>> retriever = HybridExpandRetriever(graph=graph, top_k=2, base_k=1, num_seeds=1)
+        >>> ranking = retriever.retrieve(Queries(["q1"], ["red apple"], torch.tensor([[1.0, 0.0]])))
+        >>> ranking.nodes, ranking.base_nodes
+        (tensor([[0, 2]]), tensor([[0, 1]]))
     """
 
-    bm25_weight: float = 0.3  # not negative
-    dense_weight: float = 0.7  # of the cosine, not negative
-    proposals: int | None = None  # nodes scored by each of the two searches, as of `HybridRetriever`; None for all
-    index: str = "flat"  # of the search by vectors for proposals
-    num_probes: int = 16  # IVF: cells that a search visits
+    bm25_weight: float = 0.3
+    dense_weight: float = 0.7
+    proposals: int | None = None
+    index: str = "flat"
+    num_probes: int = 16
     feature_names: tuple[str, ...] = field(default=(*HybridRetriever.feature_names, *EXPANSION_FEATURES), init=False)
 
     def __post_init__(self) -> None:
@@ -165,7 +219,14 @@ class HybridExpandRetriever(Expander, Retriever):
         self._base = HybridRetriever(self.graph, **{name: getattr(self, name) for name in settings})
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank by hybrid score: ``[B, top_k]``, ``features [B, top_k, 7]``, the plain ranking as ``base_nodes``."""
+        """Rank the expanded candidates by hybrid score.
+
+        Args:
+            queries: ``B`` queries with unit vectors.
+
+        Returns:
+            Ranking ``[B, top_k]`` with ``features [B, top_k, 7]``, and with the hybrid ranking as ``base_nodes``.
+        """
         rankings = []
         for base, table in self._base.rank(queries):
             self.graph.pages.release()
@@ -177,45 +238,68 @@ class HybridExpandRetriever(Expander, Retriever):
 
 @dataclass(eq=False, kw_only=True)
 class ExpandRetriever(Expander, Retriever):
-    """Expand the ranking of a retriever that scores only its own list.
+    """Expand the ranking of any retriever, including one that scores only the nodes that it returns.
 
-    A neighbour that it does not list ranks behind the list, with the next float32 below the query's lowest score, and
-    takes the query's lowest value of every other feature. Features: those of the base retriever; ``bm25_score`` and, if
-    the corpus is encoded, ``dense_score``, unless it has them; and the four of the walk.
+    Neighbours that the base retriever did not return rank behind those that it did. Their base score is the next
+    float32 below the query's lowest score, and each other feature of the base retriever takes the query's lowest value.
+    The features of a candidate are those of the base retriever; ``bm25_score`` and, if the corpus is encoded,
+    ``dense_score``, unless the base retriever has them; and the four features of the expansion (see :class:`Expander`).
+
+    Attributes:
+        base: Factory of the base retriever, such as a ``functools.partial``. It is called with the corpus graph and
+            ``top_k``.
+        similarity_weight: Weight of the dot product in the score of STeX. With 0, no encoder is needed.
+
+    Example:
+        >>> from graphrerank.operators.bm25 import BM25Retriever
+        >>> graph = CorpusGraph.from_edges(list("abc"), ["red apple", "red pear", "a stem"], torch.tensor([[0, 2]]))
+        >>> retriever = ExpandRetriever(
+        ...     graph=graph, top_k=2, base_k=1, num_seeds=1, similarity_weight=0, base=partial(BM25Retriever)
+        ... )
+        >>> retriever.retrieve(Queries(["q1"], ["red apple"])).nodes
+        tensor([[0, 2]])
     """
 
-    base: RetrieverFactory  # builds the base retriever from a corpus and `top_k`; a `functools.partial`
-    similarity_weight: float = 1.0  # 0 needs no encoder
+    base: RetrieverFactory
+    similarity_weight: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._base = as_retriever(self.base(self.graph, top_k=self.top_k))
         base_names = self._base.feature_names
         if clashes := sorted(set(base_names) & set(EXPANSION_FEATURES)):
-            raise UserError(f"`base` must have no feature named as in {list(EXPANSION_FEATURES)}, got {clashes}")
+            raise UserError(f"the features of `base` must not be named like those of the expansion, got {clashes}")
         computable = TEXT_FEATURES if self.graph.embedding is not None else TEXT_FEATURES[:1]
         self._added = tuple(name for name in computable if name not in base_names)
         self.feature_names = (*base_names, *self._added, *EXPANSION_FEATURES)
 
     @staticmethod
     def needs_vectors(**settings: Any) -> bool:
-        """Return whether vectors are read, for STeX's similarity or by the base retriever."""
+        """Return whether STeX or the base retriever needs vectors.
+
+        Args:
+            settings: Arguments of the constructor by name, without the corpus graph.
+        """
         return bool(settings.get("similarity_weight", 1.0)) or needs_vectors(settings["base"])
 
     @property
     def fingerprint(self) -> str:
-        """The base retriever's, empty if it has none."""
+        """Fingerprint of the base retriever, which may be empty."""
         return self._base.fingerprint
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the base retriever reads its rankings from a file."""
+        """Whether the base retriever only looks up precomputed rankings."""
         return self._base.is_lookup
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank by base score: ``[B, top_k]``, ``features [B, top_k, F]``, and the base ranking as ``base_nodes``.
+        """Rank the expanded candidates by the score of the base retriever.
 
-        The queries need unit vectors if the corpus has an embedding.
+        Args:
+            queries: ``B`` queries. They need unit vectors if the corpus has an embedding.
+
+        Returns:
+            Ranking ``[B, top_k]`` with ``features [B, top_k, F]``, and with the base ranking as ``base_nodes``.
         """
         embedding = self.graph.embedding
         width = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
@@ -244,7 +328,10 @@ class ExpandRetriever(Expander, Retriever):
 
 
 def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:
-    """Return the ranking's features of nodes ``[b, M]``; values just below the lowest for unlisted nodes."""
+    """Return the features of nodes ``[b, M]``, with the query's lowest values for nodes that the ranking lacks.
+
+    The base score of such a node is the next float32 below the lowest.
+    """
     assert ranking.features is not None
     ascending, order = torch.sort(ranking.nodes, dim=1)
     position = torch.searchsorted(ascending, nodes.contiguous()).clamp(max=ascending.shape[1] - 1)

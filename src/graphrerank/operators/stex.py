@@ -1,4 +1,4 @@
-"""Semantic-Topological eXpansion: a ranking's neighbours, by similarity to the query and position in the graph."""
+"""Semantic-Topological eXpansion (STeX): find neighbours by similarity to the query and by graph structure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,20 +13,22 @@ from graphrerank.core.sparse_rows import positions_in_rows
 from graphrerank.corpus import CorpusGraph
 from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
-BLOCK_PATHS = 1 << 20  # steps from a seed to a neighbour held at once, some 100 MiB
+#: Largest number of steps from a node to a neighbour in memory at once, about 100 MiB.
+BLOCK_PATHS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """New nodes for a batch of rankings, with features of the walk that found them.
+    """Nodes found by expanding a batch of rankings, with features of the paths to them.
 
     Attributes:
-        nodes: ``[B, n]`` int64 nodes. Fewer hops come first, then the best score; padded with -1.
-        scores: ``[B, n]`` float32 :math:`S_n`, padded with -inf.
-        best_seed_rank: ``[B, n]`` int64 rank of the best seed within ``hops``, 1 for the top one; padded with 0.
-        best_seed_score: ``[B, n]`` float32 score of that seed, padded with 0.
-        seeds_reached: ``[B, n]`` int64 number of seeds within ``hops``, padded with 0.
-        hops: ``[B, n]`` int64 steps from the nearest seed, padded with 0.
+        nodes: Node indices ``[B, n]``, int64, padded with -1. Nodes with fewer hops come first, then those with higher
+            scores.
+        scores: Scores :math:`S_n`, ``[B, n]`` float32, padded with -inf.
+        best_seed_rank: Rank of the best seed within ``hops`` steps, ``[B, n]`` int64, 1-based and padded with 0.
+        best_seed_score: Score of that seed, ``[B, n]`` float32, padded with 0.
+        seeds_reached: Number of seeds within ``hops`` steps, ``[B, n]`` int64, padded with 0.
+        hops: Number of steps from the nearest seed, ``[B, n]`` int64, padded with 0.
     """
 
     nodes: Tensor
@@ -50,7 +52,7 @@ def semantic_topological_expansion(
     hops: int = 1,
     edge_type: int | None = None,
 ) -> Expansion:
-    r"""Find the best neighbours of each query's seeds, for all queries at once.
+    r"""Find the best neighbours of the seeds of each query.
 
     .. math::
         S_n = \alpha \, v_q \cdot v_n + \beta \, I_{struct}(n), \qquad
@@ -58,34 +60,35 @@ def semantic_topological_expansion(
         + \Bigl[\frac{|A(n)| - 1}{C_{max} - 1}\Bigr]_{C_{max} > 1}
 
     with :math:`A(n)` the seeds that ``n`` is a neighbour of, :math:`r_{best}` the best (1-based) rank among them,
-    :math:`R_{max}` the number of seeds, :math:`C_{max} = \min(\deg n, R_{max})` with the degree in the whole corpus
-    graph (a neighbour by shared entities counts once for each).
+    :math:`R_{max}` the number of seeds, and :math:`C_{max} = \min(\deg n, R_{max})`. The degree is counted in the whole
+    corpus graph. A neighbour that shares several entities counts once for each of them.
 
-    Source: FastInsight, Algorithm 3 (STeX); its weights are 1. *Where we differ:* ``exclude`` may contain more nodes
-    than the seeds; ties are broken by node index. ``hops`` above 1 is ours: if a query's nodes do not fill ``top_k``,
-    the neighbours of these nodes follow, with the same score over the seeds :math:`A(n)` at the start of a shortest
-    path to ``n``, and its second term capped at 1.
+    Source: FastInsight, Algorithm 3 (STeX), where both weights are 1. *Differences from the paper:* ``exclude`` may
+    contain nodes that are not seeds, and ties are broken by node index. Values of ``hops`` above 1 are an addition: if
+    the neighbours of a query do not fill ``top_k``, their own neighbours follow. These are scored in the same way, with
+    :math:`A(n)` the seeds at the start of a shortest path to ``n``, and with the second term capped at 1.
 
-    Time and memory grow with the sum of the seeds' degrees, not with the corpus.
+    Time and memory grow with the sum of the degrees of the seeds, not with the size of the corpus.
 
     Args:
-        graph: The corpus, undirected. Passages that share an entity are neighbours too. It needs an ``embedding``
-            unless ``similarity_weight`` is 0. Edge weights are not read.
-        seeds: ``[B, S]`` retrieved nodes, best first, padding last, unique per row.
-        query_vectors: ``[B, d]`` vectors. May be None if ``similarity_weight`` is 0.
+        graph: Undirected corpus graph. Passages that share an entity are neighbours too. It needs an ``embedding``
+            unless ``similarity_weight`` is 0. Edge weights are ignored.
+        seeds: Retrieved nodes ``[B, S]``, best first, unique per row. Padding must come last.
+        query_vectors: Query vectors ``[B, d]``. May be None if ``similarity_weight`` is 0.
         top_k: Number of nodes to return per query.
-        exclude: ``[B, M]`` int64 nodes that must not be returned, padded with -1. Seeds are never returned.
-        only: ``[B, M]`` int64 nodes, padded with -1; no other node is entered. If None, all may be entered.
-        similarity_weight: :math:`\alpha`, not negative. 0 reads no vectors.
-        structure_weight: :math:`\beta`, not negative.
+        exclude: Nodes that must not be returned, ``[B, M]`` int64, padded with -1. Seeds are always excluded.
+        only: Nodes to which the search is restricted, ``[B, M]`` int64, padded with -1. If None, all nodes are allowed.
+        similarity_weight: Weight :math:`\alpha` of the similarity, at least 0. With 0, no vectors are needed.
+        structure_weight: Weight :math:`\beta` of the structural score, at least 0.
         hops: Maximum number of steps from a seed.
-        edge_type: The only type of edges that is followed, and counted in the degree. If None, all are.
+        edge_type: Index of the only edge type to follow and to count in the degree. If None, all edge types are used.
 
     Returns:
-        ``[B, top_k]`` nodes, padded where few nodes are within ``hops`` of a seed.
+        Expansion ``[B, top_k]``, padded if fewer nodes are within ``hops`` steps of a seed.
 
     Raises:
-        UserError: If an argument is out of range, the seeds' padding is not last, or ``query_vectors`` do not fit.
+        UserError: If an argument is out of range, the padding of the seeds does not come last, or the shape of
+            ``query_vectors`` does not fit.
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 2], [1, 2], [1, 3]]))
@@ -138,26 +141,26 @@ def _check_vectors(graph: CorpusGraph, seeds: Ranking, query_vectors: Tensor | N
     needed = [len(seeds), graph.encoded.shape[1]]
     shape = None if query_vectors is None else list(query_vectors.shape)
     if shape != needed:
-        raise UserError(f"`query_vectors` must be {needed}, got {shape}")
+        raise UserError(f"`query_vectors` must have shape {needed}, got {shape}")
 
 
 def _check_lists(graph: CorpusGraph, seeds: Ranking, exclude: Tensor | None, only: Tensor | None) -> None:
     check_nodes(graph.num_nodes, seeds=seeds.nodes)
     for name, nodes in {"exclude": exclude, "only": only}.items():
         if nodes is not None and (nodes >= graph.num_nodes).any():
-            raise UserError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
+            raise UserError(f"`{name}` must be node indices from 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
     is_seed = seeds.nodes >= 0
     if (is_seed[:, 1:] & ~is_seed[:, :-1]).any():
-        raise UserError("`seeds` must have their padding last, got a node after a -1")
+        raise UserError("the padding of `seeds` must come last, got a node after a -1")
 
 
 class _WalkPaths(NamedTuple):
-    """Walks from seeds, ``P`` of them, ascending by row.
+    """Walks from seeds, sorted by query.
 
     Attributes:
-        row: ``[P]`` int64 number of the query.
-        node: ``[P]`` int64 node at the end of the walk.
-        seed_rank: ``[P]`` int64 rank of the seed at its start, from 1.
+        row: Index of the query, ``[P]`` int64.
+        node: Node at the end of the walk, ``[P]`` int64.
+        seed_rank: Rank of the seed at the start of the walk, ``[P]`` int64, 1-based.
     """
 
     row: Tensor
@@ -165,20 +168,20 @@ class _WalkPaths(NamedTuple):
     seed_rank: Tensor
 
     def select(self, index: Tensor | slice) -> "_WalkPaths":
-        """Return some of the paths."""
+        """Return the walks at the given positions."""
         return _WalkPaths(*(field[index] for field in self))
 
 
 class _Reached(NamedTuple):
-    """Nodes that a block of walks reached, each once per query; every field is ``[P]``.
+    """Nodes reached by a block of walks, each at most once per query. Every field has shape ``[P]``.
 
     Attributes:
-        row: Number of the query.
-        node: The node.
-        score: :math:`S_n`.
-        best_rank: Rank of the best seed it is reached from, from 1.
-        num_seeds: Number of seeds it is reached from, :math:`|A(n)|`.
-        hops: Steps from the nearest seed.
+        row: Index of the query.
+        node: Node index.
+        score: Score :math:`S_n`.
+        best_rank: Rank of the best seed from which the node is reached, 1-based.
+        num_seeds: Number of seeds from which the node is reached, :math:`|A(n)|`.
+        hops: Number of steps from the nearest seed.
     """
 
     row: Tensor
@@ -189,23 +192,23 @@ class _Reached(NamedTuple):
     hops: Tensor
 
     def select(self, index: Tensor) -> "_Reached":
-        """Return some of the nodes."""
+        """Return the nodes at the given positions."""
         return _Reached(*(field[index] for field in self))
 
 
 @dataclass(frozen=True)
 class _Step:
-    r"""One step of all walks, with what does not change between steps.
+    r"""One step of all walks, with the arguments that are the same for every step.
 
     Attributes:
-        graph: The corpus.
-        query_vectors: ``[B, d]`` vectors. None if similarity does not count.
-        num_seeds: ``[B]`` int64, :math:`R_{max}`.
-        max_rank: Largest rank of a seed that is possible.
-        allowed: Ascending keys (:func:`_keys`) of the nodes that may be entered. None for all.
-        similarity_weight: :math:`\alpha`.
-        structure_weight: :math:`\beta`.
-        edge_type: The only type of edges that is followed. None for all.
+        graph: Corpus graph.
+        query_vectors: Query vectors ``[B, d]``. If None, similarity is not scored.
+        num_seeds: Number of seeds :math:`R_{max}` of each query, ``[B]`` int64.
+        max_rank: Largest possible rank of a seed.
+        allowed: Sorted keys of the nodes that may be entered (see :func:`_keys`). If None, all nodes are allowed.
+        similarity_weight: Weight :math:`\alpha` of the similarity.
+        structure_weight: Weight :math:`\beta` of the structural score.
+        edge_type: Index of the only edge type to follow. If None, all edge types are used.
     """
 
     graph: CorpusGraph
@@ -218,9 +221,9 @@ class _Step:
     edge_type: int | None
 
     def walk(self, paths: _WalkPaths, forbidden: Tensor) -> _WalkPaths:
-        """Go on from the end of each path to all neighbours but ``forbidden`` ones, which are ascending keys.
+        """Extend each walk to all neighbours of its last node whose key is not in ``forbidden``, which is sorted.
 
-        Returns the paths, each once, ascending by row, node and rank.
+        Returns the distinct walks, sorted by query, node and seed rank.
         """
         step, neighbour = self.graph.neighbours(paths.node, self.edge_type)
         key = paths.row[step] * self.graph.num_nodes + neighbour
@@ -233,18 +236,18 @@ class _Step:
         return _WalkPaths(key // self.graph.num_nodes, key % self.graph.num_nodes, walks % width)
 
     def score(self, walks: _WalkPaths, hop: int) -> _Reached:
-        """Score each node at the end of some walks, which are ascending, after ``hop`` steps."""
+        """Score each distinct node at the end of the given sorted walks, which have ``hop`` steps."""
         num_nodes = self.graph.num_nodes
         pair, count = torch.unique_consecutive(walks.row * num_nodes + walks.node, return_counts=True)
         row, node = pair // num_nodes, pair % num_nodes
-        best_rank = walks.seed_rank[count.cumsum(0) - count]  # a node's first walk is that of its best seed
+        best_rank = walks.seed_rank[count.cumsum(0) - count]  # the first walk to a node comes from its best seed
         score = self.structure_weight * self._structure(row, node, best_rank, count)
         if self.query_vectors is not None:
             score = self.similarity_weight * pair_products(self.graph.encoded, node, self.query_vectors, row) + score
         return _Reached(row, node, score, best_rank, count, torch.full_like(row, hop))
 
     def _structure(self, row: Tensor, node: Tensor, best_rank: Tensor, count: Tensor) -> Tensor:
-        r"""Return :math:`I_{struct}` of nodes ``[P]`` that are reached from ``count [P]`` seeds."""
+        """Return :math:`I_{struct}` of nodes ``[P]`` that are reached from ``count [P]`` seeds."""
         max_rank = self.num_seeds[row]
         max_count = torch.minimum(self.graph.count_neighbours(node, self.edge_type), max_rank)
         proximity = torch.where(max_rank > 1, 1 - (best_rank - 1) / (max_rank - 1).clamp(min=1), 0.0)
@@ -253,12 +256,15 @@ class _Step:
 
 
 def _keys(offset: Tensor, nodes: Tensor) -> Tensor:
-    """Return a number for each row and node of ``[B, M]``, ascending; -1 for padding. ``offset`` is ``[B, 1]``."""
+    """Return sorted keys that combine row and node of ``nodes [B, M]``, -1 for padding. ``offset`` is ``[B, 1]``."""
     return torch.where(nodes >= 0, offset + nodes, -1).flatten().sort().values
 
 
 def _row_blocks(graph: CorpusGraph, paths: _WalkPaths) -> Sequence[_WalkPaths]:
-    """Cut paths between rows into blocks of at most about ``BLOCK_PATHS`` steps, or of a single row; at least one."""
+    """Divide walks into blocks of whole queries, each with about ``BLOCK_PATHS`` next steps or fewer if possible.
+
+    Returns at least one block.
+    """
     degree = graph.count_neighbours(paths.node)
     before = (degree.cumsum(0) - degree)[torch.searchsorted(paths.row, paths.row)]  # steps of the rows above
     _, sizes = torch.unique_consecutive(before // BLOCK_PATHS, return_counts=True)
@@ -275,7 +281,7 @@ def _contains(ascending: Tensor, keys: Tensor) -> Tensor:
 
 
 def _pad(reached: Sequence[_Reached], seeds: Ranking, top_k: int) -> Expansion:
-    """Lay out the nodes that each row takes, hop after hop, as ``[B, top_k]``."""
+    """Arrange the nodes that each query takes in a matrix ``[B, top_k]``, with fewer hops first."""
     joined = _Reached(*map(torch.cat, zip(*reached, strict=True)))
     nodes = joined.select(torch.argsort(joined.row, stable=True))
     cell = (nodes.row, positions_in_rows(nodes.row))
