@@ -57,7 +57,9 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 # what a form does not say, and its reader refuses: names without a letter, blank texts, lists of another length, and
 # an answer that helps without citing
-BEYOND = "letter or digit|should have at least|\\.\\.\\.|as many|lists, got|none of them blank|rests on"
+BEYOND = (
+    "letter or digit|should have at least|\\.\\.\\.|as many|lists, got|none of them blank|cite at least one summary"
+)
 
 
 def byte_level() -> Tokenizer:
