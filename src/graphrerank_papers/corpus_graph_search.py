@@ -12,7 +12,7 @@ import torch
 
 from graphrerank.corpus import CorpusGraph
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.utils.checks import check_counts, check_positive_share
 from graphrerank_papers.indexing import with_listed
 from graphrerank_papers.knowledge_graph_search import reliable_paths
@@ -31,7 +31,7 @@ class Neighbours:
         return self._read[node]
 
 
-class NeighbourSearch:
+class NeighbourSearch(Step):
     """List the retrieved nodes and their neighbours by turns: LightRAG's search of one hop.
 
     As LightRAG ranks the relations of its entities, neighbours along edges whose ends have the most edges together come
@@ -60,7 +60,7 @@ class NeighbourSearch:
 
 
 @dataclass(eq=False, repr=False)
-class PathSearch:
+class PathSearch(Step):
     """List the nodes of the most reliable paths between retrieved nodes, then the retrieved nodes: PathRAG's search.
 
     Paths and settings are those of :class:`~graphrerank_papers.knowledge_graph_search.PathRAGSearch`.

@@ -7,11 +7,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.installation.extras import optional
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.utils.checks import UserError, check_not_negative, check_positive
 
 
-class SteinerTree:
+class SteinerTree(Step):
     r"""Replace the retrieved nodes by a connected subgraph with large node prizes and few edges.
 
     .. math:: \max_{S\ \mathrm{connected}}\ \sum_{n \in S} p(n) - \kappa\,|E_S|, \qquad p(n) = S_k - r_n + p_k

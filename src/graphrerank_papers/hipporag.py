@@ -20,7 +20,7 @@ from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative, check_positive_share
 from graphrerank_papers.indexing import Stages, padded_ranking, replace_where
@@ -146,7 +146,7 @@ def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Ten
 
 
 @dataclass(eq=False, repr=False)
-class HippoRAGSearch:
+class HippoRAGSearch(Step):
     r"""Replace the retrieved passages by those whose entities PageRank reaches from the query's entities.
 
     1. Extract the entities of the query, and link each to the entity of the corpus with the most similar name.
@@ -204,7 +204,7 @@ class HippoRAGSearch:
 
 
 @dataclass(eq=False, repr=False)
-class FactGraphSearch:
+class FactGraphSearch(Step):
     r"""Replace the retrieved passages by those that PageRank reaches from the query's facts.
 
     1. Retrieve the ``num_candidates`` facts most similar to the query (:func:`find_facts`), Eq. (4).

@@ -17,7 +17,7 @@ from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.utils.checks import check_choice, check_counts, check_positive_share
 from graphrerank_papers.indexing import scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import KnowledgeGraph, build_knowledge_graph
@@ -27,7 +27,7 @@ WeightedPath = tuple[float, tuple[int, ...]]  # reliability, entities
 
 
 @dataclass(eq=False, repr=False)
-class LightRAGSearch:
+class LightRAGSearch(Step):
     """Replace the retrieved passages by those of the entities and relations most similar to the query.
 
     - ``local``: the ``num_entities`` entities by their descriptions, and their passages.
@@ -130,7 +130,7 @@ def parse_levels(content: str) -> Levels:
 
 
 @dataclass(eq=False, repr=False)
-class PathRAGSearch:
+class PathRAGSearch(Step):
     """Replace the retrieved passages by those of the most reliable paths between retrieved entities.
 
     1. Retrieve the ``num_entities`` entities most similar to the query by their descriptions.

@@ -13,7 +13,7 @@ from graphrerank.core.queries import TextEncoder
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.text import split_sentences
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.indexing import padded_ranking, scores_of, with_listed
@@ -26,7 +26,7 @@ QueryPath = tuple[int, tuple[int, ...]]  # query and passages
 
 
 @dataclass(eq=False, repr=False)
-class HypotheticalPassages:
+class HypotheticalPassages(Step):
     r"""Replace a query's vector, for all later steps, by the mean of it and those of passages that would answer it.
 
     .. math:: v_q \leftarrow \frac{1}{M + 1} \Bigl[ f(q) + \sum_{k=1}^{M} f(d_k) \Bigr]
@@ -71,7 +71,7 @@ class HypotheticalPassages:
 
 
 @dataclass(eq=False, repr=False)
-class ChainOfThought:
+class ChainOfThought(Step):
     """Search by the query, then by each thought of a language model that reads the passages found so far.
 
     Each search, by the pipeline's retriever, appends its new nodes to the result; the model then writes the next
@@ -145,7 +145,7 @@ class ChainOfThought:
 
 
 @dataclass(eq=False, repr=False)
-class KnowledgeGraphPrompting:
+class KnowledgeGraphPrompting(Step):
     r"""Walk from the retrieved passages along edges to those most similar to the next evidence.
 
     From each of the first ``num_seeds`` passages, paths grow hop by hop: the evidence that a path needs next is a text,

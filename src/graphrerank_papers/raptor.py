@@ -14,7 +14,7 @@ from graphrerank.core.queries import IndexEncoder
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank.text.sentences import split_sentences
 from graphrerank.utils.caching import hash_texts
@@ -63,7 +63,7 @@ class SummaryTree:
 
 
 @dataclass(eq=False, repr=False)
-class RAPTORSearch:
+class RAPTORSearch(Step):
     """Replace the retrieved passages by those that a search in the summary tree finds.
 
     - ``collapsed``: passages and summaries are ranked together by their similarity to the query. A summary stands for

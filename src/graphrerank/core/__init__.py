@@ -1,11 +1,12 @@
 """Records and abstract bases that every layer shares.
 
-Records are rankings, queries and candidate graphs. ``Retriever``, ``Encoder``, ``PairEncoder`` and ``Reranker`` say
-what to override. Classes without them are adapted in :mod:`~graphrerank.core.adapters`.
+Records are rankings, queries and candidate graphs. ``Retriever``, ``Encoder``, ``PairEncoder``, ``Reranker``
+and ``GraphScorer`` say what to override. Classes without them are adapted in :mod:`~graphrerank.core.adapters`.
 """
 
 from graphrerank.core.candidate_graphs import CandidateGraphs
 from graphrerank.core.encoder import Encoder, PairEncoder
+from graphrerank.core.graph_scorer import GraphScorer, GraphScorerFactory
 from graphrerank.core.model_inputs import ModelInputs
 from graphrerank.core.queries import Queries
 from graphrerank.core.ranking import Ranking, top_k_by_node_order
@@ -18,6 +19,8 @@ __all__ = [
     "CheckpointModel",
     "Encoder",
     "GraphHead",
+    "GraphScorer",
+    "GraphScorerFactory",
     "ModelInputs",
     "PairEncoder",
     "Queries",

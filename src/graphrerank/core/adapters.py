@@ -1,7 +1,8 @@
 """The one place where classes of users that do not subclass our bases are adapted.
 
-A retriever, encoder, pair encoder or model that only has the right methods works too. The members that its base would
-have given it are looked up here, once, where the object enters the library; a missing one has the base's default.
+A retriever, encoder, pair encoder, scorer or model that only has the right methods works too. The members that its base
+would have given it are looked up here, once, where the object enters the library; a missing one has the base's default.
+Steps of pipelines are adapted in the same way by :func:`graphrerank.pipelines.step.as_step`, next to their base.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from graphrerank.core.candidate_graphs import CandidateGraphs
 from graphrerank.core.encoder import Encoder, PairEncoder
+from graphrerank.core.graph_scorer import GraphScorer, GraphScorerFactory
 from graphrerank.core.model_inputs import ModelInputs
 from graphrerank.core.queries import Queries
 from graphrerank.core.ranking import Ranking
@@ -129,6 +132,32 @@ class AdaptedPairEncoder(PairEncoder):
         return logits
 
 
+class AdaptedGraphScorer(GraphScorer):
+    """A scorer of a class without our base.
+
+    Attributes:
+        wrapped: The user's scorer, with ``candidate_graphs`` and ``score``.
+    """
+
+    def __init__(self, wrapped: Any) -> None:
+        self.wrapped = wrapped
+
+    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
+        """Build the model's input with the wrapped scorer."""
+        graphs: CandidateGraphs = self.wrapped.candidate_graphs(queries, ranking, feature_names)
+        return graphs
+
+    def score(self, graphs: CandidateGraphs) -> Tensor:
+        """Score candidates with the wrapped scorer."""
+        scores: Tensor = self.wrapped.score(graphs)
+        return scores
+
+    def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
+        """The wrapped scorer's method ``over``, or the default."""
+        over: GraphScorerFactory = getattr(self.wrapped, "over", factory)
+        return over
+
+
 @dataclass(frozen=True)
 class ModelInterface:
     """Facts about a model's class that are known before a model is built.
@@ -157,6 +186,11 @@ def as_encoder(encoder: Any) -> Encoder:
 def as_pair_encoder(encoder: Any) -> PairEncoder:
     """Return a pair encoder with the members of its base, itself if its class has the base."""
     return encoder if isinstance(encoder, PairEncoder) else AdaptedPairEncoder(encoder)
+
+
+def as_graph_scorer(scorer: Any) -> GraphScorer:
+    """Return a scorer with the members of its base, itself if its class has the base."""
+    return scorer if isinstance(scorer, GraphScorer) else AdaptedGraphScorer(scorer)
 
 
 def query_encoder(encoder: Any) -> Encoder:

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.core import GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
+from graphrerank.core import GraphHead, GraphScorer, PairEncoder, Queries, Ranking, RetrieverFactory
 from graphrerank.core.queries import TextEncoder
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.filters import Filter
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
-from graphrerank.pipelines.steps import GraphRerank, GraphScorer
+from graphrerank.pipelines.steps import GraphRerank
 from graphrerank.pipelines.views import Views
 from graphrerank.utils.checks import UserError, check_counts
 
@@ -82,7 +82,8 @@ class Pipeline:
 
     def over(self, graph: CorpusGraph) -> "Pipeline":
         """Return a pipeline of the same steps over another graph, such as a part of this one's."""
-        steps = [getattr(step, "over", make) for step, make in zip(self._steps, self._settings["steps"], strict=True)]
+        factories = zip(self._steps, self._settings["steps"], strict=True)
+        steps = [step.factory_over(factory) for step, factory in factories]
         return Pipeline(graph, **self._settings | {"steps": steps})
 
     def ranked_by(self, scorer: GraphScorer) -> "Pipeline":

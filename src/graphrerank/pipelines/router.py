@@ -27,7 +27,7 @@ class ComplexityScorer(Protocol):
         """Return s(q) of each query: ``[B]`` in [0, 1]."""
 
 
-class Router:
+class Router(Step):
     r"""Retrieve each query on the path that an adapter chooses, one batch per path.
 
     A query of the fusion path takes both other paths, whose rankings are fused by

@@ -2,11 +2,12 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,7 +76,7 @@ class Resources:
         """Build steps that share these resources; a ValueError with their ``name`` if there is none."""
         if not steps:
             raise UserError(f"`{name}` must contain a step, got none")
-        return [build(self) for build in steps]
+        return [as_step(build(self)) for build in steps]
 
     def remaining(self, state: RetrievalState) -> Tensor:
         """Return ``[B]`` int64: how many nodes each query may still retrieve from the budget and the corpus."""
@@ -98,11 +99,69 @@ class Resources:
             return replace(state, vectors=vectors, is_encoded=state.is_encoded | is_new, num_encodings=num_encodings)
 
 
-class Step(Protocol):
-    """One operator of a pipeline."""
+class Step(ABC):
+    """One operator of a pipeline.
+
+    A subclass implements :meth:`run`. Its constructor takes the :class:`Resources` of the pipeline, and its settings as
+    keyword arguments. Override :meth:`factory_over` if something that is costly to load can be shared by several
+    corpora. A class without this base, with a method ``run`` and optionally ``over``, is adapted by :func:`as_step`.
+    """
+
+    @abstractmethod
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Apply the operator to a batch of queries.
+
+        Args:
+            state: State after the step before.
+
+        Returns:
+            State after this step.
+        """
+
+    def factory_over(self, factory: "StepFactory") -> "StepFactory":
+        """Return the factory of this step over another corpus, such as a part of this one's.
+
+        Args:
+            factory: Factory that built this step.
+
+        Returns:
+            The same factory, which builds everything once more. Subclasses may share what they loaded.
+        """
+        return factory
+
+
+class AdaptedStep(Step):
+    """A step of a class without our base.
+
+    Attributes:
+        wrapped: The user's step, with ``run``.
+    """
+
+    def __init__(self, wrapped: Any) -> None:
+        self.wrapped = wrapped
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Apply the operator to a batch of queries."""
+        """Run the wrapped step."""
+        after: RetrievalState = self.wrapped.run(state)
+        return after
+
+    def factory_over(self, factory: "StepFactory") -> "StepFactory":
+        """The wrapped step's method ``over``, or the default."""
+        over: StepFactory = getattr(self.wrapped, "over", factory)
+        return over
 
 
-StepFactory = Callable[[Resources], Step]  # a functools.partial of a step's class with its settings
+def as_step(step: Any) -> Step:
+    """Return a step with the members of its base.
+
+    Args:
+        step: Step of any class with a method ``run``.
+
+    Returns:
+        The step itself if its class has the base, otherwise an :class:`AdaptedStep`.
+    """
+    return step if isinstance(step, Step) else AdaptedStep(step)
+
+
+#: Called with the resources; often a ``functools.partial`` of a step's class with its settings.
+StepFactory = Callable[[Resources], Step]

@@ -1,14 +1,14 @@
 """Steps that search, score, expand and loop: one class per operator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from graphrerank.core import CandidateGraphs, Queries, Ranking, RetrieverFactory
+from graphrerank.core import CandidateGraphs, GraphScorer, GraphScorerFactory, Ranking, RetrieverFactory
+from graphrerank.core.adapters import as_graph_scorer
 from graphrerank.core.loads_checkpoint import LoadsCheckpoint
 from graphrerank.core.ranking import best_of_rows
 from graphrerank.core.sparse_rows import pad_rows
@@ -18,21 +18,8 @@ from graphrerank.operators.granker import smooth_vectors
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.operators.stex import semantic_topological_expansion
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources, StepFactory
+from graphrerank.pipelines.step import Resources, Step, StepFactory
 from graphrerank.utils.checks import UserError, check_counts, check_not_negative, check_share
-
-
-class GraphScorer(Protocol):
-    """A trained graph reranker over one corpus."""
-
-    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the model's input from rankings ``[B, K]``: ``N`` nodes, in the order of the ranking."""
-
-    def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Score the candidates: ``[N]``."""
-
-
-GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_encoder`; a functools.partial of a class
 
 
 def with_checkpoint(factory: GraphScorerFactory, checkpoint: str | None) -> GraphScorerFactory:
@@ -51,7 +38,7 @@ def with_checkpoint(factory: GraphScorerFactory, checkpoint: str | None) -> Grap
     return partial(factory, checkpoint=checkpoint) if loads_one and checkpoint is not None else factory
 
 
-class VectorSearch:
+class VectorSearch(Step):
     """Retrieve the top of a retriever's ranking; the ranking up to the budget becomes the ``pool``.
 
     Source: FastInsight, Definition 2 and Algorithm 1, line 1. ``retriever`` is the pipeline's when None.
@@ -77,7 +64,7 @@ class VectorSearch:
             return retrieved.with_pool(ranking.nodes)
 
 
-class Rerank:
+class Rerank(Step):
     """Rank the retrieved nodes by the cross-encoder's logits; each pair is encoded once.
 
     Source: FastInsight, Definition 4 (model-based search) and Example 3.
@@ -94,7 +81,7 @@ class Rerank:
             return state.scored(self._encoder.head(state.vectors[state.nodes >= 0]))
 
 
-class GRanker:
+class GRanker(Step):
     """Rank the retrieved nodes by the head's score of their smoothed vectors (:func:`smooth_vectors`).
 
     A trained head of the pipeline replaces the cross-encoder's and includes its own smoothing.
@@ -123,7 +110,7 @@ class GRanker:
             return state.scored(self._encoder.head(smooth_vectors(vectors, edge_index, degree, self.smoothing)))
 
 
-class GraphRerank:
+class GraphRerank(Step):
     """Rank the result of a vector search, the step before, by a model of its scores and the edges among its nodes.
 
     A passage that another one supersedes ranks below it (:mod:`~graphrerank.corpus.relations`), which is added if it
@@ -136,11 +123,11 @@ class GraphRerank:
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
         self._resources = resources
         self._factory = with_checkpoint(scorer, resources.checkpoint)
-        self.scorer = self._factory(resources.graph, text_encoder=resources.text_encoder)
+        self.scorer: GraphScorer = as_graph_scorer(self._factory(resources.graph, text_encoder=resources.text_encoder))
 
-    def over(self, resources: Resources) -> "GraphRerank":
-        """Return the step over another graph; with the same model where the scorer has a method ``over``."""
-        return GraphRerank(resources, scorer=getattr(self.scorer, "over", self._factory))
+    def factory_over(self, factory: StepFactory) -> StepFactory:
+        """Return a factory of this step over another corpus, with the same model where the scorer can share it."""
+        return partial(GraphRerank, scorer=self.scorer.factory_over(self._factory))
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Build the candidates' graphs, score them, and rank all nodes."""
@@ -164,7 +151,7 @@ class GraphRerank:
         return self.scorer.candidate_graphs(state.queries, ranking, state.feature_names)
 
 
-class PageRank:
+class PageRank(Step):
     """Rank the corpus by personalized PageRank from the retrieved nodes (:class:`CorpusPPR`).
 
     Source: HippoRAG 2, its search over passages, without nodes of phrases and facts; FastInsight, section 4.1.1, adapts
@@ -185,7 +172,7 @@ class PageRank:
             return state.with_ranking(ranking.nodes, ranking.scores)
 
 
-class STeX:
+class STeX(Step):
     """Add the next batch of nodes along the graph (:func:`semantic_topological_expansion`).
 
     Source: FastInsight, Algorithm 1, lines 4 to 6, and Algorithm 3. *Where we differ:* if the retrieved nodes have no
@@ -218,7 +205,7 @@ class STeX:
             return state.add(torch.cat([neighbours, others], dim=1), from_graph=from_graph)
 
 
-class AlternateFrontier:
+class AlternateFrontier(Step):
     """Add a batch of nodes, alternately from the frontier and from the vector search.
 
     The frontier is all neighbours of retrieved nodes that are not retrieved, each ranked by the best score of its
@@ -257,7 +244,7 @@ class AlternateFrontier:
         return pad_rows(key // num_nodes, key % num_nodes, len(state.nodes), fill=-1)
 
 
-class UntilBudget:
+class UntilBudget(Step):
     """Repeat steps until every query has the budget or the corpus, or none adds a node (FastInsight, Algorithm 1)."""
 
     def __init__(self, resources: Resources, *, steps: Sequence[StepFactory]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.core import CandidateGraphs, Queries, Ranking
+from graphrerank.core import CandidateGraphs, GraphScorer, GraphScorerFactory, Queries, Ranking
 from graphrerank.core.adapters import as_encoder
 from graphrerank.core.loads_checkpoint import LoadsCheckpoint
 from graphrerank.core.queries import TextEncoder
@@ -20,7 +20,7 @@ from graphrerank.models.checkpoint import load_primary
 from graphrerank.rerank.explanation import DocumentExplanation, Explainer
 
 
-class CheckpointScorer(LoadsCheckpoint):
+class CheckpointScorer(GraphScorer, LoadsCheckpoint):
     """Scores candidates with a checkpoint's model, as ``python evaluate.py checkpoint=...`` does.
 
     The words of the corpus are indexed if the model reads which of the query's words a passage covers. ``checkpoint``
@@ -67,6 +67,10 @@ class CheckpointScorer(LoadsCheckpoint):
         other = copy(self)
         other._over(graph)
         return other
+
+    def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
+        """Return :meth:`over`, so that the loaded model is shared."""
+        return self.over
 
     def with_model(self, model: "str | Path | CheckpointScorer") -> "CheckpointScorer":
         """Return a scorer over the same graph with the model of another checkpoint or scorer."""

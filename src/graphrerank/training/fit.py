@@ -12,7 +12,7 @@ from graphrerank.config.components import ComponentFactory, build_component
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.session import TrainerArguments
-from graphrerank.training.settings import FitSettings
+from graphrerank.training.settings import FitSettings, field_default, passed_fields
 from graphrerank.training.trainer import ModuleFactory, RerankerTrainer
 
 
@@ -35,18 +35,34 @@ def fit(
     parts: ComponentFactory | None = None,
     config: Mapping[str, Any] | None = None,
     settings: FitSettings | None = None,
-    **changes: Any,
+    seed: int = field_default("seed"),
+    batch_size: int = field_default("batch_size"),
+    train_split: str = field_default("train_split"),
+    val_split: str = field_default("val_split"),
+    shares: Mapping[str, float] | None = field_default("shares"),
+    augmentation: Mapping[str, float] = field_default("augmentation"),
+    cross_encoder_queries: int | Mapping[str, int] | None = field_default("cross_encoder_queries"),
+    num_queries: int | None = field_default("num_queries"),
+    start: str | None = field_default("start"),
+    train_only: Sequence[str] | None = field_default("train_only"),
+    calibration: str | None = field_default("calibration"),
+    max_epochs: int | None = field_default("max_epochs"),
+    learning_rate: float = field_default("learning_rate"),
+    weight_decay: float = field_default("weight_decay"),
+    warmup_steps: int = field_default("warmup_steps"),
+    restart_probs: Mapping[str, float | None] | None = field_default("restart_probs"),
 ) -> GraphReranker:
     """Train a reranker, calibrate it on the validation split, and return it.
 
-    It is ``RerankerTrainer(...).train()``; :class:`~graphrerank.training.trainer.RerankerTrainer` has the single steps.
-    ComponentFactory are names of ``conf``, settings in the form of a file of ``conf``, or built objects.
+    Same as ``RerankerTrainer(...).train()``; :class:`~graphrerank.training.trainer.RerankerTrainer` has the single
+    steps. Components are names of ``conf``, settings in the form of a file of ``conf``, or built objects.
 
     Args:
         data: A data set, its name or the path of its folder; or several by name, which are trained on together.
         retriever: Retriever that produces the candidates.
-        encoder: Encoder of texts. None for models and retrievers that read no vectors.
-        pair_encoder: Cross-encoder, for features that read its scores. None for none.
+        encoder: Text encoder. If None, nothing is encoded, for models and retrievers that read no vectors.
+        pair_encoder: Cross-encoder, for features that read its scores and for models that read pairs. If None, there
+            is none.
         features: Features that the model reads: a name of ``conf/features`` or its settings.
         model: A name of ``conf/model``, an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``, or a
             class of such modules. If its constructor takes ``num_scores`` or ``embedding_dim``, a class gets these
@@ -54,35 +70,77 @@ def fit(
         loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
             returns a scalar.
         module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`, such as
-            ``{"divergence": 0.15}``. None for its defaults.
+            ``{"divergence": 0.15}``. If None, its defaults are used.
         trainer: Arguments of ``lightning.Trainer`` that replace those of
-            :func:`~graphrerank.training.defaults.default_trainer_arguments`. None for these.
+            :func:`~graphrerank.training.defaults.default_trainer_arguments`. If None, none is replaced.
         callbacks: Lightning callbacks in addition to :func:`~graphrerank.training.defaults.default_callbacks`, which
-            keep the best and the last checkpoint and stop early; or callbacks by name, or the name of a file of
+            save the best and the last checkpoint and stop early; or callbacks by name, or the name of a file of
             ``conf/callbacks``, which replace these.
-        logger: A Lightning logger or several. None for none.
-        run_dir: Folder of the run, in which the model gets a folder with its name. None for a new one below
+        logger: A Lightning logger or several. If None, nothing is logged.
+        run_dir: Folder of the run, in which the model gets a folder with its name. If None, a new folder in
             ``runs/fit``.
-        name: Name of the model in tables and of its folder. None for that of ``model``.
-        resume: Run folder of an interrupted call with the same arguments, or one of its ``.ckpt`` files. None starts a
-            new training.
-        parts: Builds parts by their names, and says where they run. None for the folders of ``conf/paths``.
-        config: Configuration that the manifest records. None for the seed and the validation split.
-        settings: Settings of the training. None for the defaults.
-        **changes: Fields of :class:`~graphrerank.training.settings.FitSettings` that replace those of ``settings``:
-            ``max_epochs``, ``learning_rate``, ``seed``, ``batch_size``, ``train_split``, ``start`` and the like.
+        name: Name of the model in tables and of its folder. If None, the name of ``model``.
+        resume: Run folder of an interrupted call with the same arguments, or one of its ``.ckpt`` files. If None, a new
+            training starts.
+        parts: Builds components by their names, and decides where they run. If None, the folders of ``conf/paths``
+            are used.
+        config: Configuration that the manifest records. If None, the seed and the validation split.
+        settings: Settings of the training. The arguments below, which are its fields, replace those of ``settings``. If
+            None, the defaults below are used.
+        seed: Seed of the initial weights, of the order of the queries, of augmentation and of dropout.
+        batch_size: Number of queries per optimiser step, over all devices together.
+        train_split: Split to train on.
+        val_split: Split on which the epoch is chosen, restart probabilities are tuned and probabilities calibrated.
+        shares: Share of the batches by name of data set, relative to each other. If None, the number of training
+            queries of each data set.
+        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which changes the
+            training batches: probabilities in [0, 1]. Empty disables it.
+        cross_encoder_queries: Number of training queries, and half as many validation queries, whose candidates the
+            cross-encoder of ``features.cross_encoder_top_k`` scores: one number for each data set, or numbers by name
+            of data set (0 for the others). If None, all queries.
+        num_queries: Number of queries of each split, evenly spaced over it, for a trial in minutes. If None, all.
+        start: Finished checkpoint whose weights the training begins with: a run folder, a ``.ckpt`` file, an artifact
+            or the name of a shipped checkpoint. If None, weights are random.
+        train_only: Prefixes (up to the first dot) of the names of the parameters to train; all others are frozen. If
+            None, all parameters are trained.
+        calibration: ``"logistic"`` fits probabilities of relevance on the validation split, ``"start"`` takes the
+            calibration of ``start``, and None leaves scores without probabilities.
+        max_epochs: Maximum number of epochs. If None, the number of the trainer's arguments, which is 4 by default.
+        learning_rate: Peak learning rate.
+        weight_decay: AdamW's weight decay of matrices.
+        warmup_steps: Number of optimiser steps of the linear warm-up.
+        restart_probs: Restart probabilities in (0, 1) of the frozen operators ``gcs`` and ``ppr``, for the manifest.
+            One that is missing or None is chosen on the validation split.
 
     Returns:
         The reranker with the weights of the best epoch; ``source`` is its checkpoint, which every command loads. In a
         training by several processes each of them returns it.
 
     Raises:
-        ValueError: If an argument is unknown or does not fit, or no training query has a relevant candidate.
+        ValueError: If an argument does not fit, or no training query has a relevant candidate.
 
     Example:
         >>> from graphrerank import Dataset, fit
         >>> reranker = fit(Dataset.from_folder("my_data"), max_epochs=2)  # doctest: +SKIP
     """
+    changes = passed_fields(
+        seed=seed,
+        batch_size=batch_size,
+        train_split=train_split,
+        val_split=val_split,
+        shares=shares,
+        augmentation=augmentation,
+        cross_encoder_queries=cross_encoder_queries,
+        num_queries=num_queries,
+        start=start,
+        train_only=train_only,
+        calibration=calibration,
+        max_epochs=max_epochs,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        warmup_steps=warmup_steps,
+        restart_probs=restart_probs,
+    )
     return RerankerTrainer(
         model,
         (settings or FitSettings()).with_changes(**changes),

@@ -93,3 +93,55 @@ class FitSettings:
             advice = f"; did you mean {similar[0]!r}?" if similar else f"; the arguments are {names}"
             raise UserError(f"unknown argument {unknown[0]!r} of a training{advice}")
         return replace(self, **changes)
+
+
+DEFAULTS = FitSettings()
+
+
+class FieldDefault:
+    """Default of an argument that is a field of :class:`FitSettings`, for functions that also take whole settings.
+
+    An argument with this default was not passed, so that the field of the settings applies. ``help`` shows the value.
+
+    Args:
+        name: Name of the field.
+
+    Example:
+        >>> FieldDefault("batch_size")
+        32
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        """Return the default in ``FitSettings``, as ``help`` shows it in a signature."""
+        return repr(getattr(DEFAULTS, self.name))
+
+
+def field_default(name: str) -> Any:
+    """Return the :class:`FieldDefault` of a field, for a signature that has the type of the field.
+
+    Args:
+        name: Name of the field.
+
+    Returns:
+        The default.
+    """
+    return FieldDefault(name)
+
+
+def passed_fields(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that a caller has passed.
+
+    Args:
+        **arguments: Arguments by name of the field of :class:`FitSettings`.
+
+    Returns:
+        Those without a :class:`FieldDefault`.
+
+    Example:
+        >>> passed_fields(seed=3, batch_size=field_default("batch_size"))
+        {'seed': 3}
+    """
+    return {name: argument for name, argument in arguments.items() if not isinstance(argument, FieldDefault)}

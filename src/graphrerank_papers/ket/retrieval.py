@@ -15,7 +15,7 @@ from graphrerank.core import Ranking
 from graphrerank.core.sparse_rows import row_entries
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.text import Tokenizer
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_share
 from graphrerank_papers.indexing import padded_ranking, scores_of, with_documents
@@ -228,7 +228,7 @@ class KETRetrieval:
 
 
 @dataclass(eq=False, repr=False)
-class KETSearch:
+class KETSearch(Step):
     """Retrieve the documents whose chunks KET-RAG, or one of its baselines, puts into a context.
 
     Documents are ranked by the best cosine of their chunks with the query; :class:`KETRetrieval`, which has the same

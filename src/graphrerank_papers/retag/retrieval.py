@@ -20,7 +20,7 @@ from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.operators.bm25 import BM25
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.step import Resources, Step
 from graphrerank.text import Tokenizer, split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
@@ -349,7 +349,7 @@ class ReTAGSetup:
 
 
 @dataclass(eq=False, repr=False)
-class ReTAGSearch:
+class ReTAGSearch(Step):
     """Retrieve the documents that the retrieved summaries were made from, ranked by their cosine with the query.
 
     ReTAG answers from summaries and ranks no documents; :class:`ReTAGRetrieval` returns the summaries, which
