@@ -82,6 +82,14 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return done
 
 
+@pytest.fixture
+def quick_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a script in the place of ONNX, whose export takes seconds: its scores are those of artifacts' tests."""
+    script = FORMATS["torchscript"]
+    monkeypatch.setitem(FORMATS, "onnx", replace(FORMATS["onnx"], writer=script.writer, loader=script.loader))
+
+
+@pytest.mark.usefixtures("exports")
 def test_torchscript_of_serve_py_scores_in_a_process_without_graphrerank(
     trained: Path, run_command: RunCommand, tmp_path: Path
 ) -> None:
@@ -108,6 +116,7 @@ def test_torchscript_of_serve_py_scores_in_a_process_without_graphrerank(
         assert torch.load(tmp_path / "scores.pt").equal(eager.model(*inputs))
 
 
+@pytest.mark.usefixtures("quick_onnx")
 def test_without_formats_all_that_can_be_written_are_and_the_others_are_named(
     run: Path, exports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
 ) -> None:
@@ -171,6 +180,7 @@ def test_a_checkpoint_is_exported_once_and_again_when_it_changed(
     assert exports == [first, second]
 
 
+@pytest.mark.usefixtures("quick_onnx")
 def test_the_export_goes_to_artifact_and_is_replaced_when_it_is_not_that_of_the_checkpoint(
     run: Path, serve, exports, tmp_path: Path
 ) -> None:

@@ -82,7 +82,7 @@ class StopAt(L.Callback):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_overfits_a_toy_problem(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
     recorder = Recorder()
-    run = trainer(tmp_path, recorder, max_epochs=40)
+    run = trainer(tmp_path, recorder, max_epochs=40, check_val_every_n_epoch=40)
     data = CandidateDataModule(toy, batch_size=BATCH_SIZE, val_split="train")
     made = module(loss=loss)
     before = float(run.validate(made, data, verbose=False)[0]["val/pr@2"])
@@ -96,7 +96,7 @@ def test_a_divergence_keeps_the_order_of_the_retriever(toy: PreparedDataset, tmp
     data = CandidateDataModule(toy, batch_size=BATCH_SIZE, val_split="train")
     best: dict[float, float] = {}
     for divergence in (0.0, 0.3, 30.0):
-        run = trainer(tmp_path, max_epochs=40)
+        run = trainer(tmp_path, max_epochs=40, check_val_every_n_epoch=40)
         run.fit(module(divergence=divergence), data)
         best[divergence] = float(run.callback_metrics["val/pr@2"])
     assert best[0.0] > 0.9

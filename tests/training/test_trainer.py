@@ -1,19 +1,19 @@
 """The steps of a training, each alone."""
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hydra.core.global_hydra import GlobalHydra
 
 from graphrerank import Dataset, FitSettings, GraphReranker, RerankerTrainer
 from graphrerank.config.components import ComponentFactory
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.training import RerankerModule
 from graphrerank.training.trainer import BuiltTraining
 from tests.support.folders import write_dataset
@@ -155,35 +155,21 @@ def test_resume_must_be_a_run(make: Any, tmp_path: Path) -> None:
         make(resume=tmp_path / "nothing")
 
 
-BUILT_PARTS = """
-import sys
-from functools import partial
-from pathlib import Path
-from graphrerank import Dataset, FitSettings, RerankerTrainer
-from graphrerank.losses import listwise_softmax_cross_entropy
-from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.operators.bm25 import BM25Retriever
-import graphrerank.config.compose as composition
-from graphrerank.config.components import ComponentFactory
-
-def refuse(*_, **__):
-    raise AssertionError("Hydra composed a configuration")
-
-composition.compose = refuse
-data = Dataset.from_folder(sys.argv[1], edges=["edges.tsv"])
-trainer = RerankerTrainer(
-    GATv2Reranker(features="scores", num_scores=2), FitSettings(max_epochs=1), data, encoder=None, features={},
-    retriever=partial(BM25Retriever, top_k=40), loss=listwise_softmax_cross_entropy, run_dir=sys.argv[2],
-    trainer={"accelerator": "cpu"}, parts=ComponentFactory(cache=sys.argv[2], device="cpu"),
-)
-print(trainer.train().name)
-"""
-
-
-def test_built_parts_need_no_configuration_of_hydra(make: Any, dataset: Dataset, tmp_path: Path) -> None:
+def test_built_parts_need_no_configuration_of_hydra(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Data, model, loss, retriever, trainer and callbacks are plain Python: nothing of ``conf`` is composed."""
-    done = subprocess.run(
-        [sys.executable, "-c", BUILT_PARTS, str(tmp_path / "pairs"), str(tmp_path / "run")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+
+    def refuse() -> GlobalHydra:
+        raise AssertionError("Hydra composed a configuration")
+
+    monkeypatch.setattr(GlobalHydra, "instance", refuse)
+    trainer = make(
+        GATv2Reranker(features="scores", num_scores=2),
+        fit={"restart_probs": None},
+        features={},
+        retriever=partial(BM25Retriever, top_k=40),
+        loss=listwise_softmax_cross_entropy,
+        trainer={"accelerator": "cpu"},
+    )
+    assert trainer.train().name == "GATv2Reranker"
+    with pytest.raises(AssertionError, match="Hydra composed"):
+        make(loss="bce").train()

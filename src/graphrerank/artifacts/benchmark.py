@@ -1,10 +1,10 @@
 """Timing of an artifact's formats and of the eager model, alternately on the same batches."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import truediv
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -57,7 +57,7 @@ def _rounds(models: Mapping[str, Callable[..., Tensor]], batch: ParityBatch, rou
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(WARM_UP + rounds):
         for name, model in models.items():
-            start = time.perf_counter()
+            start = perf_counter()
             model(*batch.inputs)
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(perf_counter() - start)
     return {name: taken[WARM_UP:] for name, taken in seconds.items()}
