@@ -91,8 +91,8 @@ def test_a_cross_encoder_that_cannot_be_had_is_refused_before_anything_is_read(
         "train.py", *arguments, "pair_encoder.model=someone/reader", f"hydra.run.dir={tmp_path}", status=1
     )
     assert done.stdout == ""
-    assert "got 'someone/reader'; without the hub, download it elsewhere" in done.stderr
-    assert "name its folder, pair_encoder.model=DIR" in done.stderr
+    assert "got 'someone/reader'. Without access to the hub, download the model elsewhere" in done.stderr
+    assert "set pair_encoder.model=DIR" in done.stderr
 
 
 @pytest.fixture(scope="module")

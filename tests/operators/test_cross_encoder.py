@@ -126,15 +126,15 @@ def test_models_and_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> Non
     refused("/no/such/model", r"must be a local folder or a reachable hub id .* got '/no/such/model'")
     refused(build("bert", tmp_path / "two", num_labels=2), "the classifier must have one logit, got 2")
     bert = build("bert", tmp_path / "bert")
-    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 2"):
+    with pytest.raises(ValueError, match=r"`passages` must have one entry per query, 1, got 2"):
         CrossEncoder(bert, max_length=36).encode(["a"], ["b", "c"])
-    refused(bert, "`max_length` must be at most the 36 tokens .*, got 37", 37)
+    refused(bert, "`max_length` must be at most 36, the limit of .*, got 37", 37)
     transformers.BertModel(transformers.BertConfig(**SIZES)).save_pretrained(bert)  # a body alone
-    refused(bert, r"needs a trained classifier, found no \['classifier\.bias")
+    refused(bert, r"must have a trained classification head, but lacks \['classifier\.bias")
     electra = transformers.ElectraConfig(**SIZES, embedding_size=16)
     transformers.ElectraForSequenceClassification(electra).save_pretrained(bert)
-    refused(bert, r"must be that of one of \['Bert.*got ElectraForSequenceClassification")
+    refused(bert, r"the class of the model must be one of \['Bert.*got ElectraForSequenceClassification")
     roberta = build("roberta", tmp_path / "roberta", max_position_embeddings=30)  # beginning after the padding token
     text = " ".join("abcdefghijklmnopqrstuvwxyz")
     assert CrossEncoder(roberta, max_length=29).encode([text], [text]).isfinite().all()
-    refused(roberta, "at most the 29 tokens", 30)
+    refused(roberta, "at most 29, the limit of", 30)

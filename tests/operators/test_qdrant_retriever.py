@@ -12,8 +12,8 @@ pytest.importorskip("qdrant_client")
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"url": None}, "either `url` or `path` must be given, the other null; got None and None"),
-        ({"path": "x"}, "either `url` or `path` must be given"),
+        ({"url": None}, "either `url` or `path` must be set and the other null, got None and None"),
+        ({"path": "x"}, "either `url` or `path` must be set"),
         ({"url": "http://me:hunter2@host"}, "`url` must not hold a password"),
     ],
 )
@@ -30,7 +30,7 @@ def test_somebody_elses_collection_is_refused(tmp_path: Path) -> None:
     client.create_collection("c", vectors_config=settings)
     client.upsert("c", points=[models.PointStruct(id=5, vector=[1.0] * DIM)])
     client.close()
-    with pytest.raises(ValueError, match="holds another corpus"):
+    with pytest.raises(ValueError, match="contains another corpus"):
         QdrantRetriever(corpus(3), url=None, path=tmp_path, collection="c").count()
 
 
@@ -52,5 +52,5 @@ def test_a_server_is_asked_for_what_the_index_needs(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
-    with pytest.raises(ValueError, match=r"collection 'c' of Qdrant at http://127\.0\.0\.1:9: cannot be reached"):
+    with pytest.raises(ValueError, match=r"collection 'c' of Qdrant at http://127\.0\.0\.1:9 cannot be reached"):
         QdrantRetriever(corpus(3), url="http://127.0.0.1:9", collection="c").count()

@@ -86,7 +86,7 @@ def test_another_corpus_or_encoder_is_refused(make: Make, tmp_path: Path) -> Non
     closed(first)
     for other in (corpus(20, seed=1), graph.with_embedding(torch.ones(20, 4)), corpus(20, half=True)):
         refused = make(tmp_path, other, name="one")
-        with pytest.raises(ValueError, match=r"one.*: holds another corpus, or vectors of another encoder"):
+        with pytest.raises(ValueError, match=r"one.* contains another corpus or the vectors of another encoder"):
             refused.count()
         closed(refused)
 
@@ -122,7 +122,7 @@ def test_no_questions_and_what_is_refused(make: Make, tmp_path: Path, monkeypatc
     found = retriever.retrieve(questions(graph).block(0, 0))
     assert found.features.shape == (0, 4, 2)
     monkeypatch.setattr(retriever, "count", lambda: 31)
-    with pytest.raises(ValueError, match="needed the 30 passages of the corpus, found 31"):
+    with pytest.raises(ValueError, match="must contain at most the 30 passages of the corpus, got 31"):
         retriever.fill()
     with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
         make(tmp_path, graph, top_k=0)

@@ -1,4 +1,4 @@
-"""Cross-encoders of transformers in two parts, body and head, with the vectors between them, which GRanker smooths."""
+"""Cross-encoders of transformers, divided into body and head, so that GRanker can smooth the vectors between them."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,23 +16,35 @@ from graphrerank.utils.checks import UserError, check_choice, check_counts
 from graphrerank.utils.files import hash_model
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
-HEADS = {  # class of transformers -> its layers before and after the activation, and its norm between them
+#: Names of the layers before and after the activation, and of the norm between them, by class of transformers.
+HEADS = {
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
     "RobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "XLMRobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "ModernBertForSequenceClassification": ("head.dense", "classifier", "head.norm"),
 }
-MIN_LENGTH_RATIO = 0.75  # of a batch's shortest to its longest pair; padding costs as much time as text
-FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # weights, settings and vocabularies
+#: Smallest allowed ratio of the shortest to the longest pair of a batch, because padding takes as much time as text.
+MIN_LENGTH_RATIO = 0.75
+#: Suffixes of the model files that the fingerprint covers: weights, settings and vocabularies.
+FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}
 
 
 class ClassificationHead(nn.Module):
-    r"""Score pair vectors as the classification heads of BERT, RoBERTa, XLM-R and ModernBERT do.
+    r"""Classification head of BERT, RoBERTa, XLM-R and ModernBERT with one logit. It can be scripted.
 
     .. math:: s = w^\top \mathrm{norm}(f(W h + b)) + c
 
-    with the activation ``f`` = tanh and no norm (``norm_eps=None``) in BERT, where :math:`W` is called the pooler, and
-    RoBERTa. In inference these heads are the same map; ModernBERT's has no :math:`b`, which is 0 here. Scriptable.
+    BERT and RoBERTa use the activation :math:`f = \tanh` and no norm. BERT calls :math:`W` the pooler. ModernBERT has
+    no bias :math:`b`, which is 0 here. In inference, the heads of these models compute the same function.
+
+    Args:
+        hidden_size: Width of a pair vector.
+        activation: Name of the activation :math:`f`, one of ``tanh``, ``gelu``, ``relu`` and ``silu``.
+        norm_eps: Epsilon of the layer norm. If None, there is no norm.
+
+    Example:
+        >>> ClassificationHead(8)(torch.zeros(3, 8)).shape
+        torch.Size([3])
     """
 
     def __init__(self, hidden_size: int, *, activation: str = "tanh", norm_eps: float | None = None) -> None:
@@ -48,13 +60,20 @@ class ClassificationHead(nn.Module):
         self.out = nn.Linear(hidden_size, 1)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Score vectors ``[..., hidden_size]``: ``[...]`` logits."""
+        """Score pair vectors.
+
+        Args:
+            vectors: Pair vectors ``[..., hidden_size]``.
+
+        Returns:
+            Logits ``[...]``.
+        """
         scores: Tensor = self.out(self.norm(self.activate(self.dense(vectors)))).squeeze(-1)
         return scores
 
 
 def _pool(states: Tensor, mask: Tensor, config: Mapping[str, Any]) -> Tensor:
-    """Pool states ``[B, T, h]`` by the first token, or by the mean over tokens, where ``mask`` is 1: ``[B, h]``."""
+    """Pool ``states [B, T, h]`` over the tokens to ``[B, h]``, by the first token or the mean over unmasked tokens."""
     if config.get("classifier_pooling") != "mean":
         return states[:, 0]
     weight = mask.unsqueeze(-1)
@@ -63,19 +82,34 @@ def _pool(states: Tensor, mask: Tensor, config: Mapping[str, Any]) -> Tensor:
 
 @dataclass(eq=False)
 class CrossEncoder(PairEncoder):
-    """A sequence classifier with one logit, loaded at its first use.
+    """Sequence classifier of transformers with one logit, loaded when it is first used.
 
-    The vector of a pair is the input of the classifier's head: the state of the first token (for ModernBERT possibly
-    the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's logits.
+    The vector of a pair is the input of the classification head: the state of the first token, before the pooler of
+    BERT. ModernBERT may use the mean over the tokens instead. ``head(encode(...))`` equals the logits of the model.
+
+    Attributes:
+        model: Local folder of the model, or its id on the Hugging Face hub.
+        max_length: Maximum number of tokens of a pair. In a longer pair, the longer text is truncated first.
+        batch_size: Maximum number of pairs per forward pass. Pairs of similar length are batched together.
+        device: Device of the model. If None, CUDA is used if it is available.
+        revision: Commit of a hub model. If None, the latest commit is used.
+        dtype: Data type of the body, one of ``float32``, ``bfloat16`` and ``float16``. The head and all returned
+            vectors are float32.
+
+    Example:
+        .. code-block:: python
+
+            encoder = CrossEncoder("cross-encoder/ms-marco-MiniLM-L6-v2")
+            logits = encoder.head(encoder.encode(["who wrote Emma?"], ["Emma is a novel by Jane Austen."]))
     """
 
-    model: str | Path  # a local folder, or a model id of the Hugging Face hub
+    model: str | Path
     _: KW_ONLY
-    max_length: int = 512  # tokens of a pair; of a longer pair the longer text is truncated
-    batch_size: int = 32  # pairs per forward pass at most; pairs of similar length share one
-    device: str | torch.device | None = None  # None for CUDA if there is one
-    revision: str | None = None  # commit of a hub model
-    dtype: str = "float32"  # of the body, or `bfloat16` or `float16`; the head and all returned vectors are float32
+    max_length: int = 512
+    batch_size: int = 32
+    device: str | torch.device | None = None
+    revision: str | None = None
+    dtype: str = "float32"
 
     def __post_init__(self) -> None:
         check_choice(DTYPES, dtype=self.dtype)
@@ -85,29 +119,43 @@ class CrossEncoder(PairEncoder):
 
     @property
     def name(self) -> str:
-        """The model's folder or id."""
+        """Folder or hub id of the model."""
         return str(self.model)
 
     @property
     def hidden_size(self) -> int:
-        """Width of a vector."""
+        """Width of a pair vector."""
         return self._loaded.head.hidden_size
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the weights and settings that determine vectors and scores; of id and revision for a hub model."""
+        """Hash of everything that determines vectors and scores: model, maximum length and data type.
+
+        The model is represented by the hash of its files, or by the id and revision of a hub model.
+        """
         weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         dtype = () if self.dtype == "float32" else (self.dtype,)
         return hashlib.sha256(repr(("cross-encoder", weights, self.max_length, *dtype)).encode()).hexdigest()
 
     @property
     def classification_head(self) -> ClassificationHead:
-        """The model's head on its device, in evaluation mode; copy it before training."""
+        """Head of the model on its device, in evaluation mode. Copy it before training it."""
         return self._loaded.head
 
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Encode ``M`` pairs of a query and a passage: ``[M, hidden_size]`` float32, on the CPU."""
+        """Encode pairs of a query and a passage.
+
+        Args:
+            query_texts: Queries of ``M`` pairs.
+            passages: Passages of the pairs.
+
+        Returns:
+            Pair vectors ``[M, hidden_size]``, float32, on the CPU.
+
+        Raises:
+            UserError: If the numbers of queries and passages differ, or if the model cannot be loaded.
+        """
         config, order = vars(self._loaded.body.config), list[int]()
         vectors = [torch.empty(0, self.hidden_size, device=self._device)]
         for pairs, states, mask in self._states(query_texts, passages):
@@ -117,16 +165,23 @@ class CrossEncoder(PairEncoder):
 
     @torch.no_grad()
     def head(self, vectors: Tensor) -> Tensor:
-        """Score vectors ``[..., hidden_size]``: logits ``[...]``, on the vectors' device."""
+        """Score pair vectors with the head of the model.
+
+        Args:
+            vectors: Pair vectors ``[..., hidden_size]``.
+
+        Returns:
+            Logits ``[...]``, on the device of the vectors.
+        """
         logits: Tensor = self._loaded.head(vectors.to(self._device))
         return logits.to(vectors.device)
 
     def _states(
         self, query_texts: Sequence[str], passages: Sequence[str]
     ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Yield pairs of similar length: their indices, ``states [B, T, h]`` and ``mask [B, T]``."""
+        """Yield batches of pairs of similar length: their indices, ``states [B, T, h]`` and ``mask [B, T]``."""
         if len(query_texts) != len(passages):
-            raise UserError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
+            raise UserError(f"`passages` must have one entry per query, {len(query_texts)}, got {len(passages)}")
         lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
         for pairs in _batches_by_length(lengths, self.batch_size):
             tokens = self._loaded.tokenizer(
@@ -150,19 +205,21 @@ class CrossEncoder(PairEncoder):
             model, info = classifier.from_pretrained(self.model, output_loading_info=True, **source)
         except (OSError, ValueError) as error:
             raise UserError(
-                f"cross-encoder `model` must be a local folder or a reachable hub id of a sequence classifier, "
-                f"got {self.model!r}; without the hub, download it elsewhere (hf download ID --local-dir DIR) and name "
-                f"its folder, pair_encoder.model=DIR: {error}"
+                f"cross-encoder `model` must be a local folder or a reachable hub id of a sequence classifier, got "
+                f"{self.model!r}. Without access to the hub, download the model elsewhere (hf download ID --local-dir "
+                f"DIR) and set pair_encoder.model=DIR: {error}"
             ) from error
         if info["missing_keys"]:
-            raise UserError(f"{self.model}: needs a trained classifier, found no {sorted(info['missing_keys'])}")
+            raise UserError(
+                f"{self.model} must have a trained classification head, but lacks {sorted(info['missing_keys'])}"
+            )
         head = _classification_head(model, str(self.model))
         config, positions = model.config, int(model.config.max_position_embeddings)
-        if "roberta" in config.model_type:  # positions begin after that of the padding token
+        if "roberta" in config.model_type:  # RoBERTa numbers positions from pad_token_id + 1
             positions -= config.pad_token_id + 1
         limit = min(int(tokenizer.model_max_length), positions)
         if self.max_length > limit:
-            raise UserError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
+            raise UserError(f"`max_length` must be at most {limit}, the limit of {self.model}, got {self.max_length}")
         body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
         return _Loaded(tokenizer, body, head.to(self._device))
 
@@ -174,7 +231,7 @@ class _Loaded(NamedTuple):
 
 
 def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Group pairs into batches that need little padding, the longest pairs first."""
+    """Group pairs into batches that need little padding, longest pairs first."""
     batch: list[int] = []
     for pair in sorted(range(len(lengths)), key=lambda pair: -lengths[pair]):
         if batch and (len(batch) == batch_size or lengths[pair] < MIN_LENGTH_RATIO * lengths[batch[0]]):
@@ -186,10 +243,10 @@ def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list
 
 
 def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
-    """Copy the head of a sequence classifier of transformers, float32, in evaluation mode."""
+    """Copy the head of a sequence classifier of transformers, in float32 and evaluation mode."""
     kind, config = type(model).__name__, getattr(model, "config", None)
     if kind not in HEADS or config is None:
-        raise UserError(f"{source}: the classification head must be that of one of {sorted(HEADS)}, got {kind}")
+        raise UserError(f"{source}: the class of the model must be one of {sorted(HEADS)}, got {kind}")
     if config.num_labels != 1:
         raise UserError(f"{source}: the classifier must have one logit, got {config.num_labels}")
     modern = kind.startswith("ModernBert")
@@ -199,9 +256,9 @@ def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
         norm_eps=config.norm_eps if modern else None,
     )
     with torch.no_grad():
-        for name, its_name in zip(("dense", "out", "norm"), HEADS[kind], strict=False):
+        for name, original_name in zip(("dense", "out", "norm"), HEADS[kind], strict=False):
             ours: Any = head.get_submodule(name)
-            theirs: Any = model.get_submodule(its_name)
+            theirs: Any = model.get_submodule(original_name)
             ours.weight.copy_(theirs.weight)
             ours.bias.zero_() if theirs.bias is None else ours.bias.copy_(theirs.bias)
     return head.eval()

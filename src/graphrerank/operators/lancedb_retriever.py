@@ -1,4 +1,4 @@
-"""Candidates from a LanceDB table, by vectors and full text."""
+"""Retrieve candidates by vector search and full-text search in a LanceDB table."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -22,31 +22,58 @@ from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 from graphrerank.utils.files import sole_use
 from graphrerank.utils.redaction import check_no_password
 
+#: Name of the table in its folder.
 TABLE = "passages"
-TRAINED_VECTORS = 64  # at least, per cell of an IVF index
-CONTENT = b"graphrerank.content"  # of the schema: the corpus of the table
+#: Minimum number of training vectors per cell of an IVF index.
+TRAINED_VECTORS = 64
+#: Key in the metadata of the schema that identifies the corpus of the table.
+CONTENT = b"graphrerank.content"
 
 
 @dataclass(eq=False)
 class LanceDBRetriever(VectorStoreRetriever):
-    r"""Rank by :math:`w_b\,s(q, d) / \max_{d'} s(q, d') + w_d\,v_q \cdot v_d`, with LanceDB's BM25 score :math:`s`.
+    r"""Rank the corpus by a weighted sum of BM25 and cosine similarity, with candidates from LanceDB.
 
-    The best ``proposals`` by vectors and as many by full text are scored; one that the full text did not propose has
-    :math:`s = 0`. With ``bm25_weight=0`` that is vector search alone, and with ``index=flat`` its rankings are those of
+    .. math:: w_b\,\frac{s(q, d)}{\max_{d'} s(q, d')} + w_d\,v_q \cdot v_d
+
+    with :math:`s` the BM25 score of LanceDB. The vector search and the full-text search each propose ``proposals``
+    passages. A passage that the full-text search did not return has :math:`s = 0`. With ``bm25_weight=0``, only the
+    vector search is used. If ``index`` is also ``flat``, the rankings equal those of
     :class:`~graphrerank.operators.dense.DenseRetriever`.
 
-    Source: as :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed,
-    and of a part of a corpus their frequencies are those in the whole.
+    Source: GraphER, section 3.1, as for :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Differences:* LanceDB
+    stems words, and it uses the word frequencies of the whole corpus even if a subset is searched.
+
+    Args:
+        graph: Corpus graph with an ``embedding`` of unit vectors.
+
+    Attributes:
+        path: Folder or address (``s3://...``) of the table. If None, the table is stored in a folder below ``cache``.
+        cache: Folder of tables, one for each corpus and encoder. Ignored if ``path`` is set.
+        bm25_weight: Weight :math:`w_b` of the full-text score, at least 0. 0 disables the full-text search.
+        dense_weight: Weight :math:`w_d` of the dot product, at least 0.
+        proposals: Number of passages from each of the two searches, at least ``top_k``.
+        num_probes: Number of cells of an IVF index that each search visits. Such an index stores 8 bits per dimension.
+        batch: Number of passages per commit.
+        feature_names: Names of the score, the BM25 score and the dot product of a candidate. Without a full-text
+            search, names of the score and the dot product.
+
+    Example:
+        .. code-block:: python
+
+            graph = dataset.graph.with_embedding(vectors)
+            retriever = LanceDBRetriever(graph, path="passages.lance", top_k=100)
+            ranking = retriever.retrieve(Queries(ids, texts, query_vectors))
     """
 
     _: KW_ONLY
-    path: str | Path | None = None  # folder or address (`s3://...`) of the table alone; None: below `cache`
-    cache: str | Path | None = None  # folder of tables, one for each corpus and encoder
-    bm25_weight: float = 0.3  # not negative; 0: no full text
-    dense_weight: float = 0.7  # not negative
-    proposals: int = 500  # passages by each of the two searches, at least `top_k`
-    num_probes: int = 16  # IVF (vectors of 8 bits a number in cells): cells that a search visits
-    batch: int = 1 << 15  # passages of a commit
+    path: str | Path | None = None
+    cache: str | Path | None = None
+    bm25_weight: float = 0.3
+    dense_weight: float = 0.7
+    proposals: int = 500
+    num_probes: int = 16
+    batch: int = 1 << 15
     feature_names: tuple[str, ...] = field(init=False)
 
     extra, indexes = "lancedb", ("flat", "ivf")
@@ -56,27 +83,37 @@ class LanceDBRetriever(VectorStoreRetriever):
         check_counts(proposals=self.proposals, num_probes=self.num_probes)
         check_not_negative(bm25_weight=self.bm25_weight, dense_weight=self.dense_weight)
         if self.bm25_weight + self.dense_weight == 0:
-            raise UserError("`bm25_weight` and `dense_weight` must not both be 0, got 0 and 0")
+            raise UserError("`bm25_weight` or `dense_weight` must be positive, got 0 and 0")
         if self.bm25_weight and self.proposals < self.top_k:
             raise UserError(f"`proposals` must be at least `top_k`, {self.top_k}, got {self.proposals}")
         if self.path is None and self.cache is None:
-            raise UserError("`path` or `cache` must be given, the folder of the table or of tables; got neither")
+            raise UserError("`path` (folder of the table) or `cache` (folder of all tables) must be set, got neither")
         check_no_password(path=str(self.path))
         self.feature_names = (BASE_SCORE, *(TEXT_FEATURES if self.bm25_weight else ("dense_score",)))
         if self.bm25_weight:
             self._ranking = DotRanking(self._embedding, self.proposals)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` texts with unit vectors: ``[B, top_k]``, ``features [B, top_k, F]``."""
+        """Rank the corpus by the weighted sum.
+
+        Args:
+            queries: ``B`` queries with unit vectors.
+
+        Returns:
+            Ranking ``[B, top_k]`` with ``features [B, top_k, F]``, named by ``feature_names``.
+
+        Raises:
+            UserError: If the table cannot be reached or contains another corpus.
+        """
         near = super().retrieve(queries)
         if not self.bm25_weight:
             return near
-        found, score = (
-            torch.from_numpy(part).to(near.nodes.device) for part in self.search_texts(queries.texts, self.proposals)
+        matches, score = (
+            torch.from_numpy(array).to(near.nodes.device) for array in self.search_texts(queries.texts, self.proposals)
         )
         score = score / score.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        nodes = torch.sort(torch.cat([near.nodes, found], dim=1), dim=1).values
-        lexical = score.new_zeros(nodes.shape).scatter_add_(1, torch.searchsorted(nodes, found), score)
+        nodes = torch.sort(torch.cat([near.nodes, matches], dim=1), dim=1).values
+        lexical = score.new_zeros(nodes.shape).scatter_add_(1, torch.searchsorted(nodes, matches), score)
         nodes = without_repeats(nodes)
         dense = dot_products(self._embedding, nodes.clamp(min=0), queries.encoded.to(nodes.device))
         features = torch.stack([self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense], dim=-1)
@@ -88,7 +125,13 @@ class LanceDBRetriever(VectorStoreRetriever):
         return str(self.path if self.cache is None or self.path is not None else Path(self.cache) / self._content[:32])
 
     def fill(self) -> None:
-        """See :class:`VectorStoreRetriever`. Includes the indexes; one process of this machine fills a folder."""
+        """Add the passages that the table lacks, and create its indexes.
+
+        Only one process on a machine fills a local table at a time.
+
+        Raises:
+            UserError: If the table contains another corpus or cannot be written.
+        """
         from lancedb.index import FTS, IvfSq
 
         num_nodes = self._graph.num_nodes
@@ -105,7 +148,11 @@ class LanceDBRetriever(VectorStoreRetriever):
                     self._table.create_index(column, config=config)
 
     def count(self) -> int:
-        """See :class:`VectorStoreRetriever`."""
+        """Return the number of passages in the table, 0 if it does not exist.
+
+        Raises:
+            UserError: If the table contains another corpus or cannot be reached.
+        """
         with self._named():
             if not self._exists():
                 return 0
@@ -113,13 +160,13 @@ class LanceDBRetriever(VectorStoreRetriever):
             count = int(self._table.count_rows())
         if not schema.equals(self._schema, check_metadata=True):
             raise UserError(
-                f"{self.where}: holds another corpus, or vectors of another encoder; prepare this one elsewhere, with "
-                "`path` (retriever.path=DIR)"
+                f"{self.where} contains another corpus or the vectors of another encoder. Choose another `path` "
+                "(retriever.path=DIR)"
             )
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """See :class:`VectorStoreRetriever`; one commit of the table."""
+        """Store consecutive passages in one commit."""
         import pyarrow as pa
 
         dtype = np.float16 if self._half else np.float32
@@ -137,41 +184,52 @@ class LanceDBRetriever(VectorStoreRetriever):
             self._table.add(pa.table(columns, schema=self._schema))
 
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """See :class:`VectorStoreRetriever`."""
-        found = np.full((len(vectors), depth), -1, dtype=np.int64)
+        """Return the passages with the largest dot products."""
+        nearest = np.full((len(vectors), depth), -1, dtype=np.int64)
         with self._named():
-            for row, vector in zip(found, vectors, strict=True):
+            for row, vector in zip(nearest, vectors, strict=True):
                 query = self._table.search(vector, query_type="vector", vector_column_name="vector")
                 query = self._within(query.distance_type("dot").select(["node", "_distance"]).limit(depth))
                 query = query.bypass_vector_index() if self.index == "flat" else query.nprobes(self.num_probes)
                 nodes = query.to_arrow()["node"].to_numpy()
                 row[: len(nodes)] = nodes
-        return found
+        return nearest
 
     def search_texts(self, texts: Sequence[str], depth: int) -> tuple[Nodes, npt.NDArray[np.float32]]:
-        """Search by words: nodes ``[B, depth]``, padded with -1, and LanceDB's BM25 scores, padded with 0."""
+        """Search the passages by full text.
+
+        Args:
+            texts: ``B`` queries.
+            depth: Number of passages per query.
+
+        Returns:
+            Passage indices ``[B, depth]``, padded with -1, and BM25 scores of LanceDB, padded with 0.
+
+        Raises:
+            UserError: If the table cannot be reached.
+        """
         from lancedb.query import MatchQuery
 
-        found = np.full((len(texts), depth), -1, dtype=np.int64)
-        scores = np.zeros(found.shape, dtype=np.float32)
+        nodes = np.full((len(texts), depth), -1, dtype=np.int64)
+        scores = np.zeros(nodes.shape, dtype=np.float32)
         with self._named():
             for row, text in enumerate(texts):
                 query = self._table.search(MatchQuery(_valid(text), "text"), query_type="fts")
                 table = self._within(query.select(["node", "_score"]).limit(depth)).to_arrow()
-                found[row, : len(table)] = table["node"].to_numpy()
+                nodes[row, : len(table)] = table["node"].to_numpy()
                 scores[row, : len(table)] = table["_score"].to_numpy()
-        return self._in_part(found), scores
+        return self._in_part(nodes), scores
 
     def _within(self, query: Any) -> Any:
-        """Restrict a search to the part of the corpus."""
+        """Restrict a search to the subset of the corpus, if any."""
         if self._nodes is None:
             return query
         return query.where(f"node IN ({','.join(map(str, self._nodes.tolist()))})", prefilter=True)
 
     def _missing_indexes(self) -> list[str]:
-        wanted = ["text"] * (self.bm25_weight > 0) + ["vector"] * (self.index == "ivf")
-        held = {index.columns[0] for index in self._table.list_indices()}
-        return [column for column in wanted if column not in held]
+        required = ["text"] * (self.bm25_weight > 0) + ["vector"] * (self.index == "ivf")
+        existing = {index.columns[0] for index in self._table.list_indices()}
+        return [column for column in required if column not in existing]
 
     @cached_property
     def _database(self) -> Any:
@@ -196,5 +254,5 @@ class LanceDBRetriever(VectorStoreRetriever):
 
 
 def _valid(text: str) -> str:
-    """Return a text in which a lone surrogate, which Arrow's UTF-8 does not have, is a question mark."""
+    """Replace lone surrogates, which the UTF-8 of Arrow does not allow, by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Candidates from a Qdrant server, by vectors."""
+"""Retrieve candidates by vector search in a Qdrant collection."""
 
 import os
 from collections.abc import Sequence
@@ -15,24 +15,46 @@ from graphrerank.operators.vector_store import FORMAT, Nodes, Vectors, VectorSto
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.redaction import check_no_password
 
-CONTENT = "graphrerank"  # in the first point's payload: the corpus of the collection
-API_KEY = "QDRANT_API_KEY"  # environment variable of the server's key
+#: Field in the payload of the first point that identifies the corpus of the collection.
+CONTENT = "graphrerank"
+#: Environment variable with the API key of the server.
+API_KEY = "QDRANT_API_KEY"
+#: Timeout of a request, in seconds.
 TIMEOUT_S = 60
 
 
 @dataclass(eq=False)
 class QdrantRetriever(VectorStoreRetriever):
-    r"""Rank the corpus by :math:`v_q \cdot v_n`, proposed by Qdrant, ties broken by node index.
+    r"""Rank the corpus by the dot product :math:`v_q \cdot v_n`, with candidates from Qdrant.
 
-    With ``index=flat`` the rankings are those of ``DenseRetriever``. The points of a collection are the passages, with
-    ``id`` in their payload. A key of the server is read from ``QDRANT_API_KEY``.
+    Ties are broken by node index. With ``index="flat"``, the rankings equal those of
+    :class:`~graphrerank.operators.dense.DenseRetriever`. The points of a collection are the passages, with their ``id``
+    in the payload. The API key of the server is read from the environment variable ``QDRANT_API_KEY``.
+
+    Args:
+        graph: Corpus graph with an ``embedding``.
+
+    Attributes:
+        url: URL of the server. None if ``path`` is used.
+        path: Folder of the client's local mode, which is meant for experiments. It keeps the vectors in the memory of a
+            single process. None if ``url`` is used.
+        collection: Name of the collection. If None, each corpus and encoder has its own collection.
+        ef_search: Size of the candidate queue of an HNSW search. Values below ``top_k`` are raised to it.
+        feature_names: Names of the features of a candidate, which both equal the dot product.
+
+    Example:
+        .. code-block:: python
+
+            graph = dataset.graph.with_embedding(vectors)
+            retriever = QdrantRetriever(graph, url="http://localhost:6333", top_k=100)
+            ranking = retriever.retrieve(Queries(ids, texts, query_vectors))
     """
 
     _: KW_ONLY
-    url: str | None = "http://localhost:6333"  # of the server; None for `path`
-    path: str | Path | None = None  # folder of the client's local mode, for trials: one process, in its memory
-    collection: str | None = None  # its name; None: one for each corpus and encoder
-    ef_search: int = 128  # HNSW: points kept open in a search, at least `top_k`
+    url: str | None = "http://localhost:6333"
+    path: str | Path | None = None
+    collection: str | None = None
+    ef_search: int = 128
     feature_names: tuple[str, ...] = field(default=(BASE_SCORE, "dense_score"), init=False)
 
     extra, indexes = "qdrant", ("flat", "hnsw")
@@ -41,16 +63,22 @@ class QdrantRetriever(VectorStoreRetriever):
         super().__post_init__(graph)
         check_counts(ef_search=self.ef_search)
         if (self.url is None) == (self.path is None):
-            raise UserError(f"either `url` or `path` must be given, the other null; got {self.url!r} and {self.path!r}")
+            raise UserError(
+                f"either `url` or `path` must be set and the other null, got {self.url!r} and {self.path!r}"
+            )
         check_no_password(url=self.url or "")
 
     @property
     def where(self) -> str:
-        """The collection and its server, for messages."""
+        """Name of the collection and its server, for messages."""
         return f"collection {self._collection!r} of Qdrant at {self.url or self.path}"
 
     def count(self) -> int:
-        """See :class:`VectorStoreRetriever`."""
+        """Return the number of passages in the collection, 0 if it does not exist.
+
+        Raises:
+            UserError: If the collection contains another corpus or cannot be reached.
+        """
         with self._named():
             if not self._client.collection_exists(self._collection):
                 return 0
@@ -60,13 +88,13 @@ class QdrantRetriever(VectorStoreRetriever):
         fits = getattr(vectors, "size", None) == self._dim and str(getattr(vectors, "distance", "")) == "Dot"
         if not fits or (count and not (first and (first[0].payload or {}).get(CONTENT) == self._stamp)):
             raise UserError(
-                f"{self.where}: holds another corpus, or vectors of another encoder; name another `collection` "
-                "(retriever.collection=NAME)"
+                f"{self.where} contains another corpus or the vectors of another encoder. Choose another "
+                "`collection` (retriever.collection=NAME)"
             )
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """See :class:`VectorStoreRetriever`; two processes that add the same points do no harm."""
+        """Store consecutive passages. Adding the same points from two processes is safe."""
         from qdrant_client import models
 
         payloads: list[dict[str, Any]] = [{"id": node_id} for node_id in node_ids]
@@ -86,25 +114,25 @@ class QdrantRetriever(VectorStoreRetriever):
             self._client.upsert(self._collection, points=points, wait=True)
 
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """See :class:`VectorStoreRetriever`."""
+        """Return the passages with the largest dot products."""
         from qdrant_client import models
 
-        params = None  # local mode always compares all
+        params = None  # local mode has no index and always searches exactly
         if self.url is not None:
             params = models.SearchParams(exact=self.index == "flat", hnsw_ef=max(self.ef_search, depth))
-        part = None
+        subset = None
         if self._nodes is not None:
-            part = models.Filter(must=[models.HasIdCondition(has_id=self._nodes.tolist())])
+            subset = models.Filter(must=[models.HasIdCondition(has_id=self._nodes.tolist())])
         requests = [
-            models.QueryRequest(query=vector.tolist(), limit=depth, params=params, filter=part, with_payload=False)
+            models.QueryRequest(query=vector.tolist(), limit=depth, params=params, filter=subset, with_payload=False)
             for vector in vectors
         ]
         with self._named():
             answers = self._client.query_batch_points(self._collection, requests=requests)
-        found = np.full((len(vectors), depth), -1, dtype=np.int64)
-        for row, answer in zip(found, answers, strict=True):
+        nodes = np.full((len(vectors), depth), -1, dtype=np.int64)
+        for row, answer in zip(nodes, answers, strict=True):
             row[: len(answer.points)] = [point.id for point in answer.points]
-        return found
+        return nodes
 
     @property
     def _stamp(self) -> str:

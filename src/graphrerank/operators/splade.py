@@ -1,4 +1,4 @@
-"""Learned sparse search: SPLADE and other sparse encoders of sentence-transformers."""
+"""Learned sparse retrieval with SPLADE or another sparse encoder of sentence-transformers."""
 
 import hashlib
 import warnings
@@ -16,29 +16,52 @@ from graphrerank.core.sparse_rows import sparse_matrix
 from graphrerank.operators.late_interaction import EncodingRetriever
 from graphrerank.utils.caching import cached_tensors, short_hash
 
-TENSORS = ("indptr", "indices", "weights", "num_columns")  # of a matrix in compressed sparse rows
-BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
-BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
+#: Names of the tensors in a cache file, which form a matrix in CSR format.
+TENSORS = ("indptr", "indices", "weights", "num_columns")
+#: Largest number of scores in memory at once: 128 MiB of float32.
+BLOCK_SCORES = 1 << 25
+#: Number of texts that are encoded before their vectors are moved to the CPU.
+BLOCK_TEXTS = 1024
 
 
 @dataclass(eq=False)
 class SpladeRetriever(EncodingRetriever):
-    """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties broken by node index.
+    r"""Rank the corpus by the dot product of sparse vectors over a vocabulary.
 
-    Nodes that share no weighted term with the query have score 0. The corpus is encoded at the first query.
-    Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``.
+    .. math:: s(q, d) = \sum_{t} w_t(q)\,w_t(d)
+
+    with :math:`w_t` the non-negative weight that the encoder gives to term :math:`t`. Nodes that share no term with the
+    query score 0. Ties are broken by node index. The corpus is encoded at the first query.
+
+    Source: Formal et al., *SPLADE*, 2021, Eq. (2), with the ``SparseEncoder`` of sentence-transformers.
+
+    Attributes:
+        cache: Folder of the cached vectors of corpora. If None, the vectors are not cached.
+
+    Example:
+        .. code-block:: python
+
+            retriever = SpladeRetriever(graph, model="naver/splade-cocondenser-ensembledistil", top_k=100)
+            ranking = retriever.retrieve(Queries(["q1"], ["who wrote Emma?"]))
     """
 
     _: KW_ONLY
-    cache: str | Path | None = None  # folder of files with the vectors of a corpus; None: not kept
+    cache: str | Path | None = None
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
-        """Return False, as no dense vectors are read."""
+        """Return False, because no dense vectors are used."""
         return False
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the dot product as the one feature."""
+        """Rank the corpus by the dot product of sparse vectors.
+
+        Args:
+            queries: ``B`` queries. Their dense vectors are ignored.
+
+        Returns:
+            Ranking ``[B, top_k]`` with the score as its only feature.
+        """
         rows = max(1, BLOCK_SCORES // max(1, len(self._texts)))
         rankings = []
         for block in queries.blocks(rows):
@@ -54,7 +77,7 @@ class SpladeRetriever(EncodingRetriever):
 
     @cached_property
     def _corpus(self) -> Tensor:
-        """``[N, V]`` in compressed sparse rows, on the graph's device."""
+        """Vectors of the corpus as a CSR matrix ``[N, V]``, on the device of the graph."""
         if self.cache is None or not self._texts:
             return self._encode_corpus().to(self._device)
         texts = hashlib.sha256("\0".join(self._texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Retrievers over a database of vectors: how it is filled from a corpus, and the ranking of what it proposes."""
+"""Base class of retrievers that search a vector database, fill it from the corpus and rank its results."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,10 @@ from graphrerank.installation.extras import require_extra
 from graphrerank.operators.dense import MARGIN, DotRanking
 from graphrerank.utils.checks import UserError, check_choice, check_counts
 
-BLOCK_QUERIES = 64  # searched at once
-FORMAT = 1  # raise it when the same corpus would give other entries
+#: Number of queries per search.
+BLOCK_QUERIES = 64
+#: Version of the stored entries. Increase it when the same corpus would be stored differently.
+FORMAT = 1
 
 Vectors = npt.NDArray[np.float32]
 Nodes = npt.NDArray[np.int64]
@@ -27,20 +29,32 @@ Nodes = npt.NDArray[np.int64]
 
 @dataclass(eq=False)
 class VectorStoreRetriever(Retriever):
-    """Ranks passages by dot products among those that a database proposes, which is filled at the first query.
+    """Base of retrievers that rank the nearest passages of a vector database by their dot product with the query.
 
-    Each :meth:`add` is atomic: a stopped filling continues where it was. The database is bound to the passages, their
-    order and their vectors. A part of a corpus (:meth:`CorpusGraph.select`) is searched in the database of the whole,
-    by the database's own filter.
+    The database is filled at the first query. Each call of :meth:`add` is atomic, so an interrupted job continues where
+    it stopped. A database belongs to one corpus: its passages, their order and their vectors. A subset of a corpus (see
+    :meth:`CorpusGraph.select`) is searched in the database of the whole corpus with a filter.
+
+    A subclass sets ``extra`` and ``indexes`` and implements ``where``, :meth:`count`, :meth:`add` and :meth:`nearest`.
+
+    Args:
+        graph: Corpus graph with an ``embedding``.
+
+    Attributes:
+        top_k: Number of candidates per query.
+        index: ``flat`` for exact search, or the name of an approximate index of the database.
+        batch: Number of passages per call of :meth:`add`. If filling is interrupted, at most this many are added again.
+        extra: Name of the extra that installs the client of the database.
+        indexes: Supported values of ``index``.
     """
 
-    graph: InitVar[CorpusGraph]  # with its `embedding`
+    graph: InitVar[CorpusGraph]
     _: KW_ONLY
-    top_k: int = 100  # candidates per query
-    index: str = "flat"  # exact, or the name of an approximate index
-    batch: int = 1024  # passages added at once: at most this much work is lost on a stop
+    top_k: int = 100
+    index: str = "flat"
+    batch: int = 1024
 
-    extra: ClassVar[str]  # of the database's client
+    extra: ClassVar[str]
     indexes: ClassVar[tuple[str, ...]]
 
     def __post_init__(self, graph: CorpusGraph) -> None:
@@ -57,28 +71,48 @@ class VectorStoreRetriever(Retriever):
     @property
     @abstractmethod
     def where(self) -> str:
-        """The database, for messages."""
+        """Description of the database for messages."""
 
     @abstractmethod
     def count(self) -> int:
-        """Number of passages in the database; 0 where it does not exist. A ValueError if it holds something else."""
+        """Return the number of passages in the database, 0 if the database does not exist.
+
+        Raises:
+            UserError: If the database contains another corpus.
+        """
 
     @abstractmethod
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """Store ``n`` passages, the next ones from number ``start``, with vectors ``[n, d]``."""
+        """Store consecutive passages.
+
+        Args:
+            start: Index of the first passage.
+            node_ids: Ids of ``n`` passages.
+            texts: Texts of the passages.
+            vectors: Vectors of the passages, ``[n, d]``.
+        """
 
     @abstractmethod
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """Return the passages with the largest dot products, ``[B, depth]`` for ``B`` queries, padded with -1.
+        """Return the passages with the largest dot products. In a subset of a corpus, these must be among ``_nodes``.
 
-        Of a part of a corpus they are among ``_nodes [n]``.
+        Args:
+            vectors: Query vectors ``[B, d]``.
+            depth: Number of passages per query.
+
+        Returns:
+            Passage indices ``[B, depth]``, padded with -1.
         """
 
     def fill(self) -> None:
-        """Add the passages that the database lacks; a ValueError if passages were removed from the corpus."""
+        """Add the passages that the database lacks.
+
+        Raises:
+            UserError: If the database contains more passages than the corpus.
+        """
         done, num_nodes = self.count(), self._graph.num_nodes
         if done > num_nodes:
-            raise UserError(f"{self.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
+            raise UserError(f"{self.where} must contain at most the {num_nodes:,} passages of the corpus, got {done:,}")
         texts = self._graph.all_texts
         for start in range(done, num_nodes, self.batch):
             block = slice(start, start + self.batch)
@@ -86,7 +120,17 @@ class VectorStoreRetriever(Retriever):
             self.add(start, list(self._graph.node_ids[block]), list(texts[block]), vectors)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` queries, which need vectors: ``[B, top_k]``, ``features [B, top_k, 2]``."""
+        """Rank the corpus by dot product.
+
+        Args:
+            queries: ``B`` queries with vectors.
+
+        Returns:
+            Ranking ``[B, top_k]`` with ``features [B, top_k, 2]``, which both equal the dot product.
+
+        Raises:
+            UserError: If the database cannot be reached or contains another corpus.
+        """
         if not self._is_filled:
             self.fill()
             self._is_filled = True
@@ -99,29 +143,29 @@ class VectorStoreRetriever(Retriever):
             if depth and len(vectors):
                 proposed = self.nearest(vectors.float().cpu().contiguous().numpy(), depth)
             if proposed.size and int(proposed.max()) >= num_nodes:
-                raise UserError(f"{self.where}: needed passages 0 to {num_nodes - 1}, found {int(proposed.max())}")
+                raise UserError(f"{self.where} must contain passages 0 to {num_nodes - 1}, got {int(proposed.max())}")
             proposed = self._in_part(proposed)
             rankings.append(self._ranking.rank(vectors, torch.from_numpy(proposed), is_exact=is_exact))
         return Ranking.concatenate(rankings)
 
     def _in_part(self, nodes: Nodes) -> Nodes:
-        """Return the numbers in the part that is searched, of nodes in the whole, padded with -1."""
+        """Convert node indices of the whole corpus, padded with -1, to those of the subset that is searched."""
         if self._nodes is None:
             return nodes
         return np.where(nodes < 0, -1, np.searchsorted(self._nodes, nodes))
 
     @cached_property
     def _content(self) -> str:
-        """Hash of ids, texts and vectors in their order, to which the database is bound."""
+        """Hash of the ids, texts and vectors of the corpus, which identifies the database."""
         return content_hash(self._graph)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Name the database in the client's errors."""
+        """Convert exceptions of the client to errors that name the database."""
         try:
             yield
-        except Exception as error:  # clients raise almost anything
-            raise UserError(f"{self.where}: cannot be reached, read or written: {error}") from error
+        except Exception as error:  # clients have no common base class of exceptions
+            raise UserError(f"{self.where} cannot be reached, read or written: {error}") from error
 
     @property
     def _half(self) -> bool:
