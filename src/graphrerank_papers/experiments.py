@@ -1,4 +1,4 @@
-"""What several experiments share: steps that a stopped run does not repeat, tables of rows, an order of ids."""
+"""Helpers of experiments: steps that a resumed run does not repeat, tables, and a pseudo-random order of ids."""
 
 import hashlib
 import re
@@ -14,7 +14,15 @@ from graphrerank.utils.files import hash_json, read_checked_json, write_checked_
 
 
 def step_file(run_dir: Path, name: str, decisive: Any) -> Path:
-    """Return the file of a step; ``decisive`` is all that decides its result, as JSON can write it.
+    """Return the file that stores the result of a step.
+
+    Args:
+        run_dir: Run folder.
+        name: Name of the step.
+        decisive: JSON value of everything that determines the result. Its hash is part of the file name.
+
+    Returns:
+        Path in the folder ``steps`` of the run folder.
 
     Example:
         >>> step_file(Path("run"), "GATv2 scores, loss bce", [0.1]).name.rpartition("-")[0]
@@ -25,7 +33,15 @@ def step_file(run_dir: Path, name: str, decisive: Any) -> Path:
 
 
 def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Read the result of a step; compute and write it if it is missing or damaged."""
+    """Return the result of a step, computing and writing it first if its file is missing or damaged.
+
+    Args:
+        file: File of the step (:func:`step_file`).
+        compute: Function that computes the result.
+
+    Returns:
+        Result as read from the file.
+    """
     if file.is_file():
         try:
             return read_checked_json(file)
@@ -36,7 +52,16 @@ def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]
 
 
 def write_tables(run_dir: Path, title: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Write rows by table as ``metrics.json`` and, in Markdown, as ``report.md``; return the latter."""
+    """Write tables to ``metrics.json`` and, as Markdown, to ``report.md``.
+
+    Args:
+        run_dir: Folder of both files.
+        title: Title of the report.
+        tables: Rows of each table.
+
+    Returns:
+        Content of ``report.md``.
+    """
     parts = [f"# {title}", *(f"## {name}\n\n{columns_table(rows)}" for name, rows in tables.items() if rows)]
     page = "\n\n".join(parts) + "\n"
     write_json(run_dir / "metrics.json", tables)
@@ -45,7 +70,13 @@ def write_tables(run_dir: Path, title: str, tables: Mapping[str, Sequence[Mappin
 
 
 def columns_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Lay out rows in Markdown, a column per key; nested objects are left out.
+    """Return rows as a Markdown table with one column per key.
+
+    Args:
+        rows: Rows. Nested objects are omitted, and a pair of numbers is an interval.
+
+    Returns:
+        Markdown table.
 
     Example:
         >>> print(columns_table([{"solution": "ket_p", "Coverage": 0.66666, "interval": [0.6, 0.7]}, {"chunks": 1200}]))
@@ -69,6 +100,16 @@ def _text(entry: Any) -> str:
 
 
 def hashed_order(ids: Sequence[str], seed: int) -> list[int]:
-    """Order ids by a hash of them and the seed: the same on every machine, and in every subset of the ids."""
+    """Order ids pseudo-randomly by a hash of the seed and the id.
+
+    The order is the same on every machine, and the order of two ids does not depend on the other ids.
+
+    Args:
+        ids: Ids to order.
+        seed: Random seed.
+
+    Returns:
+        Indices into ``ids`` in the new order.
+    """
     keys = [hashlib.sha256(f"{seed} {entry}".encode()).digest() for entry in ids]
     return sorted(range(len(ids)), key=keys.__getitem__)

@@ -26,37 +26,48 @@ from graphrerank.utils.checks import UserError, check_choice, check_counts, chec
 from graphrerank_papers.indexing import Stages, padded_ranking, replace_where
 from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
 
-MIN_NAME_CHARACTERS = 3  # letters and digits of the name of an entity with synonyms
-MAX_COSINES = 1 << 23  # held at once by the search for synonyms: 32 MiB of float32
+#: Minimum number of letters and digits in the name of an entity that may have synonyms.
+MIN_NAME_CHARACTERS = 3
+#: Maximum number of cosines in memory during the search for synonyms, which is 32 MiB of float32.
+MAX_COSINES = 1 << 23
 
+#: Functions that combine the weights that an entity gets from several facts.
 COMBINATIONS: Mapping[str, Callable[[list[float]], float]] = {"last": itemgetter(-1), "mean": fmean, "sum": sum}
 
-# selects from the facts of each of `B` queries: unique positions in its list, most relevant first
+#: Function that takes the texts of queries and the facts of each query. It returns the distinct indices of the selected
+#: facts of each query, most relevant first.
 FactReranker = Callable[[Sequence[str], Sequence[Sequence[str]]], list[list[int]]]
 
 
 @dataclass(frozen=True)
 class FactGraph:
-    """The index of the graph path."""
+    """Index of the facts of a corpus: a graph of passages and entities, and the vectors of the facts.
 
-    graph: CorpusGraph  # undirected; `P` passages, then `E` entities with ids `entity:<normalised name>`
-    num_passages: int  # `P`
-    facts: CorpusKnowledge  # entities and facts; entity `e` is node `P + e`
-    fact_vectors: Tensor  # `[F, d]` float32
+    Attributes:
+        graph: Undirected graph of ``P`` passages followed by ``E`` entities with the ids ``entity:<normalised name>``.
+        num_passages: Number of passages ``P``.
+        facts: Entities and facts of the corpus. Entity ``e`` is node ``P + e``.
+        fact_vectors: Vectors of the facts ``[F, d]`` float32.
+    """
+
+    graph: CorpusGraph
+    num_passages: int
+    facts: CorpusKnowledge
+    fact_vectors: Tensor
 
     @cached_property
     def num_holders(self) -> Tensor:
-        """``[E]`` int64, number of passages that contain each entity."""
+        """Number of passages that contain each entity, ``[E]`` int64."""
         return torch.bincount(self.facts.entity_links[:, 0], minlength=len(self.facts.names))
 
     def between_entities(self) -> CorpusGraph:
-        """Return the graph of the ``E`` entities alone: relation and synonymy edges."""
+        """Return the graph of the ``E`` entities alone, with the relation and synonymy edges."""
         graph, first = self.graph, self.num_passages
         origin = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
-        kept = (origin >= first) & (graph.indices >= first) & (origin < graph.indices)
-        edges = torch.stack([origin[kept], graph.indices[kept]], dim=1) - first
+        mask = (origin >= first) & (graph.indices >= first) & (origin < graph.indices)
+        edges = torch.stack([origin[mask], graph.indices[mask]], dim=1) - first
         ids, texts = graph.node_ids[first:], graph.texts[first:]
-        return CorpusGraph.from_edges(ids, texts, edges, graph.weight[kept])
+        return CorpusGraph.from_edges(ids, texts, edges, graph.weight[mask])
 
 
 def build_fact_graph(
@@ -69,13 +80,30 @@ def build_fact_graph(
     max_synonyms: int = 100,
     device: str | torch.device = "cpu",
 ) -> FactGraph:
-    """Build the index of ``P`` passages, or read it from the folder (:class:`Stages`), and print its size.
+    """Build the index of the facts of a corpus, or read it from its folder, and print its size.
 
-    An occurrence edge has weight 1, a relation edge the number of statements that join its ends, a synonymy edge the
-    cosine of two names (:func:`synonym_edges`, on ``device``). A pair of both kinds takes the larger weight.
+    An occurrence edge joins a passage and an entity and has weight 1. A relation edge joins two entities and is
+    weighted by the number of facts that relate them. A synonymy edge joins two entities and is weighted by the cosine
+    of their names (:func:`synonym_edges`). A pair of entities with both kinds of edge has the larger weight.
 
-    Source: "EA-GraphRAG", 2026, section 3.1, after HippoRAG 2, except that there the cosine of a pair of both kinds
-    wins.
+    Source: "EA-GraphRAG", 2026, section 3.1, after HippoRAG 2.
+
+    *Differences from the paper:* in HippoRAG 2, a pair with both kinds of edge has the weight of the synonymy edge.
+
+    Args:
+        passages: ``P`` texts.
+        folder: Folder of the index (:class:`Stages`).
+        extractor: Extractor of entities and facts.
+        encoder: Encoder of names and facts.
+        synonymy_threshold: Minimum cosine of synonyms, in (0, 1].
+        max_synonyms: Maximum number of synonyms that an entity chooses. 0 disables synonymy edges.
+        device: Device of the search for synonyms.
+
+    Returns:
+        Index on the CPU.
+
+    Raises:
+        UserError: If an argument is outside its range, or the folder cannot be written.
     """
     check_positive_share(synonymy_threshold=synonymy_threshold)
     check_not_negative(max_synonyms=max_synonyms)
@@ -112,11 +140,20 @@ def build_fact_graph(
 
 
 def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:
-    r"""Join each of ``[E, d]`` vectors with its nearest ones of cosine ``threshold`` or above.
+    r"""Join each entity with the entities whose names are most similar.
 
-    Source: "EA-GraphRAG", 2026, section 3.1, :math:`\cos(M(n), M(v)) \geq \tau`; the defaults and the limit are
-    HippoRAG 2's. An entity chooses at most ``max_synonyms``, ties broken by index; either end may choose a pair.
-    Returns ``[M, 2]`` int64, unique pairs, the smaller index first, ascending, and their ``[M]`` float32 cosines.
+    Source: "EA-GraphRAG", 2026, section 3.1, :math:`\cos(M(n), M(v)) \geq \tau`. The defaults and the maximum number of
+    synonyms are HippoRAG 2's.
+
+    Args:
+        vectors: Vectors of the names ``[E, d]``.
+        threshold: Minimum cosine.
+        max_synonyms: Maximum number of entities that an entity chooses. Ties are broken by index. A pair is joined if
+            either entity chooses the other.
+
+    Returns:
+        Distinct pairs ``[M, 2]`` int64, in ascending order with the smaller index first, and their cosines ``[M]``
+        float32.
 
     Example:
         >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
@@ -135,31 +172,54 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
         keys.append(torch.minimum(one, other) * num_entities + torch.maximum(one, other))
         cosines.append(similarity[row, rank])
     key, pair = torch.unique(torch.cat(keys), return_inverse=True)
-    weight = unit.new_zeros(len(key)).scatter_reduce_(0, pair, torch.cat(cosines), "amax")  # chosen by one end or both
+    # Both entities of a pair may have chosen each other.
+    weight = unit.new_zeros(len(key)).scatter_reduce_(0, pair, torch.cat(cosines), "amax")
     return torch.stack([key // num_entities, key % num_entities], dim=1), weight
 
 
 def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Tensor | None = None) -> RetrievalState:
-    """Rank the passages that PageRank reached by their mass ``[B, P]``, ``where`` ``[B, 1]``, or else if it did."""
+    """Rank the passages with PageRank mass, for the queries that have any.
+
+    Args:
+        state: State whose ranking is replaced.
+        mass: PageRank mass ``[B, P]``. Passages without mass are not ranked.
+        budget: Maximum number of passages per query.
+        where: Mask ``[B, 1]`` of the queries to replace. If None, the queries for which a passage has mass.
+
+    Returns:
+        State with the new ranking. The other queries keep theirs.
+    """
     new = Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), budget))
     return replace_where(state, new, new.nodes[:, :1] >= 0 if where is None else where)
 
 
 @dataclass(eq=False, repr=False)
 class HippoRAGSearch(Step):
-    r"""Replace the retrieved passages by those whose entities PageRank reaches from the query's entities.
+    """Replace the retrieved passages by those whose entities PageRank reaches from the query's entities.
 
     1. Extract the entities of the query, and link each to the entity of the corpus with the most similar name.
-    2. Weigh these seeds by node specificity, :math:`s_i = 1 / |P_i|`, with :math:`P_i` the passages of an entity.
-    3. Spread them by PageRank over the entities' graph of relations and synonyms.
-    4. Score a passage by the sum over its entities' mass, :math:`p = n' P`.
+    2. Weight these seeds by node specificity, :math:`s_i = 1 / |P_i|`, where :math:`P_i` are the passages of the
+       entity.
+    3. Run PageRank from the seeds over the graph of entities, with relation and synonymy edges.
+    4. Score a passage by the total mass of its entities, :math:`p = n' P`.
+
+    Passages without mass are not ranked. A query without entities keeps the ranking of the previous step, as in the
+    paper's code, and so does a query whose entities reach no passage.
 
     Source: Gutiérrez et al., "HippoRAG: Neurobiologically Inspired Long-Term Memory for Large Language Models", 2024,
-    sections 2.3 and 2.4. *Where we differ:* :math:`P` holds whether a passage has an entity, not how often. A query
-    without entities keeps what was retrieved before, as in the paper's code, and so does one whose entities reach no
-    passage. Passages without mass are not ranked.
+    sections 2.3 and 2.4.
 
-    Without ``node_specificity`` all seeds weigh 1.
+    *Differences from the paper:* :math:`P` is binary and does not count how often a passage mentions an entity.
+
+    Attributes:
+        resources: Resources of the pipeline.
+        folder: Folder of the index (:class:`Stages`).
+        extractor: Extractor of the passages' entities and facts.
+        query_extractor: Extractor of the query's entities.
+        synonymy_threshold: Minimum cosine of synonyms, in (0, 1].
+        max_synonyms: Maximum number of synonyms that an entity chooses.
+        node_specificity: Whether seeds are weighted by node specificity. If False, all seeds have weight 1.
+        restart_prob: Probability of returning to the seeds at each step of PageRank, in (0, 1].
     """
 
     resources: Resources
@@ -182,7 +242,14 @@ class HippoRAGSearch(Step):
         self._weight = (1 / (holders if self.node_specificity else torch.ones_like(holders))).tolist()
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Search from the entities of each query."""
+        """Search from the entities of each query.
+
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
+        """
         with self.resources.clock("retrieve"):
             seeds = padded_ranking(self._link(state)).to(self._names.device)
         with self.resources.clock("graph"):
@@ -192,7 +259,7 @@ class HippoRAGSearch(Step):
             return with_reached(state, scores, budget=self.resources.budget)
 
     def _link(self, state: RetrievalState) -> list[dict[int, float]]:
-        """Return the corpus's entities that the entities of each query are linked to, with their weights."""
+        """Return the corpus entities linked to the entities of each query, with their weights."""
         knowledge = self.query_extractor.extract(state.queries.texts)
         names = [name for query in knowledge for name in query.names]
         if not names or not len(self._names):
@@ -205,25 +272,40 @@ class HippoRAGSearch(Step):
 
 @dataclass(eq=False, repr=False)
 class FactGraphSearch(Step):
-    r"""Replace the retrieved passages by those that PageRank reaches from the query's facts.
+    """Replace the retrieved passages by those that PageRank reaches from the query's facts.
 
     1. Retrieve the ``num_candidates`` facts most similar to the query (:func:`find_facts`), Eq. (4).
-    2. Keep ``num_facts`` of them, in the order of the reranker if there is one, Eq. (5).
-    3. Keep the ``num_seeds`` entities of largest weight (:func:`entity_seeds`).
+    2. Select ``num_facts`` of them, in the order of the reranker if there is one, Eq. (5).
+    3. Select the ``num_seeds`` entities of largest weight (:func:`entity_seeds`).
     4. Rank passages by PageRank over passages and entities (:class:`CorpusPPR`), Eqs. (6) and (7).
 
-    A query without facts, of which none is similar or the language model rejected all, keeps what was retrieved before:
-    dense search, as in HippoRAG 2. Passages that receive no mass are not ranked.
+    Passages without mass are not ranked. A query without facts, because none is similar or the language model rejected
+    all, keeps the ranking of the previous step, which is dense search as in HippoRAG 2.
 
-    Source: "EA-GraphRAG", 2026, section 3.4.2. With ``passage_weight`` passages are seeds too, as in HippoRAG 2
-    (Gutiérrez et al., "From RAG to Memory", 2025, section 3): by their scores, scaled to [0, 1], times that weight. Its
-    seeds differ from EA-GraphRAG's in three ways: every passage is one (``passage_seeds: all``, by its dot product with
-    the query), an entity takes the mean of its facts (``combination: mean``), and a language model may reject facts.
+    Source: "EA-GraphRAG", 2026, section 3.4.2. HippoRAG 2 (Gutiérrez et al., "From RAG to Memory", 2025, section 3)
+    differs from it in four ways: passages are seeds too (``passage_weight`` above 0), every passage is one
+    (``passage_seeds: all``), an entity has the mean weight of its facts (``combination: mean``), and a language model
+    may reject facts (``rerank: language_model``).
 
-    ``rerank`` is ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``, whose ``prompt`` has the
-    placeholders ``{question}`` and ``{facts}``; ``combination`` is the weight of an entity of several facts: ``last``,
-    ``mean`` or ``sum``; ``passage_seeds`` are the ``retrieved`` passages or ``all``; ``restart_prob`` is 1 - the
-    paper's damping.
+    Attributes:
+        resources: Resources of the pipeline.
+        folder: Folder of the index (:class:`Stages`).
+        extractor: Extractor of the passages' entities and facts.
+        synonymy_threshold: Minimum cosine of synonyms, in (0, 1].
+        max_synonyms: Maximum number of synonyms that an entity chooses.
+        num_candidates: Number of facts to retrieve. At least ``num_facts``.
+        rerank: Reranker of the facts. One of ``none``, ``cross_encoder`` (that of the pipeline) and ``language_model``.
+        language_model: Chat model that selects facts. Required by ``rerank: language_model``.
+        prompt: Prompt of the chat model, with the placeholders ``{question}`` and ``{facts}``.
+        cache: Folder of the cached answers of the chat model. If None, they are not stored.
+        num_facts: Number of facts that weight entities.
+        combination: Weight of an entity that occurs in several facts. One of ``last``, ``mean`` and ``sum``.
+        num_seeds: Number of entities that are seeds.
+        passage_weight: Weight of passages as seeds. It multiplies their scores, which are scaled to [0, 1]. 0 disables
+            passage seeds.
+        passage_seeds: Passages that are seeds. ``retrieved``, or ``all`` with their dot product with the query.
+        restart_prob: Probability of returning to the seeds at each step of PageRank, which is 1 minus the paper's
+            damping.
     """
 
     resources: Resources
@@ -260,7 +342,7 @@ class FactGraphSearch(Step):
             self._rerank = partial(rerank_by_pairs, self.resources.cross_encoder)
         elif self.rerank == "language_model":
             if self.language_model is None:
-                raise UserError("`language_model` must be given with `rerank: language_model`, got none")
+                raise UserError("`language_model` is required by `rerank: language_model`, got None")
             self._rerank = partial(select_by_language_model, remembering(self.language_model, self.cache), self.prompt)
         index, device = _fact_graph(self), self.resources.graph.device
         self._walk = CorpusPPR(index.graph.to(device), restart_prob=self.restart_prob)
@@ -268,7 +350,14 @@ class FactGraphSearch(Step):
         self._ends, self._num_holders = index.facts.ends.tolist(), index.num_holders.tolist()
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Search from the facts of each query; queries without facts keep their ranking."""
+        """Search from the facts of each query. Queries without facts keep their ranking.
+
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
+        """
         clock, graph = self.resources.clock, self.resources.graph
         with clock("retrieve"):
             vectors = state.queries.encoded.to(self._fact_vectors)
@@ -284,7 +373,7 @@ class FactGraphSearch(Step):
             return with_reached(state, mass, budget=self.resources.budget, where=where)
 
     def _choose(self, query_texts: Sequence[str], candidates: Ranking) -> list[dict[int, float]]:
-        """Return the facts of each query that weigh entities, at most ``num_facts``, with their similarities."""
+        """Return the facts of each query that weight entities, at most ``num_facts``, with their similarities."""
         pairs = zip(candidates.nodes.tolist(), candidates.scores.tolist(), strict=True)
         rows = [[(fact, score) for fact, score in zip(*pair, strict=True) if fact >= 0] for pair in pairs]
         if self._rerank is not None:
@@ -293,7 +382,7 @@ class FactGraphSearch(Step):
         return [dict(row[: self.num_facts]) for row in rows]
 
     def _with_passages(self, state: RetrievalState, entities: Ranking) -> tuple[Tensor, Tensor]:
-        """Join entities and passages as seeds: ``[B, S]`` nodes and weights."""
+        """Return the nodes and weights ``[B, S]`` of the seeds, which are entities and, if enabled, passages."""
         passages, scores = state.nodes, state.scores
         if self.passage_weight and self.passage_seeds == "all":
             embedding = self.resources.graph.encoded
@@ -324,7 +413,16 @@ def _fact_graph(step: HippoRAGSearch | FactGraphSearch) -> FactGraph:
 def rerank_by_pairs(
     encoder: PairEncoder, query_texts: Sequence[str], facts: Sequence[Sequence[str]]
 ) -> list[list[int]]:
-    """Order facts by a cross-encoder's logits, in the place of Eq. (5)'s language model; ties by position."""
+    """Order facts by the logits of a cross-encoder, which replaces the language model of Eq. (5).
+
+    Args:
+        encoder: Cross-encoder.
+        query_texts: Texts of ``B`` queries.
+        facts: Facts of each query.
+
+    Returns:
+        Indices of each query's facts, best first. Ties are broken by index.
+    """
     pairs = [(text, fact) for text, listed in zip(query_texts, facts, strict=True) for fact in listed]
     if not pairs:
         return [[] for _ in facts]
@@ -336,10 +434,21 @@ def rerank_by_pairs(
 def select_by_language_model(
     model: ChatModel, prompt: Prompt, query_texts: Sequence[str], facts: Sequence[Sequence[str]]
 ) -> list[list[int]]:
-    """Let a language model select the relevant facts of each query that has some, perhaps none of them.
+    """Select the relevant facts of each query with a language model, which may reject all of them.
 
-    Source: "EA-GraphRAG", 2026, Eq. (5), and HippoRAG 2's recognition memory. If an answer is not the requested
-    JSON, all facts of its query are kept in order.
+    If the answer for a query is not the requested JSON, all its facts are returned in order. Queries without facts are
+    not sent.
+
+    Source: "EA-GraphRAG", 2026, Eq. (5), and HippoRAG 2's recognition memory.
+
+    Args:
+        model: Chat model.
+        prompt: Prompt with the placeholders ``{question}`` and ``{facts}``.
+        query_texts: Texts of ``B`` queries.
+        facts: Facts of each query.
+
+    Returns:
+        Distinct indices of the selected facts of each query, in the order of the answer.
     """
     selected = [list(range(len(listed))) for listed in facts]
     rows = [row for row, listed in enumerate(facts) if listed]
@@ -353,7 +462,14 @@ def select_by_language_model(
 
 
 def read_selection(content: str) -> list[int] | None:
-    """Parse an answer, strictly: a list of numbers; None for any other."""
+    """Parse a selection of facts.
+
+    Args:
+        content: Answer of the language model.
+
+    Returns:
+        Numbers of the facts, or None if ``content`` is not a JSON list of integers.
+    """
     try:
         return TypeAdapter(list[int]).validate_json(content, strict=True)
     except (ValueError, TypeError):  # TypeError: the model's answer was null
@@ -361,12 +477,20 @@ def read_selection(content: str) -> list[int] | None:
 
 
 def find_facts(queries: Tensor, facts: Tensor, *, top_k: int = 5) -> Ranking:
-    r"""Rank facts ``[F, d]`` by their normalised similarity to queries ``[B, d]``: ``[B, top_k]``, ties by index.
+    r"""Rank facts by their normalised similarity to queries.
 
     .. math:: s_i = \langle M(q), M(f_i) \rangle, \qquad \tilde s_i = \frac{s_i - \min s}{\max s - \min s}
 
-    Source: "EA-GraphRAG", 2026, Eq. (4) and TopK of Eq. (5). The paper does not say how similarities are normalised; we
-    follow HippoRAG 2, where equal similarities become 1. Facts without positive similarity are not retrieved.
+    Source: "EA-GraphRAG", 2026, Eq. (4) and TopK of Eq. (5). The paper does not define the normalisation, so we follow
+    HippoRAG 2, in which equal similarities become 1. Facts without positive similarity are not retrieved.
+
+    Args:
+        queries: Query vectors ``[B, d]``.
+        facts: Vectors of the facts ``[F, d]``.
+        top_k: Number of facts per query.
+
+    Returns:
+        Ranking ``[B, top_k]`` of facts. Ties are broken by index.
 
     Example:
         >>> find_facts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.1], [0.9, 0.0], [0.1, 0.0]]), top_k=2).scores
@@ -387,22 +511,29 @@ def entity_seeds(
     num_holders: Sequence[int],
     combination: str = "last",
 ) -> dict[int, float]:
-    r"""Weigh the entities of some facts; the largest weights come first, ties are broken by index.
+    r"""Weight the entities of a query's facts.
 
     .. math:: w(n) = \tilde s_f / |\{c : (n, c) \in E\}|
 
-    Source: "EA-GraphRAG", 2026, section 3.4.2 and Algorithm 1, lines 6 and 7: an entity of several facts has the weight
-    of the last of them (``last``). HippoRAG 2 takes their mean.
+    Source: "EA-GraphRAG", 2026, section 3.4.2 and Algorithm 1, lines 6 and 7, where an entity of several facts has the
+    weight from the last of them. HippoRAG 2 takes the mean.
 
-    ``facts`` are scores by fact in the order of the algorithm; 0 of ``num_holders``, passages by entity, counts as 1.
+    Args:
+        facts: Score by fact, in the order of the algorithm.
+        ends: Entities of each fact.
+        num_holders: Number of passages that contain each entity. 0 is treated as 1.
+        combination: Weight of an entity that occurs in several facts. One of ``last``, ``mean`` and ``sum``.
+
+    Returns:
+        Weight by entity, largest first. Ties are broken by index.
 
     Example:
         >>> entity_seeds({0: 1.0, 1: 0.5}, [[0, 1], [1, 2]], [4, 1, 1])
         {1: 0.5, 2: 0.5, 0: 0.25}
     """
-    given: dict[int, list[float]] = {}
+    weights: dict[int, list[float]] = {}
     for fact, score in facts.items():
         for entity in ends[fact]:
-            given.setdefault(entity, []).append(score / max(1, num_holders[entity]))
-    weight = {entity: COMBINATIONS[combination](scores) for entity, scores in given.items()}
+            weights.setdefault(entity, []).append(score / max(1, num_holders[entity]))
+    weight = {entity: COMBINATIONS[combination](scores) for entity, scores in weights.items()}
     return dict(sorted(weight.items(), key=lambda entry: (-entry[1], entry[0])))

@@ -1,4 +1,4 @@
-"""What several indexes share: stages stored under a hash of everything they depend on, and listed passages."""
+"""Store the stages of indexes under a hash of their dependencies, and build rankings from listed passages."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,28 +20,56 @@ from graphrerank.utils.caching import hash_texts, warn_damaged
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
 
-FORMAT = 2  # increment when the content of a stage changes
-BLOCK_TEXTS = 4096  # encoded between two writes: an interruption loses at most this much work
+#: Version of the stages. Increment it when the content of a stage changes.
+FORMAT = 2
+#: Number of texts that are encoded between two writes, which is the most that an interruption loses.
+BLOCK_TEXTS = 4096
 
 RecordT = TypeVar("RecordT")
 
 
 class Stages:
-    """A folder of stages, each computed once, and again with a warning if its files are damaged.
+    """Folder of stages, each of which is computed once.
 
-    A stage is a record in two files (:func:`save_record`), whose names hold a hash of all that it depends on. The
-    tensors are written last, so their presence marks a complete stage even after an interrupted build.
+    A stage is a record in two files (:func:`save_record`), whose names contain a hash of everything that the stage
+    depends on. The tensors are written last, so their file marks a complete stage even after an interrupted build. A
+    stage with damaged files is computed again with a warning.
+
+    Attributes:
+        folder: Folder of the files.
     """
 
     def __init__(self, folder: str | Path) -> None:
+        """Set the folder, which is created when the first stage is written.
+
+        Args:
+            folder: Folder of the files.
+        """
         self.folder = Path(folder)
 
     def key(self, name: str, *dependencies: Any) -> str:
-        """Return the file name of a stage, given keys of earlier stages, fingerprints and settings."""
+        """Return the file name of a stage, without suffix.
+
+        Args:
+            name: Name of the stage.
+            *dependencies: Keys of earlier stages, fingerprints and settings that determine the stage.
+        """
         return f"{name}-{hashlib.sha256(repr((FORMAT, name, *dependencies)).encode()).hexdigest()[:24]}"
 
     def get(self, key: str, kind: type[RecordT], make: Callable[[], RecordT]) -> RecordT:
-        """Read a stage by its key and the type of its record; compute and write it first if it is missing."""
+        """Return a stage, computing and writing it first if it is missing or damaged.
+
+        Args:
+            key: Key of the stage.
+            kind: Type of the record.
+            make: Function that computes the record.
+
+        Returns:
+            Record as read from disk.
+
+        Raises:
+            UserError: If the folder cannot be written.
+        """
         stem = self.folder / key
         if stem.with_suffix(".safetensors").is_file():
             try:
@@ -53,7 +81,18 @@ class Stages:
         return load_record(stem, kind)
 
     def encode(self, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-        """Encode texts as ``[n, d]`` float32 (``[0, 0]`` without texts), in blocks stored by a hash of their texts."""
+        """Encode texts in blocks. Each block is a stage.
+
+        Args:
+            encoder: Encoder of the texts.
+            texts: ``n`` texts.
+
+        Returns:
+            Vectors ``[n, d]`` float32 on the CPU, or ``[0, 0]`` without texts.
+
+        Raises:
+            UserError: If the encoder returns invalid vectors.
+        """
         vectors = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             block = texts[start : start + BLOCK_TEXTS]
@@ -63,7 +102,18 @@ class Stages:
 
 
 def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-    """Encode texts as ``[n, d]`` float32 on the CPU; refuse vectors that are not finite or not one per text."""
+    """Encode texts and check the vectors.
+
+    Args:
+        encoder: Encoder of the texts.
+        texts: ``n`` texts.
+
+    Returns:
+        Vectors ``[n, d]`` float32 on the CPU.
+
+    Raises:
+        UserError: If the encoder does not return one finite vector per text.
+    """
     vectors = encoder.encode(texts).float().cpu()
     if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
         needed = f"finite [{len(texts)}, d] vectors"
@@ -72,9 +122,11 @@ def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
 
 
 def save_record(stem: Path, record: Any) -> None:
-    """Write a record as ``<stem>.json`` and, after it, ``<stem>.safetensors``.
+    """Write a record to ``<stem>.json`` and then to ``<stem>.safetensors``.
 
-    A record is a tensor, a dataclass whose fields are records or what JSON can write, or a tuple or list of these.
+    Args:
+        stem: Path without suffix.
+        record: Tensor, dataclass whose fields are records or JSON values, or tuple or list of these.
     """
     tensors: dict[str, Tensor] = {"end": torch.zeros(0)}  # safetensors cannot read a file without a tensor
     content = {"record": _split(record, "record", tensors), "tensors": list(tensors)}
@@ -83,19 +135,30 @@ def save_record(stem: Path, record: Any) -> None:
 
 
 def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
-    """Read a record of some type that :func:`save_record` wrote; a ValueError says to build the index again."""
+    """Read a record that :func:`save_record` wrote.
+
+    Args:
+        stem: Path without suffix.
+        kind: Type of the record.
+
+    Returns:
+        Record of type ``kind``.
+
+    Raises:
+        UserError: If a file is missing or damaged. The message says how to rebuild the index.
+    """
     file, tensors = stem.with_suffix(".json"), stem.with_suffix(".safetensors")
     try:
         content = read_checked_json(file)
         record: RecordT = _join(kind, content["record"], "record", load_tensors(tensors, tuple(content["tensors"])))
     except (OSError, LookupError, TypeError, UserError) as error:
-        message = f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and build again"
+        message = f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and rebuild the index"
         raise UserError(message) from error
     return record
 
 
 def _split(part: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Return what JSON writes of a record, and move its tensors to a table, by their path in the record."""
+    """Return the JSON content of a record, and move its tensors to ``tensors``, keyed by their path in the record."""
     if isinstance(part, Tensor):
         tensors[name] = part.clone()  # safetensors refuses tensors that share memory
         return None
@@ -108,7 +171,7 @@ def _split(part: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _join(kind: Any, content: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Build a record of some type from what :func:`_split` made of it."""
+    """Build a record of a type from the JSON content and the tensors that :func:`_split` returned."""
     arguments = get_args(kind)
     if kind is Tensor:
         return tensors[name]
@@ -126,7 +189,18 @@ def _join(kind: Any, content: Any, name: str, tensors: dict[str, Tensor]) -> Any
 def with_documents(
     state: RetrievalState, query: Tensor, node: Tensor, scores: Tensor, *, budget: int
 ) -> RetrievalState:
-    """Replace the retrieved passages by nodes of queries, ``[P]`` each, by their best scores up to ``budget``."""
+    """Replace the ranking by the best-scored nodes of each query.
+
+    Args:
+        state: State whose ranking is replaced.
+        query: Query of each hit ``[P]``.
+        node: Node of each hit ``[P]``. If a node occurs several times for a query, its highest score is used.
+        scores: Score of each hit ``[P]``.
+        budget: Maximum number of nodes per query.
+
+    Returns:
+        State with the new ranking, whose nodes are also its pool.
+    """
     num_nodes = int(node.max()) + 1 if len(node) else 1
     key, position = torch.unique(query * num_nodes + node, return_inverse=True)
     best = torch.full(key.shape, -torch.inf, device=key.device).scatter_reduce_(0, position, scores, "amax")
@@ -137,9 +211,17 @@ def with_documents(
 
 
 def scores_of(vectors: Tensor, queries: Tensor, listed: Sequence[Iterable[int]]) -> list[dict[int, float]]:
-    """Return the dot products of ``B`` queries with the rows of ``vectors`` listed for each, ascending (one transfer).
+    """Compute the dot products of queries with listed vectors, in one transfer to the CPU.
 
-    Unlike in a matrix product, equal vectors give equal scores in any batch.
+    Unlike in a matrix product, equal vectors have equal scores in any batch.
+
+    Args:
+        vectors: Vectors ``[n, d]``.
+        queries: Query vectors ``[B, d]``.
+        listed: Rows of ``vectors`` to score for each query. Duplicates are ignored.
+
+    Returns:
+        Score by row for each query, with rows ascending.
     """
     rows = [sorted(set(row)) for row in listed]
     pairs = [[query for query, row in enumerate(rows) for _ in row], [entry for row in rows for entry in row]]
@@ -149,7 +231,19 @@ def scores_of(vectors: Tensor, queries: Tensor, listed: Sequence[Iterable[int]])
 
 
 def padded_ranking(rows: Sequence[Mapping[int, float]]) -> Ranking:
-    """Return the ranking of ``B`` queries, given the scores by node of each, best first."""
+    """Build a ranking from the scores of each query.
+
+    Args:
+        rows: Score by node for each of ``B`` queries, best first.
+
+    Returns:
+        Ranking ``[B, K]``, padded with node -1 and score minus infinity.
+
+    Example:
+        >>> padded_ranking([{3: 0.9, 1: 0.5}, {2: 0.7}]).nodes
+        tensor([[ 3,  1],
+                [ 2, -1]])
+    """
     width = max(map(len, rows), default=0)
     nodes = torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.int64)
     scores = torch.tensor([[*row.values(), *[-torch.inf] * (width - len(row))] for row in rows])
@@ -157,9 +251,17 @@ def padded_ranking(rows: Sequence[Mapping[int, float]]) -> Ranking:
 
 
 def with_listed(state: RetrievalState, listed: Sequence[Sequence[int]], *, budget: int) -> RetrievalState:
-    """Replace the retrieved passages by those listed for each query, best first, up to ``budget``.
+    """Replace the ranking by the passages listed for each query.
 
-    The score of a passage is the reciprocal of its rank. A query for which none is listed keeps its ranking.
+    The score of a passage is the reciprocal of its rank. A query without listed passages keeps its ranking.
+
+    Args:
+        state: State whose ranking is replaced.
+        listed: Nodes for each query, best first.
+        budget: Maximum number of nodes per query.
+
+    Returns:
+        State with the new ranking.
     """
     rows = [{node: 1 / rank for rank, node in enumerate(row[:budget], start=1)} for row in listed]
     new = padded_ranking(rows).to(state.nodes.device)
@@ -168,7 +270,16 @@ def with_listed(state: RetrievalState, listed: Sequence[Sequence[int]], *, budge
 
 
 def replace_where(state: RetrievalState, new: Ranking, where: Tensor) -> RetrievalState:
-    """Replace the ranking of the queries where ``[B, 1]`` bool is true."""
+    """Replace the ranking of some queries.
+
+    Args:
+        state: State whose ranking is replaced.
+        new: New ranking of all ``B`` queries.
+        where: Mask ``[B, 1]`` of the queries to replace.
+
+    Returns:
+        State with the combined ranking.
+    """
     width = max(new.nodes.shape[1], state.nodes.shape[1])
     new, old = new.padded(width), state.ranking.padded(width)
     return state.with_ranking(torch.where(where, new.nodes, old.nodes), torch.where(where, new.scores, old.scores))

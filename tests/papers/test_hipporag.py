@@ -325,7 +325,7 @@ def test_a_language_model_that_throws_all_facts_out(
         ({"num_candidates": 3}, r"`num_candidates` must be at least `num_facts` \(5\), got 3"),
         ({"combination": "max"}, r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"),
         ({"rerank": "bm25"}, r"`rerank` must be one of \['none', 'cross_encoder', 'language_model'\], got 'bm25'"),
-        ({"rerank": "language_model"}, "`language_model` must be given with `rerank: language_model`, got none"),
+        ({"rerank": "language_model"}, "`language_model` is required by `rerank: language_model`, got None"),
     ],
 )
 def test_settings_out_of_range_are_refused(

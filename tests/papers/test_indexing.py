@@ -43,7 +43,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     part = Part(["a"], torch.zeros(1))
     save_record(tmp_path / "x", part)
-    with pytest.raises(ValueError, match=r"x\.json: missing or damaged index .*; delete x\.safetensors and build"):
+    with pytest.raises(ValueError, match=r"x\.json: missing or damaged index .*; delete x\.safetensors and rebuild"):
         load_record(tmp_path / "x", Whole)
     (tmp_path / "x.safetensors").unlink()
     with pytest.raises(ValueError, match=r"x\.json: missing or damaged index .*x\.safetensors: damaged"):
