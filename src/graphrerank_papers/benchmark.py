@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=benchmark``: every data set that the folder has, with published numbers."""
+"""Run ``python evaluate.py experiment=benchmark``: compare systems with published numbers on available data sets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,61 +18,105 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import hash_files
 from graphrerank_papers.experiments import do_step, step_file, write_tables
 
-PUBLISHED = Path(__file__).with_name("published.json")  # of this project
-COMPARED = "R@5"  # the measure that is published
+#: File of the published numbers that ship with this project.
+PUBLISHED = Path(__file__).with_name("published.json")
+#: Measure of the published numbers.
+COMPARED = "R@5"
 
-Row = dict[str, Any]  # of a table
+#: Cells of a table row, keyed by column name.
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkSet:
-    """A data set, and what published numbers are measured on."""
+    """Data set of the benchmark, with the size of the corpus on which published numbers are measured.
 
-    passages: int  # of the corpus that others publish on
-    questions: int  # that others publish on
-    train: tuple[str, ...] = ()  # further data sets that are train splits of this one
-    data: str | None = None  # a file of conf/data, or a folder's path; None: the set's name
-    of: str | None = None  # the set that this is a part of, whose published numbers it is shown with
-    skip: tuple[str, ...] = ()  # keys of rows that are not run
+    Attributes:
+        passages: Number of passages of the corpus that others publish on.
+        questions: Number of questions that others publish on.
+        train: Names of further data sets that contain train splits of this one.
+        data: Name in ``conf/data`` or path of a folder. If None, the key of the data set is used.
+        of: Key of the data set that this one is a subset of. Its published numbers are shown for both. None otherwise.
+        skip: Keys of the systems that are not run on this data set.
+    """
+
+    passages: int
+    questions: int
+    train: tuple[str, ...] = ()
+    data: str | None = None
+    of: str | None = None
+    skip: tuple[str, ...] = ()
 
     def published_as(self, key: str) -> str:
-        """Return the name under which others' numbers are listed."""
+        """Return the name under which published numbers are listed.
+
+        Args:
+            key: Key of the data set.
+        """
         return self.of or (key if self.data is None or "/" in self.data else self.data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRow:
-    """A system that is run."""
+    """System to run.
 
-    title: str  # its name in the table
-    pipeline: str  # a file of conf/pipeline
-    retriever: str = "dense"  # a file of conf/retriever: of searches that name none
-    checkpoint: str | None = None  # of the pipeline's reranker; None: the pipeline's default, if it has one
+    Attributes:
+        title: Name in the table.
+        pipeline: Name in ``conf/pipeline``.
+        retriever: Name in ``conf/retriever`` of the retriever of search steps that name none.
+        checkpoint: Checkpoint of the pipeline's reranker. If None, the pipeline's default is used.
+    """
+
+    title: str
+    pipeline: str
+    retriever: str = "dense"
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRow:
-    """Published numbers of a method."""
+    """Published numbers of a method.
+
+    Attributes:
+        method: Name of the method.
+        source: Publication of the numbers, with the corpus if the publication states it.
+        embedder: Name of the text encoder.
+        language_model: Name of the language model.
+        recall: :data:`COMPARED` in percent, by data set.
+    """
 
     method: str
-    source: str  # who says so, and on which corpus where they say that
+    source: str
     embedder: str
     language_model: str
-    # in percent, by data set
     recall: Annotated[Mapping[str, Annotated[float, Field(ge=0, le=100)]], Field(alias=COMPARED)]
 
     def shown(self, dataset: str) -> Row:
-        """Return the row of a data set's table."""
+        """Return the row of this method in the table of a data set.
+
+        Args:
+            dataset: Name of the data set.
+        """
         texts = {"method": self.method, "source": self.source, "embedder": self.embedder}
         return {**texts, "language model": self.language_model, COMPARED: self.recall[dataset] / 100}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """The experiment; ``conf/experiment/benchmark.yaml`` describes its settings."""
+    """Benchmark experiment with the settings of ``conf/experiment/benchmark.yaml``.
 
-    sets: Mapping[str, Any]  # of `BenchmarkSet`, as settings are given
-    rows: Mapping[str, Any]  # of `BenchmarkRow`
+    Attributes:
+        sets: Data sets by key. Settings are converted to :class:`BenchmarkSet`.
+        rows: Systems by key. Settings are converted to :class:`BenchmarkRow`.
+        measures: Names of the measures. Must contain :data:`COMPARED`.
+        split: Split of the questions.
+        num_queries: Maximum number of questions per data set. If None, all are used.
+        published: JSON file of published numbers. If None, :data:`PUBLISHED` is used.
+        encoder: Settings of the text encoder.
+    """
+
+    sets: Mapping[str, Any]
+    rows: Mapping[str, Any]
     measures: Sequence[str]
     split: str
     num_queries: int | None = None
@@ -83,40 +127,55 @@ class Benchmark:
         object.__setattr__(self, "sets", _records(dict[str, BenchmarkSet], self.sets, "job.sets"))
         object.__setattr__(self, "rows", _records(dict[str, BenchmarkRow], self.rows, "job.rows"))
         check_counts(num_queries=self.num_queries)
-        for name, known in self.sets.items():
-            if unknown := set(known.skip) - set(self.rows):
-                raise UserError(f"`job.sets.{name}.skip` must be of `job.rows` {list(self.rows)}, got {unknown}")
+        for name, entry in self.sets.items():
+            if unknown := set(entry.skip) - set(self.rows):
+                raise UserError(f"`job.sets.{name}.skip` must be among `job.rows` {list(self.rows)}, got {unknown}")
         if COMPARED not in parse_measures(self.measures):
-            raise UserError(f"`job.measures` must hold {COMPARED}, which is published, got {list(self.measures)}")
+            raise UserError(
+                f"`job.measures` must contain {COMPARED} to compare with published numbers, got {list(self.measures)}"
+            )
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
-        """Measure what is not measured yet on the sets that are there; write ``metrics.json`` and ``report.md``."""
+        """Measure the systems on the available data sets, except those measured in an earlier run.
+
+        ``metrics.json`` and ``report.md`` are written to the run folder after each data set.
+
+        Args:
+            parts: Factory of the components.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
+
+        Raises:
+            UserError: If no data set is available.
+        """
         published = read_published(Path(self.published) if self.published else PUBLISHED)
-        there = {key: known for key, known in self.sets.items() if not self._is_missing(parts, key)}
-        for key in sorted(set(self.sets) - set(there)):
-            print(f"missing: {key} is not in paths.datasets; docs/papers/builders.md says how to build it", flush=True)
-        if not there:
-            raise UserError(f"`paths.datasets` must hold one of the data sets {list(self.sets)} or more, found none")
+        available = {key: entry for key, entry in self.sets.items() if not self._is_missing(parts, key)}
+        for key in sorted(set(self.sets) - set(available)):
+            print(f"{key} is not in `paths.datasets`. See docs/papers/builders.md to build it.", flush=True)
+        if not available:
+            raise UserError(f"`paths.datasets` must contain at least one of {list(self.sets)}, got none of them")
         tables: dict[str, list[Row]] = {"data sets": []}
-        for key, known in there.items():
-            prepare = cache(partial(parts.prepare, known.data or key, encoder=self.encoder, splits=(self.split,)))
-            rows = [row for name, row in self.rows.items() if name not in known.skip]
+        for key, entry in available.items():
+            prepare = cache(partial(parts.prepare, entry.data or key, encoder=self.encoder, splits=(self.split,)))
+            rows = [row for name, row in self.rows.items() if name not in entry.skip]
             tables[key] = [self._measure(parts, run_dir, key, prepare(retriever=row.retriever), row) for row in rows]
             dataset = prepare(retriever=rows[0].retriever).dataset
             size = dataset.graph.num_nodes, len(judged_queries(dataset, self.split, self.num_queries))
-            published_on = known.passages, known.questions
+            published_on = entry.passages, entry.questions
             columns = ("passages", "questions", "published on passages", "published on questions")
             sizes = dict(zip(columns, size + published_on, strict=True))
             comparable = "yes" if size == published_on else "no"
             tables["data sets"].append({"data set": key, **sizes, "comparable": comparable})
-            name = known.published_as(key)
+            name = entry.published_as(key)
             tables[f"{key}: published"] = [row.shown(name) for row in published if name in row.recall]
             report = write_tables(run_dir, "Benchmark", tables)
         print(report)
         return run_dir
 
     def _is_missing(self, parts: ComponentFactory, key: str) -> bool:
-        """Return whether the folder of a data set is not there; those of registry packages always are."""
+        """Return whether the folder of a data set is missing. Data sets from registry packages have no folder."""
         data = self.sets[key].data or key
         settings = {"path": data} if "/" in data else parts.settings("data", data)
         folder = Path(settings["datasets"]) / settings["source"] if "source" in settings else settings.get("path")
@@ -125,13 +184,16 @@ class Benchmark:
     def _measure(
         self, parts: ComponentFactory, run_dir: Path, key: str, prepared: PreparedDataset, row: BenchmarkRow
     ) -> Row:
-        """Measure a system on a data set, or read what was measured before."""
+        """Measure a system on a data set, or read its earlier result."""
         dataset, known = prepared.dataset, self.sets[key]
         settings = parts.settings("pipeline", row.pipeline)
         holders = list(settings_with(settings, "checkpoint"))
         if row.checkpoint is not None:
             if not holders:
-                raise UserError("`job.rows` must give a checkpoint to a pipeline that reranks with one, as grapher")
+                raise UserError(
+                    f"`checkpoint` of {row.title!r} in `job.rows` needs a pipeline with a reranker, such as grapher, "
+                    f"got {row.pipeline!r}"
+                )
             for holder in holders:
                 holder["checkpoint"] = row.checkpoint
         loaded = load_primary(str(holders[0]["checkpoint"])) if holders else None
@@ -164,15 +226,30 @@ class Benchmark:
 
 
 def read_published(path: Path) -> list[PublishedRow]:
-    """Read a JSON list of objects: ``method``, ``source``, ``embedder``, ``language_model``; ``R@5`` by data set."""
+    """Read published numbers.
+
+    Args:
+        path: JSON list of objects with ``method``, ``source``, ``embedder``, ``language_model``, and ``R@5`` by data
+            set.
+
+    Returns:
+        One record per method.
+
+    Raises:
+        UserError: If an entry has another form.
+    """
     rows: list[PublishedRow] = _records(list[PublishedRow], path.read_bytes(), str(path))
     return rows
 
 
 def training_sets(manifest: RerankerManifest) -> list[str]:
-    """Name the data sets of a training, each once: the files of ``conf/data``, or the last part of a folder's path.
+    """Return the distinct names of the data sets that a checkpoint was trained on.
 
-    An entry of ``mix`` that names no data set is called by its key, as in ``conf``.
+    A data set has its name in ``conf/data``, or the name of its folder. An entry of ``mix`` without a data set has its
+    key as name.
+
+    Args:
+        manifest: Manifest of the checkpoint.
     """
     named = []
     for given in (entry.arguments for entry in manifest.trained_on.values()):
@@ -182,13 +259,24 @@ def training_sets(manifest: RerankerManifest) -> list[str]:
 
 
 def has_seen(manifest: RerankerManifest, names: set[str], fingerprint: str) -> bool:
-    """Return whether a checkpoint was trained on a data set, by the ``names`` of it and of its training splits."""
+    """Return whether a checkpoint was trained on a data set.
+
+    Args:
+        manifest: Manifest of the checkpoint.
+        names: Names of the data set and of its train splits.
+        fingerprint: Fingerprint of the data set.
+    """
     fingerprints = {entry.fingerprint for entry in manifest.trained_on.values()}
     return bool(names & set(training_sets(manifest))) or fingerprint in fingerprints
 
 
 def settings_with(settings: Any, key: str) -> Iterator[Any]:
-    """Find all settings of a pipeline, at any depth, that have a key."""
+    """Yield all mappings within the settings of a pipeline, at any depth, that have a key.
+
+    Args:
+        settings: Settings.
+        key: Key to search.
+    """
     if isinstance(settings, Mapping):
         if key in settings:
             yield settings
@@ -199,7 +287,7 @@ def settings_with(settings: Any, key: str) -> Iterator[Any]:
 
 
 def _records(kind: Any, entries: Any, name: str) -> Any:
-    """Build records of a kind from settings or a file's JSON; a ValueError names the first entry that is wrong."""
+    """Build records from settings or JSON. Raise a UserError that names the first invalid entry."""
     adapter = TypeAdapter(kind)
     validate = adapter.validate_json if isinstance(entries, bytes) else adapter.validate_python
     try:

@@ -1,7 +1,8 @@
-"""LightRAG and PathRAG as graph searches: over the edges of a corpus graph, in the place of a knowledge graph.
+"""LightRAG and PathRAG as graph searches over the edges of a corpus graph instead of a knowledge graph.
 
-Source: FastInsight, 2026, sections 2.1 and 4.1.1, whose baselines they are. *Where we differ:* the query itself is
-searched in place of keywords that a language model writes.
+Source: FastInsight, 2026, sections 2.1 and 4.1.1, which uses both as baselines.
+
+*Differences from the papers:* the search starts from the query itself instead of keywords that a language model writes.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -19,12 +20,18 @@ from graphrerank_papers.knowledge_graph_search import reliable_paths
 
 
 class Neighbours:
-    """The neighbours of each node of a corpus graph on the CPU, ascending, each read when it is asked for."""
+    """Lookup of the neighbours of nodes, in ascending order. Each list is computed at the first lookup of its node."""
 
     def __init__(self, graph: CorpusGraph) -> None:
+        """Create an empty cache of neighbours.
+
+        Args:
+            graph: Corpus graph on the CPU.
+        """
         self._graph, self._read = graph, dict[int, list[int]]()
 
     def __getitem__(self, node: int) -> list[int]:
+        """Return the neighbours of a node in ascending order."""
         if node not in self._read:
             _, near = self._graph.neighbours(torch.tensor([node]))
             self._read[node] = sorted(set(near.tolist()))
@@ -32,17 +39,29 @@ class Neighbours:
 
 
 class NeighbourSearch(Step):
-    """List the retrieved nodes and their neighbours by turns: LightRAG's search of one hop.
+    """Alternate the retrieved nodes with their neighbours, which is LightRAG's one-hop search.
 
-    As LightRAG ranks the relations of its entities, neighbours along edges whose ends have the most edges together come
-    first; ties by the order of the retrieved nodes, then by node index.
+    LightRAG ranks relations by the number of edges of their ends. Likewise, a neighbour ranks by the number of edges at
+    both ends of the edge that leads to it. Ties are broken by the rank of the retrieved node, then by node index.
     """
 
     def __init__(self, resources: Resources) -> None:
+        """Create the step.
+
+        Args:
+            resources: Resources of the pipeline.
+        """
         self._resources, self._graph = resources, resources.graph.to("cpu")
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Add the neighbours of each query's nodes, up to the budget."""
+        """Add the neighbours of each query's nodes, up to the budget.
+
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
+        """
         graph, listed = self._graph, list[list[int]]()
         with self._resources.clock("graph"):
             for row in state.nodes.cpu():
@@ -61,9 +80,16 @@ class NeighbourSearch(Step):
 
 @dataclass(eq=False, repr=False)
 class PathSearch(Step):
-    """List the nodes of the most reliable paths between retrieved nodes, then the retrieved nodes: PathRAG's search.
+    """Rank the nodes of the most reliable paths between retrieved nodes first, then the retrieved nodes, as in PathRAG.
 
     Paths and settings are those of :class:`~graphrerank_papers.knowledge_graph_search.PathRAGSearch`.
+
+    Attributes:
+        resources: Resources of the pipeline.
+        num_paths: Maximum number of paths per query.
+        decay: Share of its resource that a node passes on to its neighbours, in (0, 1].
+        threshold: Minimum resource per neighbour, in (0, 1]. A node with less passes nothing on.
+        max_hops: Maximum number of edges of a path.
     """
 
     resources: Resources
@@ -79,7 +105,14 @@ class PathSearch(Step):
         self._neighbours = Neighbours(self.resources.graph.to("cpu"))
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Search from the retrieved nodes of each query."""
+        """Search for paths between the retrieved nodes of each query.
+
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
+        """
         flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
         with self.resources.clock("graph"):
             listed = []

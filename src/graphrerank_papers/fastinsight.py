@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=fastinsight_curves``: quality against time, budget and FastInsight's two weights."""
+"""Run ``python evaluate.py experiment=fastinsight_curves``: quality by time, budget and FastInsight's two weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,18 +17,36 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.experiments import write_tables
 
-VARIED = "fastinsight"  # pipeline whose settings are varied
-SEARCH, START = "vector_search", 10  # the search that pipelines begin with, and its first nodes
-QUALITY = "CR@10"  # FastInsight's R@10 is capped (section 4.3.1)
+#: Pipeline whose settings are varied.
+VARIED = "fastinsight"
+#: Search at the start of all pipelines, and the number of its nodes from which gains are measured.
+SEARCH, START = "vector_search", 10
+#: Measure of quality. FastInsight's R@10 is capped (section 4.3.1).
+QUALITY = "CR@10"
 RECALL, NEARNESS, MISSED = "R@10", "TR", "MissTR"
 
-Row = dict[str, Any]  # of a table
-Values = Mapping[str, Tensor]  # measure -> `[Q]`
+#: Cells of a table row, keyed by column name.
+Row = dict[str, Any]
+#: Scores ``[Q]`` by measure.
+Values = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FastInsightCurves:
-    """FastInsight's Figures 4 to 7 and its Table 6; ``conf/experiment/fastinsight_curves.yaml`` describes settings."""
+    """FastInsight's Figures 4 to 7 and Table 6, with the settings of ``conf/experiment/fastinsight_curves.yaml``.
+
+    Attributes:
+        datasets: Names in ``conf/data``.
+        pipelines: Names in ``conf/pipeline`` of the pipelines that are compared.
+        budgets: Budgets of the pipelines, in nodes per query.
+        settings: Settings of FastInsight's steps and the numbers to try. One setting is varied at a time, with the
+            largest budget.
+        split: Split of the questions.
+        num_queries: Maximum number of questions per data set. If None, all are used.
+        retriever: Name in ``conf/retriever`` of the retriever of search steps that name none.
+        encoder: Settings of the text encoder.
+        pair_encoder: Settings of the cross-encoder.
+    """
 
     datasets: Sequence[str]
     pipelines: Sequence[str]
@@ -41,7 +59,18 @@ class FastInsightCurves:
     pair_encoder: Mapping[str, Any]
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
-        """Measure every data set, and write ``metrics.json`` and ``report.md`` after each."""
+        """Measure all data sets. ``metrics.json`` and ``report.md`` are written to the run folder after each of them.
+
+        Args:
+            parts: Factory of the components.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
+
+        Raises:
+            UserError: If a setting is not one of FastInsight's steps, or ``budgets`` is empty.
+        """
         default = parts.settings("pipeline", VARIED)
         for name in self.settings:
             if not _steps_with(default, name):
@@ -49,7 +78,7 @@ class FastInsightCurves:
         tables: dict[str, list[Row]] = {}
         report = ""
         if not self.budgets:
-            raise UserError("`job.budgets` must name at least one budget")
+            raise UserError("`job.budgets` must contain at least one budget, got none")
         for data in self.datasets:
             for title, row in self._rows(parts, data):
                 tables.setdefault(title, []).append(row)
@@ -58,7 +87,7 @@ class FastInsightCurves:
         return run_dir
 
     def _rows(self, parts: ComponentFactory, data: str) -> Iterator[tuple[str, Row]]:
-        """Yield the rows of a data set, each with the name of its table."""
+        """Yield the rows of a data set, each with the title of its table."""
         prepared = parts.prepare(data, retriever=self.retriever, encoder=self.encoder, splits=(self.split,))
         prepared = parts.with_pair_encoder(prepared, self.pair_encoder)
         build = parts.pipeline_factory(prepared, retriever=self.retriever, encoder=self.encoder)
@@ -84,13 +113,13 @@ class FastInsightCurves:
         costs = {key: system.cost for key, system in zip(pipelines, ranked, strict=True)}
         start = values[SEARCH, START]
         for name, size in by_budget:
-            found, cost = values[name, size], costs[name, size]
+            scores, cost = values[name, size], costs[name, size]
             assert cost is not None
             row = {
                 "pipeline": name,
                 "budget": size,
-                **{measure: float(found[measure].nanmean()) for measure in (QUALITY, NEARNESS, "nDCG@10")},
-                "95% interval": bootstrap_interval(found[QUALITY]).tolist(),
+                **{measure: float(scores[measure].nanmean()) for measure in (QUALITY, NEARNESS, "nDCG@10")},
+                "95% interval": bootstrap_interval(scores[QUALITY]).tolist(),
                 "pairs": cost.encodings or 0.0,
                 "ms per query": sum(cost.batch_ms.values()),
             }
@@ -106,27 +135,42 @@ class FastInsightCurves:
 
 
 def gain_correlations(start: Values, end: Values, *, recall: str) -> dict[str, float]:
-    r"""Correlate a pipeline's gain over its vector search with that search's Recall and with its MissTR.
+    r"""Correlate a pipeline's gain in recall over its vector search with the Recall and the MissTR of that search.
 
     .. math:: \Delta R = R_{total} - R@10_{vs}
 
-    Source: FastInsight, Table 6, which does not say which kind of correlation; ours is Pearson's, NaN where one is
-    constant. ``start`` is the first ten nodes of the vector search, ``end`` the pipeline with all its nodes.
+    Source: FastInsight, Table 6, which does not specify the kind of correlation. We use Pearson's.
+
+    Args:
+        start: Scores of the first ten nodes of the vector search.
+        end: Scores of the pipeline with its largest budget.
+        recall: Name of the recall measure that covers all nodes of the pipeline.
+
+    Returns:
+        Correlations ``Recall`` and ``MissTR``. NaN if one of the variables is constant.
     """
     gain = end[recall] - start[RECALL]
     rows = torch.stack([gain, start[RECALL], start[MISSED]]).double()
     is_constant = (rows == rows[:, :1]).all(1)
-    found = torch.corrcoef(rows).masked_fill(is_constant | is_constant[0], torch.nan)
-    return {"Recall": float(found[0, 1]), MISSED: float(found[0, 2])}
+    correlation = torch.corrcoef(rows).masked_fill(is_constant | is_constant[0], torch.nan)
+    return {"Recall": float(correlation[0, 1]), MISSED: float(correlation[0, 2])}
 
 
 def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
-    """Group questions by the quartiles of ``start``, ``[Q]``, and average a pipeline's ``[Q]`` scores in each.
+    """Group questions by quartiles of the vector search, and average a pipeline's scores in each group.
 
-    Equal questions are in one group, the lowest whose quartile they do not exceed; an empty one is left out.
+    A question belongs to the lowest group whose upper quartile is at least its score, so questions with equal scores
+    share a group. Empty groups are omitted.
 
-    Source: FastInsight, section 5.3.1 and Figure 5. *Our choice:* the Topological Recall of the vector search's first
-    nodes, from which all pipelines begin.
+    Source: FastInsight, section 5.3.1 and Figure 5. The paper does not define the groups. Ours use the Topological
+    Recall of the first nodes of the vector search, from which all pipelines start.
+
+    Args:
+        start: Topological Recall of the vector search ``[Q]``.
+        scores: Scores of the pipeline ``[Q]``.
+
+    Returns:
+        Table row of each group.
 
     Example:
         >>> start = torch.tensor([0.0, 0.4, 0.6, 1.0, 1.0])
@@ -147,6 +191,6 @@ def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
 
 
 def _steps_with(group: Any, name: str) -> list[Any]:
-    """List the steps of a pipeline that have a setting, those within steps too."""
+    """Return the steps of a pipeline that have a setting, including nested steps."""
     within = [inner for step in group.get("steps", ()) for inner in _steps_with(step, name)]
     return [*([group] if name in group else []), *within]

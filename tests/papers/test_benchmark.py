@@ -40,7 +40,7 @@ def test_every_set_that_is_there(run_command, run_on_device, tmp_path: Path) -> 
     done = run_command("evaluate.py", *arguments)
     run_on_device("evaluate.py", *arguments, f"hydra.run.dir={tmp_path / 'device'}")
     assert without_times(tmp_path / "device") == without_times(run)
-    assert "missing: musique is not in paths.datasets" in done.stdout
+    assert "musique is not in `paths.datasets`" in done.stdout
     assert "two_wiki: ours, `base`" in done.stdout
     found = json.loads((run / "metrics.json").read_text())
     assert [(row["data set"], row["comparable"]) for row in found["data sets"]] == [("two_wiki", "no"), ("part", "no")]
@@ -68,8 +68,8 @@ def test_every_set_that_is_there(run_command, run_on_device, tmp_path: Path) -> 
     ("settings", "message"),
     [
         ({"sets": {"ring": {"passages": 8}}}, r"`job.sets.ring.questions`: field required"),
-        ({"sets": {"ring": {**SETS["ring"], "skip": ["base"]}}}, r"`job.sets.ring.skip` must be of `job.rows`"),
-        ({"measures": ["R@10"]}, r"`job.measures` must hold R@5"),
+        ({"sets": {"ring": {**SETS["ring"], "skip": ["base"]}}}, r"`job.sets.ring.skip` must be among `job.rows`"),
+        ({"measures": ["R@10"]}, r"`job.measures` must contain R@5"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict, message: str) -> None:

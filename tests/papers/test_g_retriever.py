@@ -56,7 +56,7 @@ def test_by_hand() -> None:
 
 def test_arguments_are_checked() -> None:
     shared = corpus(2, []).with_entities(EntityIncidence.from_names([["a"], ["a"]]))
-    with pytest.raises(ValueError, match="`graph` must list its edges"):
+    with pytest.raises(ValueError, match="`graph` must have explicit edges"):
         tree(shared)
 
 
