@@ -1,1 +1,1 @@
-"""GraphER: its protocol, its sources and its tables."""
+"""GraphER: its experimental protocol, its data sources and its tables."""

@@ -1,4 +1,4 @@
-"""``python train.py experiment=grapher_tables``: GraphER's protocol over many data sets, as tables."""
+"""Run ``python train.py experiment=grapher_tables``: GraphER's protocol over several data sets, reported as tables."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,28 +27,46 @@ from graphrerank_papers.experiments import do_step, step_file, write_tables
 
 FROZEN = ("retriever", "ppr", "gcs")
 MLP, GATV2 = "MLP", "GATv2"
-NETWORKS = {MLP: ("model.message_passing=false",), GATV2: ()}  # both read the same features
-OF_FIT = ("learning_rate", "weight_decay", "max_epochs")  # arguments of `fit` that are searched
-OF_MODEL = ("restart_prob",)  # of the GCS feature: may be searched too
+#: Overrides of each trained network. Both networks have the same input features.
+NETWORKS = {MLP: ("model.message_passing=false",), GATV2: ()}
+#: Arguments of :func:`fit` that the grid must contain.
+OF_FIT = ("learning_rate", "weight_decay", "max_epochs")
+#: Settings of the model that the grid may contain. This one belongs to the GCS feature.
+OF_MODEL = ("restart_prob",)
+#: Measure by which settings are chosen.
 CHOOSE_BY = "PR@10"
 MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
 TRAINER = {"limit_val_batches": 0, "enable_progress_bar": False}
 WARMUP_STEPS = 50
 
-Choice = tuple[tuple[str, float], ...]  # settings that were searched, by name
-Row = dict[str, Any]  # of a table
+#: Names and numbers of one point of the grid.
+Choice = tuple[tuple[str, float], ...]
+#: Cells of a table row, keyed by column name.
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class ExperimentStep:
-    """Train a network, or take a frozen operator, and measure it."""
+    """Step of the experiment, which trains a network or takes an untrained operator, and measures it.
 
-    name: str  # in progress lines and file names
-    system: str  # one of `FROZEN` or of `NETWORKS`
-    features: str = "scores"  # a file of conf/features
+    Attributes:
+        name: Name in progress messages and file names.
+        system: Name of the system, one of :data:`FROZEN` or :data:`NETWORKS`.
+        features: Name in ``conf/features``.
+        choice: Settings of the system.
+        overrides: Overrides of the configuration in Hydra's syntax.
+        train: Names of the training data sets. Empty for an untrained operator.
+        judge: Names of the data sets on which the system is measured.
+        split: Split on which the system is measured.
+        seed: Random seed of the training.
+    """
+
+    name: str
+    system: str
+    features: str = "scores"
     choice: Choice = ()
-    overrides: tuple[str, ...] = ()  # of conf, in Hydra's form
-    train: tuple[str, ...] = ()  # data sets; none for a frozen operator
+    overrides: tuple[str, ...] = ()
+    train: tuple[str, ...] = ()
     judge: tuple[str, ...] = ()
     split: str = "test"
     seed: int = 1
@@ -56,7 +74,27 @@ class ExperimentStep:
 
 @dataclass(kw_only=True)
 class GraphERTables:
-    """The experiment; ``conf/experiment/grapher_tables.yaml`` describes its settings."""
+    """Experiment with the settings of ``conf/experiment/grapher_tables.yaml``.
+
+    Attributes:
+        train: Names of the training data sets. Settings are searched on the first.
+        judge: Name of the data set on whose validation split settings are chosen.
+        test: Names of the test data sets.
+        retriever: Name in ``conf/retriever``.
+        top_k: Number of candidates per query.
+        encoder: Settings of the text encoder.
+        encoder_choice: Name in ``conf/encoder``.
+        settings: Overrides of all steps in Hydra's syntax.
+        grid: Numbers to try for each searched setting.
+        features: Names in ``conf/features``, each for all networks.
+        seeds: Random seeds of the final trainings.
+        ablated: Features of the network that is ablated.
+        ablations: Overrides in Hydra's syntax, one per ablation.
+        seed: Random seed of the search.
+        train_split: Split for training.
+        val_split: Split for the search.
+        test_split: Split for the tables.
+    """
 
     train: Sequence[str]
     judge: str
@@ -82,11 +120,22 @@ class GraphERTables:
 
     def __post_init__(self) -> None:
         if not set(OF_FIT) <= set(self.grid) <= {*OF_FIT, *OF_MODEL}:
-            names = f"the settings {list(OF_FIT)}, perhaps {list(OF_MODEL)}"
-            raise UserError(f"`job.grid` must have {names}, got {list(self.grid)}")
+            names = f"the settings {list(OF_FIT)} and optionally {list(OF_MODEL)}"
+            raise UserError(f"`job.grid` must contain {names}, got {list(self.grid)}")
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
-        """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
+        """Run all steps that an earlier run has not finished, and write ``metrics.json`` and ``report.md``.
+
+        Args:
+            parts: Factory of the components.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
+
+        Raises:
+            UserError: If ``test`` contains the same data set twice.
+        """
         self._parts, self._run_dir = parts, run_dir
         self._restart_probs = self._tune()
         models = [(network, mode) for mode in self.features for network in NETWORKS]
@@ -139,13 +188,13 @@ class GraphERTables:
         return run_dir
 
     def _tune(self) -> dict[str, float]:
-        """Choose the restart probabilities of the frozen operators on the first data set's training split."""
+        """Tune the restart probabilities of the untrained operators on the training split of the first data set."""
         step = ExperimentStep("operators", "retriever", judge=(self.train[0],), split=self.train_split)
         prepared = self._dataset(step, self.train[0])
         return do_step(self._file(step), lambda: tune_restart_probs(prepared, step.split))
 
     def _compose(self, step: ExperimentStep) -> DictConfig:
-        """Compose the parts of a step."""
+        """Compose the configuration of a step."""
         chosen = {"retriever": self.retriever, "features": step.features, "model": "gatv2", "loss": "listwise"}
         searched = [f"model.{name}={value}" for name, value in step.choice if name in OF_MODEL]
         others = [f"retriever.top_k={self.top_k}"]
@@ -158,7 +207,7 @@ class GraphERTables:
         return self._parts.compose(*(f"+{group}={name}" for group, name in chosen.items()), *others)
 
     def _retrieval(self, composed: DictConfig) -> tuple[ConfiguredComponent, ConfiguredComponent]:
-        """Return retriever and encoder, by their names, which a manifest records, and their settings."""
+        """Return retriever and encoder, with the names that the manifest of a checkpoint records."""
         encoder = ConfiguredComponent(OmegaConf.create(dict(self.encoder)), self.encoder_choice)
         return ConfiguredComponent(composed.retriever, self.retriever), encoder
 
@@ -173,7 +222,7 @@ class GraphERTables:
         return self._prepared[key]
 
     def _file(self, step: ExperimentStep) -> Path:
-        """Return the file that holds a step's result."""
+        """Return the file of a step's result."""
         sets = [self._dataset(step, name) for name in (*step.train, *step.judge)]
         data = [[prepared.dataset.fingerprint, prepared.encoder_fingerprint] for prepared in sets]
         composed, groups = self._compose(step), ("retriever", "features", "model", "loss")
@@ -181,10 +230,10 @@ class GraphERTables:
         return step_file(self._run_dir, step.name, [settings, step.choice, step.seed, data, step.judge, step.split])
 
     def _do(self, steps: Sequence[ExperimentStep]) -> dict[ExperimentStep, dict[str, Any]]:
-        """Do the steps that have left no file yet, and read the results of all.
+        """Run the steps that have no file, and return the results of all steps.
 
-        By step: ``values``, data set -> measure -> a number per query (NaN = does not count); ``parameters``;
-        ``train_seconds`` and ``seconds`` in all.
+        A result has ``values``, which are the scores per query for each data set and measure (NaN if the query is
+        ignored), the number of ``parameters``, the ``train_seconds``, and the total ``seconds``.
         """
         files = {step: self._file(step) for step in steps}
         waiting = [step for step, file in files.items() if not file.is_file()]
@@ -203,7 +252,7 @@ class GraphERTables:
         for name in step.judge:
             prepared = self._dataset(step, name)
             if prepared.dataset.name in values:
-                raise UserError(f"`job.test` must name different data sets, got {prepared.dataset.name!r} twice")
+                raise UserError(f"`job.test` must contain distinct data sets, got {prepared.dataset.name!r} twice")
             measured = measure_queries(prepared, step.split, system, measures=MEASURES)
             values[prepared.dataset.name] = {measure: scores.tolist() for measure, scores in measured.items()}
         return {
@@ -238,7 +287,7 @@ class GraphERTables:
         return reranker.checkpoint.model
 
     def _test_sets(self, steps: Sequence[ExperimentStep]) -> list[Row]:
-        """Describe the test sets, with the ceiling of each number of candidates that a step has."""
+        """Describe the test sets, with the ceiling for each number of candidates that a step uses."""
         rows = []
         for name in self.test:
             prepared = {int(self._compose(step).retriever.top_k): self._dataset(step, name) for step in steps}
@@ -258,10 +307,17 @@ class GraphERTables:
 
 
 def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
-    """Lay out systems with their seeds (``GraphERTables._do``), a table per data set.
+    """Build a table of systems for each data set.
 
-    It has the mean measures, the deviation over seeds and the 95% interval over queries of PR@10, and for GATv2 its
-    difference from the retriever, from GCS and from the MLP of the same features, with its p-value.
+    A row has the measures, averaged over seeds and queries. For PR@10 it also has the standard deviation over seeds and
+    the 95% interval over queries. The row of GATv2 has its difference in PR@10 from the retriever, from GCS, and from
+    the MLP with the same features, each with the p-value of a paired test.
+
+    Args:
+        results: Results of each system and features, one per seed (see ``GraphERTables._do``).
+
+    Returns:
+        Rows by data set.
     """
     tables: dict[str, list[Row]] = {}
     for dataset in next(iter(results.values()))[0]["values"]:
@@ -289,7 +345,15 @@ def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
 def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, Any]]) -> list[Row]:
-    """Lay out PR@10 of the full model and of each change, with the p-value of its paired test against the full one."""
+    """Build the rows of the ablations: PR@10 of each model, with the p-value of its paired test against the full model.
+
+    Args:
+        full: Result of the full model.
+        changed: Result of each ablation.
+
+    Returns:
+        One row per model, the full one first. Empty without ablations.
+    """
     rows = []
     for change, result in {"none": full, **changed}.items() if changed else ():
         row: Row = {"change": change}
@@ -303,13 +367,24 @@ def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, An
 
 
 def mean_of(result: Mapping[str, Any], measure: str) -> float:
-    """Return the mean of a measure, of a step with one data set."""
+    """Return the mean of a measure in a result with one data set.
+
+    Args:
+        result: Result of a step.
+        measure: Name of the measure.
+    """
     (dataset,) = result["values"]
     return float(_tensor(result, dataset, measure).nanmean())
 
 
 def in_words(choice: Choice) -> str:
     """Describe settings in words.
+
+    Args:
+        choice: Names and numbers of the settings.
+
+    Returns:
+        Text for tables and progress messages.
 
     Example:
         >>> in_words((("learning_rate", 0.003), ("max_epochs", 2)))

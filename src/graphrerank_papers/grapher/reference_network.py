@@ -1,4 +1,4 @@
-"""Reference networks: chunks of papers, each joined with the papers that it cites."""
+"""Build reference networks: corpus graphs of chunks of papers, joined with the papers that they cite."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,8 @@ from graphrerank.text import normalize_entity
 from graphrerank.utils.checks import UserError, check_choice
 from graphrerank_papers.builders.chunker import split_chunks
 
-MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance
+#: Minimum number of words of a title that is searched in texts. Shorter titles occur by chance.
+MIN_TITLE_WORDS = 3
 
 _BIBLIOGRAPHY = re.compile(r"^\W*(?:\d+\W+)?(?:references|bibliography|works cited)\W*$", re.IGNORECASE | re.MULTILINE)
 _BRACKETS = re.compile(r"\[([^\[\]]{1,200})\]")
@@ -32,9 +33,9 @@ _AUTHOR_YEAR = re.compile(
 _YEAR = re.compile(r"((?:1[89]|20)\d\d)([a-z]?)")
 
 
-def _text(given: Any) -> Any:
-    """Return the text of a field that may be unknown or a number."""
-    return "" if given is None else str(given) if type(given) is int else given
+def _text(entry: Any) -> Any:
+    """Return the text of a field that may be None or a number."""
+    return "" if entry is None else str(entry) if type(entry) is int else entry
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -42,25 +43,39 @@ Text = Annotated[str, BeforeValidator(_text)]
 
 @dataclass(frozen=True)
 class Reference:
-    """An entry of a paper's bibliography; unknown fields are empty."""
+    """Entry of a paper's bibliography. Unknown fields are empty.
 
-    id: str  # the cited paper
-    key: Text = ""  # its key in brackets, such as `12` or `Smith20`
+    Attributes:
+        id: Id of the cited paper.
+        key: Key in square brackets, such as ``12`` or ``Smith20``.
+        title: Title of the cited paper.
+        authors: Names, such as "Ann Smith" or "Smith, Ann".
+        year: Year, such as ``2020`` or ``2020a``.
+    """
+
+    id: str
+    key: Text = ""
     title: Text = ""
-    # names such as "Ann Smith" or "Smith, Ann"
-    authors: Annotated[tuple[str, ...], BeforeValidator(lambda given: () if given is None else given)] = ()
-    year: Text = ""  # such as `2020` or `2020a`
+    authors: Annotated[tuple[str, ...], BeforeValidator(lambda names: () if names is None else names)] = ()
+    year: Text = ""
 
 
 def cited_references(texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-    """List the references of its paper that each text cites, as ascending indices into their list.
+    """Find the references that each text cites.
 
-    Found are the usual patterns, without a model:
+    Three patterns are searched, without a model:
 
-    - A key in square brackets, alone or in a list; ranges of numbers are expanded: "[3, 7-9; Smith20]".
-    - The first author's surname and the year, with "et al.", the second author, or neither: "(Smith et al., 2020a)",
+    - A key in square brackets, alone or in a list. Ranges of numbers are expanded: "[3, 7-9; Smith20]".
+    - The first author's surname and the year, optionally with "et al." or the second author: "(Smith et al., 2020a)",
       "Smith and Jones (2019, 2020)". A letter after the year must match if the reference has one.
-    - The title, if it has three words or more, compared without case and punctuation.
+    - A title of at least three words. Case and punctuation are ignored.
+
+    Args:
+        texts: Texts, such as chunks of papers.
+        references: Bibliography of the paper of each text.
+
+    Returns:
+        Indices into the bibliography of each text, ascending.
 
     Example:
         >>> references = [Reference("a", key="1"), Reference("b", authors=("Ann Smith", "Bo Lee"), year="2020")]
@@ -71,18 +86,18 @@ def cited_references(texts: Sequence[str], references: Sequence[Sequence[Referen
     for text, entries in zip(texts, references, strict=True):
         keys, dated = (set(_keys(text)), set(_dated_names(text))) if entries else (set(), set())
         words = f" {normalize_entity(text)} "
-        found = []
+        indices = []
         for index, entry in enumerate(entries):
             title = normalize_entity(entry.title)
             has_title = len(title.split()) >= MIN_TITLE_WORDS and f" {title} " in words
             if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or has_title:
-                found.append(index)
-        cited.append(found)
+                indices.append(index)
+        cited.append(indices)
     return cited
 
 
 def _keys(text: str) -> Iterator[str]:
-    """List the keys in square brackets, ranges expanded, in lower case."""
+    """Yield the keys in square brackets in lower case, with ranges expanded."""
     for group in _BRACKETS.findall(text):
         for part in re.split(r"[,;]", group):
             span = _RANGE.fullmatch(part.strip())
@@ -93,7 +108,7 @@ def _keys(text: str) -> Iterator[str]:
 
 
 def _dated_names(text: str) -> Iterator[tuple[str, str, str]]:
-    """List (first surname, second surname or "", year) of each likely citation."""
+    """Yield first surname, second surname or an empty string, and year of each likely citation."""
     for match in _AUTHOR_YEAR.finditer(text):
         for year in re.split(r"\s*,\s*", match[4]):
             yield normalize_entity(match[1]), normalize_entity(match[3] or ""), year
@@ -103,7 +118,7 @@ def _names_and_year(entry: Reference, dated: set[tuple[str, str, str]]) -> bool:
     year = _YEAR.fullmatch(entry.year.strip())
     if year is None or not entry.authors:
         return False
-    # the last word of a surname, before a comma or at the end
+    # The surname is the last word before the comma or, without a comma, of the name.
     surnames = [normalize_entity(author.partition(",")[0]).rpartition(" ")[2] for author in entry.authors]
     years = {year[0]} if year[2] else {year[1], *(f"{year[1]}{letter}" for letter in "abcdefgh")}
     return any(
@@ -131,30 +146,44 @@ def load_reference_network(
     drop_empty: bool = False,
     knn: int = 0,
 ) -> Dataset:
-    """Read a data set folder of papers whose metadata lists their ``references``.
+    """Read a data set folder of papers whose metadata list their ``references``.
 
-    - A node is a chunk of whole sentences, without overlap, with the id ``<paper>#<number from 0>``; its text is the
-      paper's title and the chunk.
-    - A chunk is joined with every chunk of each paper of the corpus that it cites. Citations in a bibliography do not
-      count: the text after the last line that says only "References".
-    - ``references`` is a list of ``{"id": paper, "key"?, "title"?, "authors"?: [...], "year"?}``; papers that are not
-      in the corpus are left out.
+    - A node is a chunk of whole sentences without overlap. Its id is ``<paper>#<number from 0>``, and its text is the
+      title of the paper followed by the chunk.
+    - A chunk is joined with all chunks of each paper in the corpus that it cites. Citations within the bibliography are
+      ignored. The bibliography begins at the last line that consists of a heading such as "References".
+    - ``references`` is a list of ``{"id": paper, "key"?, "title"?, "authors"?: [...], "year"?}``. References to papers
+      outside the corpus are ignored.
 
-    Source: "FastInsight", 2026, section 4.2.1. We chunk by sentences (the paper says only 4,096 characters) and find
+    Source: "FastInsight", 2026, section 4.2.1.
+
+    *Differences from the paper:* we split chunks between sentences (the paper only states 4,096 characters) and find
     citations by patterns (the paper uses GPT-5-nano).
 
-    ``splits`` and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`. ``max_size`` are the
-    characters of a chunk, without the title. ``gold`` says whether a ``corpus-id`` of the judgements names a ``chunk``,
-    or a ``paper``, all of whose chunks are then relevant (the rule of section 4.2.2). ``drop_empty`` leaves out papers
-    without title and text, which are an error otherwise.
+    Args:
+        path: Data set folder.
+        name: Name of the data set. If None, the name of the folder.
+        splits: Splits as in :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+        max_size: Maximum number of characters of a chunk without the title.
+        gold: Kind of id in the judgements. ``chunk``, or ``paper``, all of whose chunks are then relevant (section
+            4.2.2).
+        drop_empty: Whether to omit papers without title and text. If False, such a paper is an error.
+        knn: Number of nearest neighbours by vectors with which each chunk is joined. 0 adds no such edges.
+
+    Returns:
+        Data set of the chunks.
+
+    Raises:
+        UserError: If a file is missing or invalid, or the corpus is empty.
     """
     check_choice(("paper", "chunk"), gold=gold)
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     papers = list(read_documents(folder, drop_empty=drop_empty))
     if not papers:
-        raise UserError(f"{folder}: the corpus must hold a document, found none")
+        raise UserError(f"{folder}: the corpus must contain at least one document, got none")
     index_of = {paper.doc_id: i for i, paper in enumerate(papers)}
-    rows: list[tuple[str, str, str, int]] = []  # id, text, its part before the bibliography, and paper of each chunk
+    # Id, text, text before the bibliography, and paper of each chunk.
+    rows: list[tuple[str, str, str, int]] = []
     nodes_of: list[range] = []
     for number, paper in enumerate(papers):
         chunks = split_chunks(paper.text, max_size=max_size)
@@ -185,13 +214,13 @@ def load_reference_network(
 
 
 def _references(folder: Path, paper: CorpusRecord, index_of: Mapping[str, int]) -> list[Reference]:
-    """Read a paper's references to other papers of the corpus."""
-    given = paper.metadata.get("references", [])
+    """Return a paper's references to other papers of the corpus."""
+    listed = paper.metadata.get("references", [])
     try:
-        entries = TypeAdapter(list[Reference]).validate_python(given)
+        entries = TypeAdapter(list[Reference]).validate_python(listed)
     except ValidationError as error:
         raise UserError(
             f'{folder}: `references` in the metadata of a paper must be a list of {{"id": "...", "key"?, "title"?, '
-            f'"authors"?: [...], "year"?}}, got {str(given)[:80]!r} in {paper.doc_id!r}'
+            f'"authors"?: [...], "year"?}}, got {str(listed)[:80]!r} in {paper.doc_id!r}'
         ) from error
     return [entry for entry in entries if entry.id in index_of and entry.id != paper.doc_id]

@@ -1,4 +1,4 @@
-"""Text-rich knowledge graphs: the entities of a corpus as nodes with texts, joined by the relations between them."""
+"""Build text-rich knowledge graphs: the entities of a corpus as nodes with texts, joined by their relations."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,9 +16,11 @@ from graphrerank.text import normalize_entity
 from graphrerank.utils.checks import check_counts
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
-PASSAGE = "passage:"  # opens the id of a node that is a whole passage
+#: Prefix of the id of a node that is a whole passage.
+PASSAGE = "passage:"
 
-Mention = tuple[str, str, int]  # name of an entity, its description, and the passage
+#: Name of an entity, description, and index of the passage.
+Mention = tuple[str, str, int]
 
 
 def load_text_rich_graph(
@@ -30,27 +32,41 @@ def load_text_rich_graph(
     max_characters: int = 4096,
     cache: str | Path | None = None,
 ) -> Dataset:
-    """Merge the knowledge of all passages of a data set into one graph.
+    """Merge the entities and relations of all passages of a data set into one graph.
 
-    - Entities whose names :func:`~graphrerank.text.normalize_entity` makes equal are one node. Its id is that name, so
-      that it stays when passages are added; its text is the most frequent spelling and the entity's descriptions.
-    - Two nodes are joined if a relation joins them, in either direction; the weight is the number of such relations.
-    - A passage makes nodes of those entities that are in one of its relations, or of all if it has no relations.
+    - Entities whose names are equal after :func:`~graphrerank.text.normalize_entity` are one node. Its id is the
+      normalised name, which does not change when passages are added. Its text is the most frequent spelling and the
+      descriptions.
+    - Two nodes are joined if a relation joins them in either direction. The weight is the number of such relations.
+    - The entities of a passage that occur in one of its relations become nodes. If it has no relations, all of them do.
     - All nodes of a relevant passage are relevant, with the largest gain of their passages. A passage without entities
-      is a node too, so that no query loses relevant nodes.
+      becomes a node itself, so that no query loses relevant nodes.
 
     Source: "FastInsight", 2026, section 4.2.2, after "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024.
-    We concatenate descriptions (LightRAG lets a language model summarise long ones).
 
-    ``name`` is the source's with "-G" when None. ``max_entities`` of a passage are kept, those in most of its relations
-    first; all when None. ``max_characters`` is the length up to which descriptions are added to a node's text; the
-    first always is. ``cache`` is a folder that keeps extracted knowledge; nothing is kept when None.
+    *Differences from the paper:* we concatenate descriptions. LightRAG summarises long ones with a language model.
+
+    Args:
+        source: Data set with the passages. Its edges are ignored.
+        extractor: Extractor of entities and relations.
+        name: Name of the new data set. If None, that of ``source`` followed by "-G".
+        max_entities: Maximum number of entities per passage. The entities in the most relations are used. If None, all
+            are.
+        max_characters: Maximum number of characters of the descriptions of a node. The first description is never
+            truncated.
+        cache: Folder in which extracted knowledge is stored for later runs. If None, it is not stored.
+
+    Returns:
+        Data set whose nodes are entities.
+
+    Raises:
+        UserError: If ``max_entities`` or ``max_characters`` is not a positive integer.
     """
     check_counts(max_entities=max_entities, max_characters=max_characters)
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
     knowledge = extractor.extract(source.graph.all_texts)
-    mentions: dict[str, list[Mention]] = {}  # by the id of the node, in the order of the nodes
+    mentions: dict[str, list[Mention]] = {}  # keyed by node id, in the order of the nodes
     number: dict[str, int] = {}
     weight: Counter[tuple[int, int]] = Counter()
     for passage, known in enumerate(knowledge):
@@ -84,7 +100,7 @@ def load_text_rich_graph(
 
 
 def _text(mentions: Sequence[Mention], max_characters: int) -> str:
-    """Join the most frequent name, the first of equals, and the descriptions."""
+    """Join the most frequent name and the descriptions. The first of equally frequent names is used."""
     ((name, _),) = Counter(name for name, *_ in mentions).most_common(1)
     text = ""
     for description in dict.fromkeys(description for _, description, _ in mentions if description):
@@ -95,7 +111,7 @@ def _text(mentions: Sequence[Mention], max_characters: int) -> str:
 
 
 def _kept(knowledge: Knowledge, max_entities: int | None) -> list[Entity]:
-    """Choose the entities of a passage that become nodes, in the passage's order."""
+    """Return the entities of a passage that become nodes, in the passage's order."""
     count = Counter(end for relation in knowledge.relations for end in (relation.head, relation.tail))
     candidates = [entity for entity in knowledge.entities if count[entity.name] or not count]
     kept = set(sorted(candidates, key=lambda entity: -count[entity.name])[:max_entities])
@@ -103,7 +119,7 @@ def _kept(knowledge: Knowledge, max_entities: int | None) -> list[Entity]:
 
 
 def _of_nodes(qrels: Qrels, nodes_of: Sequence[Sequence[int]]) -> Qrels:
-    """Transfer judgements of passages to their nodes, by query, then number; a node takes the largest of its gains."""
+    """Convert judgements of passages to judgements of nodes. A node has the largest gain of its passages."""
     gains: dict[tuple[int, int], float] = {}
     for query, passage, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True):
         for node in nodes_of[passage]:
