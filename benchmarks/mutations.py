@@ -110,8 +110,8 @@ MUTATIONS = (
     Mutation(
         "graphrerank_papers/ket/index.py",
         "all sub-chunks count as the best",
-        "if held == max(counts)]",
-        "if held >= 0]",
+        "if count == max(counts)]",
+        "if count >= 0]",
     ),
     Mutation(
         "graphrerank_papers/ket/index.py",

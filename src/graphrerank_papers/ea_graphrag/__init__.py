@@ -1,1 +1,1 @@
-"""EA-GraphRAG: syntax, the complexity adapter with its training, and the routing between two paths."""
+"""EA-GraphRAG: syntax features, the complexity adapter and its training, and routing between two retrieval paths."""

@@ -1,4 +1,4 @@
-"""The LightningModule and the data module that train the complexity adapter."""
+"""Lightning module and data module for training the complexity adapter."""
 
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ class AdapterRows(NamedTuple):
     """Labelled queries.
 
     Attributes:
-        features: Raw, finite features of syntax ``[n, F]``.
-        labels: Labels ``[n]``: 1 where the graph path was right, 0 where the dense path was.
+        features: Raw syntax features ``[n, F]``, all finite.
+        labels: Labels ``[n]``: 1 if only the graph path was right, 0 if only the dense path was.
     """
 
     features: Tensor
@@ -34,16 +34,16 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float =
     .. math:: -\frac{1}{n} \sum_i \tilde y_i \log \sigma(z_i) + (1 - \tilde y_i) \log (1 - \sigma(z_i)),
         \qquad \tilde y_i = (1 - \epsilon) y_i + \epsilon / 2
 
-    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.3, which names label smoothing without a
-    number; Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.
+    Source: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, section 7. EA-GraphRAG
+    (Dong et al., "Use Graph When It Needs", 2026), section 3.3, uses label smoothing but does not give its strength.
 
     Args:
-        logits: Logits ``[n]``; half precision is computed in float32.
+        logits: Logits ``[n]``. Half-precision logits are converted to float32.
         labels: Labels ``[n]``, 0 or 1.
         smoothing: Share :math:`\epsilon` of each label that is spread over both classes, in [0, 1).
 
     Returns:
-        The mean, a scalar.
+        Scalar loss.
 
     Example:
         >>> smoothed_cross_entropy(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))
@@ -55,22 +55,22 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float =
 
 
 class AdapterModule(TrainingModule):
-    """Train a complexity adapter on batches of :class:`AdapterRows`, in any ``lightning.Trainer``.
+    """Train a complexity adapter on batches of :class:`AdapterRows` with any ``lightning.Trainer``.
 
-    Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.TrainingModule`. Each step logs
-    ``train/loss_step``, each epoch ``train/loss_epoch``, ``val/loss`` and ``val/auc``; both of validation are over all
-    of its rows at once.
+    The optimiser, the schedule and the reseeding are those of :class:`~graphrerank.training.TrainingModule`. Every step
+    logs ``train/loss_step``. Every epoch logs ``train/loss_epoch``, ``val/loss`` and ``val/auc``. The validation
+    measures are computed over all validation rows at once.
 
     Args:
-        model: Adapter to train, with its features chosen and standardised.
+        model: Adapter to train. Its features must already be selected and standardised.
         label_smoothing: Share of each label that is spread over both classes, in [0, 1).
         learning_rate: Peak learning rate.
-        weight_decay: AdamW's weight decay of matrices.
-        warmup_steps: Number of optimiser steps of the linear warm-up.
-        seed: Seed of dropout.
+        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases or norms.
+        warmup_steps: Number of optimiser steps in the linear warm-up.
+        seed: Random seed of dropout.
 
     Raises:
-        ValueError: If ``label_smoothing`` is not in [0, 1), or an argument of the base is out of range.
+        ValueError: If ``label_smoothing`` is not in [0, 1), or an argument of the base class is out of range.
 
     Example:
         >>> AdapterModule(ComplexityAdapter(num_features=3, num_selected=2)).label_smoothing
@@ -98,28 +98,45 @@ class AdapterModule(TrainingModule):
         self._validated: list[tuple[Tensor, Tensor]] = []  # logits and labels of each batch
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the scores ``[n]`` of queries by their raw features ``[n, F]``."""
+        """Return the complexity scores of queries.
+
+        Args:
+            features: Raw syntax features ``[n, F]``.
+
+        Returns:
+            Scores ``[n]`` in [0, 1].
+        """
         scores: Tensor = self.model(features)
         return scores
 
     def training_step(self, rows: AdapterRows, batch_idx: int) -> Tensor:
-        """Return the loss of a batch."""
+        """Return the loss of a batch, and log it.
+
+        Args:
+            rows: Batch of labelled queries.
+            batch_idx: Index of the batch in the epoch.
+        """
         loss = self._loss(self.model.logits(rows.features), rows.labels)
         self.log("train/loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=len(rows.labels))
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the rows of an earlier validation."""
+        """Discard the logits of an earlier validation."""
         self._validated = []
 
     def validation_step(self, rows: AdapterRows, batch_idx: int) -> None:
-        """Compute the logits of a batch in the precision of the weights."""
-        with torch.autocast(rows.features.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
+        """Compute and store the logits of a batch, in the precision of the weights.
+
+        Args:
+            rows: Batch of labelled queries.
+            batch_idx: Index of the batch in the epoch.
+        """
+        with torch.autocast(rows.features.device.type, enabled=False):  # bfloat16 logits would be tied more often
             logits = self.model.logits(rows.features)
         self._validated.append((logits.cpu(), rows.labels.cpu()))
 
     def on_validation_epoch_end(self) -> None:
-        """Log loss and AUC of all rows."""
+        """Log the loss and the AUC over all validation rows."""
         logits, labels = map(torch.cat, zip(*self._validated, strict=True))
         measures = {"val/loss": self._loss(logits, labels), "val/auc": area_under_roc(logits, labels)}
         self.log_dict(measures, prog_bar=True)
@@ -129,13 +146,13 @@ class AdapterModule(TrainingModule):
 
 
 class AdapterDataModule(ResumableDataModule):
-    """Serve labelled queries: for training shuffled by the seed and the epoch, for validation all at once.
+    """Provide labelled queries as batches: shuffled in each epoch for training, all in one batch for validation.
 
     Args:
         train: Rows to train on.
-        validation: Rows that choose the epoch. Must hold both classes.
-        batch_size: Number of rows of a training batch.
-        seed: Seed of the order.
+        validation: Rows for choosing the best epoch. Both classes must occur.
+        batch_size: Number of rows in a training batch.
+        seed: Random seed of the order. The order also depends on the epoch.
     """
 
     def __init__(self, train: AdapterRows, validation: AdapterRows, *, batch_size: int = 32, seed: int = 0) -> None:
@@ -143,11 +160,11 @@ class AdapterDataModule(ResumableDataModule):
         self.train, self.validation = train, validation
 
     def train_dataloader(self) -> Loader:
-        """Return the batches of the training rows, in an order of the epoch."""
+        """Return the batches of the training rows, in the order of the current epoch."""
         return Loader(_Selected(self.train), batch_size=None, sampler=self.training_batches([len(self.train.labels)]))
 
     def val_dataloader(self) -> Loader:
-        """Return one batch of all validation rows."""
+        """Return a loader with one batch of all validation rows."""
         size = len(self.validation.labels)
         return Loader(
             _Selected(self.validation), batch_size=None, sampler=EpochBatches([size], batch_size=size, seed=None)
@@ -155,7 +172,7 @@ class AdapterDataModule(ResumableDataModule):
 
 
 class _Selected(Dataset[AdapterRows]):
-    """The rows of a batch."""
+    """Labelled queries, indexed by batch."""
 
     def __init__(self, rows: AdapterRows) -> None:
         self.rows = rows

@@ -1,4 +1,7 @@
-"""``python train.py experiment=complexity_adapter``: both paths on training questions, and the adapter that chooses."""
+"""Train the complexity adapter: ``python train.py experiment=complexity_adapter``.
+
+Both paths retrieve for the training questions, and the adapter learns to choose the path that is right.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -36,30 +39,40 @@ from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatu
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
 from graphrerank_papers.experiments import do_step, hashed_order, step_file, write_tables
 
-PARTS = ("training", "validation")  # of the questions
-# entries of the manifest that a resumed training must have in common with its run
+#: Names of the two splits of the questions.
+PARTS = ("training", "validation")
+#: Manifest entries that must be unchanged when a run is resumed.
 DECISIVE = ("data", "paths", "right", "syntax", "model", "features", "training")
+#: Measures that cross-validation reports.
 CROSS_VALIDATED = ("AUC", "accuracy", "larger class")
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The questions of one data set, and which path was right."""
+    """Questions of one data set, with the correctness of both paths.
 
-    name: str  # of the data set in the settings
-    paths: TwoPaths  # both rankings
-    right: Tensor  # `[Q, 2]` bool, dense and graph
-    held: Tensor  # `[Q]` bool, for validation
-    features: Tensor  # `[Q, F]` syntax
+    Attributes:
+        name: Name of the data set in the settings.
+        paths: Rankings of both paths.
+        right: Whether the dense path and the graph path were right, ``[Q, 2]`` bool.
+        held: Whether each question is reserved for validation, ``[Q]`` bool.
+        features: Raw syntax features ``[Q, F]``.
+    """
+
+    name: str
+    paths: TwoPaths
+    right: Tensor
+    held: Tensor
+    features: Tensor
 
     @property
     def disagree(self) -> Tensor:
-        """``[Q]`` bool, exactly one path was right."""
+        """Whether exactly one path was right for each question, ``[Q]`` bool."""
         return self.right[:, 0] != self.right[:, 1]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of questions: all, those for validation, and by which path was right."""
+        """Number of all questions, of validation questions, and of questions by which paths were right."""
         dense, graph = self.right.unbind(1)
         kinds = {
             "validation": self.held,
@@ -73,7 +86,29 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterTraining:
-    """The job; ``conf/experiment/complexity_adapter.yaml`` describes its settings."""
+    """Job that trains a complexity adapter, with the settings of ``conf/experiment/complexity_adapter.yaml``.
+
+    Attributes:
+        name: Name of the adapter's folder in the run folder.
+        encoder: Configuration of the text encoder.
+        dense: Pipeline of the dense path, a name in ``conf/pipeline``.
+        graph: Pipeline of the graph path, a name in ``conf/pipeline``.
+        data: Settings of each data set, by name, as in :meth:`PathRunner.read`.
+        right: Rule that decides whether a ranking is right, such as ``all_relevant@5``; see :func:`parse_rule`.
+        answers: :class:`~graphrerank_papers.answers.stage.AnswerStage` that answers the questions. Only used, and then
+            required, by the rule ``language_model``.
+        syntax: Source of the syntactic units: ``dependency`` (spaCy) or ``stanza``.
+        stanza_folder: Folder of Stanza's models. If None, Stanza's default folder is used.
+        validation_share: Share of each data set's questions that is reserved for validation, in (0, 1). The temperature
+            and the thresholds are chosen on these questions.
+        price: Gain in accuracy that is worth one second per question.
+        settings: Settings of feature selection and of the model.
+        model: Builder of the adapter.
+        module: Builder of the Lightning module.
+        batch_size: Number of rows in a training batch.
+        folds: Number of folds of the cross-validation, each of which trains one more adapter. 0 disables it.
+        seed: Random seed for sampling, splits and folds.
+    """
 
     name: str
     encoder: Any
@@ -81,7 +116,7 @@ class AdapterTraining:
     graph: str
     data: Mapping[str, Mapping[str, Any]]
     right: str
-    answers: Any = None  # an `AnswerStage`, or None
+    answers: Any = None
     syntax: str
     stanza_folder: str | None = None
     validation_share: float
@@ -101,15 +136,19 @@ class AdapterTraining:
             raise UserError(f"`job.folds` must be 0 or at least 2, got {self.folds}")
 
     def __call__(self, parts: ComponentFactory, run_dir: Path, training: TrainingPlan) -> Path:
-        """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are reused.
+        """Train on the questions that exactly one path gets right. Cached rankings and syntax features are reused.
 
         Args:
-            parts: Builds the paths' parts, and names the caches.
+            parts: Factory of the components of both paths. Also provides the cache folder.
             run_dir: Folder of the run.
             training: Trainer, callbacks, loggers and the run to resume.
 
         Returns:
-            The run folder.
+            Folder of the run.
+
+        Raises:
+            ValueError: If the two paths never disagree in one direction, so there is nothing to learn, or if a class
+                has too few questions for early stopping or for ``folds``.
         """
         torch.set_num_threads(parts.num_threads)
         runner = PathRunner(parts, {"dense": self.dense, "graph": self.graph}, encoder=self.encoder)
@@ -119,18 +158,18 @@ class AdapterTraining:
         tables = {"Which path was right": agreement_rows(sets)}
         write_tables(run_dir, "Complexity adapter", tables)
 
-        train, held = (_disagreements(sets, held) for held in (False, True))
+        train, validation = (_disagreements(sets, held_out) for held_out in (False, True))
         if self.folds:
-            stratified_folds(train, self.folds, self.seed)  # too many folds are refused before training
+            stratified_folds(train, self.folds, self.seed)  # fail before training if there are too many folds
         session = training.session(run_dir, self.name)
         described = self._describe(runner, syntax, sets) | {"config": dict(training.config) or {"seed": self.seed}}
         model, manifest = self._train(session, train, described, self.settings)
         if session.history:
             write_json(session.folder / "history.json", {"epochs": session.history})
-        calibration = calibrate_temperature(model, held)
+        calibration = calibrate_temperature(model, validation)
         best_epoch = finish_checkpoint(session.best, model)
         with torch.inference_mode():
-            validation_auc = area_under_roc(model(held.features), held.labels)
+            validation_auc = area_under_roc(model(validation.features), validation.labels)
         choice, without_fusion = self._thresholds(sets, model)
         manifest |= {
             "best_epoch": best_epoch,
@@ -145,22 +184,22 @@ class AdapterTraining:
         if folds:
             manifest["cross_validation"] = {"folds": folds, **error_bars(folds)}
             write_manifest(session.folder, manifest)
-        tables |= adapter_rows(manifest, len(train.labels), len(held.labels))
+        tables |= adapter_rows(manifest, len(train.labels), len(validation.labels))
         print(write_tables(run_dir, "Complexity adapter", tables))
         return run_dir
 
     def _judge(self, runner: PathRunner, syntax: SyntaxFeatures, name: str, entry: Mapping[str, Any]) -> Judged:
-        """Retrieve the questions of an entry of ``data`` on both paths, and hold some of them out."""
+        """Retrieve for the questions of one entry of ``data`` on both paths, and reserve a share for validation."""
         paths = runner.read(name, entry, seed=self.seed)
         rankings = (paths.dense, paths.graph)
         right = [paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in rankings]
-        held = torch.zeros(len(paths), dtype=torch.bool)
+        is_held_out = torch.zeros(len(paths), dtype=torch.bool)
         order = hashed_order(paths.queries.ids, self.seed + 1)
-        held[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
-        return Judged(name, paths, torch.stack(right, dim=1), held, syntax.extract(paths.queries.texts))
+        is_held_out[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
+        return Judged(name, paths, torch.stack(right, dim=1), is_held_out, syntax.extract(paths.queries.texts))
 
     def _describe(self, runner: PathRunner, syntax: SyntaxFeatures, sets: Sequence[Judged]) -> dict[str, Any]:
-        """Return the manifest's entries that are known before the training."""
+        """Return the manifest entries that are known before training."""
         return {
             "name": self.name,
             "finished": False,
@@ -184,7 +223,7 @@ class AdapterTraining:
     def _train(
         self, session: TrainingSession, rows: AdapterRows, manifest: dict[str, Any], settings: AdapterSettings
     ) -> tuple[ComplexityAdapter, dict[str, Any]]:
-        """Train on four fifths of some rows, unless an earlier run did; return the best epoch's model and manifest."""
+        """Return the model and the manifest of the best epoch. Training is skipped if an earlier run completed it."""
         train, validation = early_stopping_split(rows, settings.seed)
         model = build_adapter(self.model, train, settings)
         numbers = {"num_features": model.num_features, "num_selected": len(model.selected), "dropout": settings.dropout}
@@ -203,60 +242,63 @@ class AdapterTraining:
     def _cross_validate(
         self, training: TrainingPlan, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Train once per fold on the rows of the others, and judge the fold; folds of an earlier run are kept."""
+        """Train an adapter per fold on the other folds, and evaluate it on the fold. Completed folds are reused."""
         folds = stratified_folds(rows, self.folds, self.seed)
         decisive = {name: manifest[name] for name in DECISIVE}
 
-        def judge(number: int, others: AdapterRows, own: AdapterRows) -> dict[str, Any]:
+        def judge(number: int, others: AdapterRows, fold_rows: AdapterRows) -> dict[str, Any]:
             with TemporaryDirectory(dir=folder, prefix=".fold-") as scratch:
                 session = training.silent_session(scratch, self.name)
                 model, _ = self._train(
                     session, others, manifest | {"finished": False}, replace(self.settings, seed=self.seed + number)
                 )
-            return {"fold": number, **judge_rows(model, own)}
+            return {"fold": number, **judge_rows(model, fold_rows)}
 
         judged = []
         with progress_bar("cross-validating the adapter", len(folds)):
-            for number, (others, own) in enumerate(folds, 1):
+            for number, (others, fold_rows) in enumerate(folds, 1):
                 file = step_file(folder, f"fold {number}", [decisive, self.folds, self.seed, training.config])
-                judged.append(do_step(file, partial(judge, number, others, own)))
+                judged.append(do_step(file, partial(judge, number, others, fold_rows)))
                 advance(1)
         return judged
 
     def _thresholds(self, sets: Sequence[Judged], model: ComplexityAdapter) -> tuple[ThresholdChoice, ThresholdChoice]:
-        """Choose on all validation questions, with fusion and without."""
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, correctness and seconds of a data set
+        """Choose the thresholds on the validation questions of all data sets, with and without fusion."""
+        outcomes: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, correctness and seconds of each data set
         for judged in sets:
             with torch.inference_mode():
                 predicted = model(judged.features)
             rankings, seconds = judged.paths.routes(predicted)
             right = judged.paths.is_right(rankings[FUSION].nodes, self.right, answers=self.answers)
             correct = torch.cat([judged.right, right.unsqueeze(1)], dim=1)
-            parts.append((predicted[judged.held], correct[judged.held], seconds[judged.held]))
-        scores, correct, seconds = map(torch.cat, zip(*parts, strict=True))
+            outcomes.append((predicted[judged.held], correct[judged.held], seconds[judged.held]))
+        scores, correct, seconds = map(torch.cat, zip(*outcomes, strict=True))
         choose = partial(choose_thresholds, scores, correct, seconds, price=self.price)
         return choose(fuse=True), choose(fuse=False)
 
 
-def _disagreements(sets: Sequence[Judged], held: bool) -> AdapterRows:
-    """Join disagreements, those for training or for validation; labelled 1 where the graph is right."""
-    kept = [judged.disagree & (judged.held == held) for judged in sets]
-    parts = ((judged.features[rows], judged.right[rows, 1].long()) for judged, rows in zip(sets, kept, strict=True))
-    features, labels = map(torch.cat, zip(*parts, strict=True))
+def _disagreements(sets: Sequence[Judged], held_out: bool) -> AdapterRows:
+    """Join the questions that exactly one path gets right, for training or validation. Label 1 means the graph path."""
+    masks = [judged.disagree & (judged.held == held_out) for judged in sets]
+    pairs = ((judged.features[mask], judged.right[mask, 1].long()) for judged, mask in zip(sets, masks, strict=True))
+    features, labels = map(torch.cat, zip(*pairs, strict=True))
     if (classes := set(labels.tolist())) != {0, 1}:
         raise UserError(
-            f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(labels)} rows; where one path is "
-            "always right there is nothing to route"
+            f"`labels` must contain both classes, 0 and 1, got {sorted(classes)} in {len(labels)} rows. If one path is "
+            "always right, there is nothing to route"
         )
     return AdapterRows(features, labels)
 
 
 def finish_checkpoint(path: Path, model: ComplexityAdapter) -> int:
-    """Write the fitted temperature into a Lightning checkpoint, and return its epoch, counted from 1.
+    """Write the fitted temperature into a Lightning checkpoint.
 
     Args:
-        path: The ``.ckpt`` file.
-        model: The calibrated model of its weights.
+        path: Path of the ``.ckpt`` file.
+        model: Calibrated model with the weights of the checkpoint.
+
+    Returns:
+        Epoch of the checkpoint, 1-based.
     """
     checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     checkpoint["state_dict"][f"{MODULE_PREFIX}temperature"] = model.temperature.detach().cpu()
@@ -267,15 +309,15 @@ def finish_checkpoint(path: Path, model: ComplexityAdapter) -> int:
 
 @torch.inference_mode()
 def judge_rows(model: ComplexityAdapter, rows: AdapterRows) -> dict[str, Any]:
-    """Judge an adapter on rows that it was not trained on.
+    """Evaluate an adapter on rows that it was not trained on.
 
     Args:
         model: Trained adapter.
         rows: Rows of both classes.
 
     Returns:
-        The number of ``rows``, the ``AUC``, the ``accuracy`` of choosing the path with a score above one half, and that
-        of always choosing the path of the ``larger class``.
+        Number of ``rows``; ``AUC``; ``accuracy`` if the graph path is chosen for scores above one half; and the
+        accuracy of always choosing the path of the ``larger class``.
     """
     logits, labels = model.logits(rows.features), rows.labels
     share = float(labels.double().mean())
@@ -289,13 +331,24 @@ def judge_rows(model: ComplexityAdapter, rows: AdapterRows) -> dict[str, Any]:
 
 
 def error_bars(folds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return mean and sample standard deviation of what was measured in each fold."""
+    """Return the mean and the sample standard deviation of each measure over the folds.
+
+    Args:
+        folds: Measures of each fold, as returned by :func:`judge_rows`.
+    """
     measured = {name: [fold[name] for fold in folds] for name in CROSS_VALIDATED}
     return {name: {"mean": fmean(each), "standard deviation": stdev(each)} for name, each in measured.items()}
 
 
 def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
-    """Describe each question that exactly one path gets right."""
+    """Describe the questions that exactly one path gets right.
+
+    Args:
+        sets: Questions of all data sets.
+
+    Yields:
+        Data set, split, id, text and right path of a question.
+    """
     for judged in sets:
         for row in judged.disagree.nonzero().flatten().tolist():
             part, right = PARTS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
@@ -304,27 +357,34 @@ def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
 
 
 def agreement_rows(sets: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Count the questions on which each path was right; ms are per question, many at once, without encoding it."""
+    """Count the questions that each path gets right.
+
+    Args:
+        sets: Questions of all data sets.
+
+    Returns:
+        One table row per data set. Milliseconds are per question, measured on batches and without query encoding.
+    """
     rows = []
     for judged in sets:
         counts = {name.replace("_", " "): count for name, count in judged.counts.items()}
         differ = counts["dense only"] + counts["graph only"]
-        share = counts["graph only"] / differ if differ else None  # of those that exactly one path gets right
+        share = counts["graph only"] / differ if differ else None
         times = {f"{path} ms": 1000 * time for path, time in zip(ROUTES, judged.paths.seconds, strict=False)}
         rows.append({"data set": judged.name, **counts, "graph's share": share, **times})
     return rows
 
 
 def adapter_rows(manifest: Mapping[str, Any], num_train: int, num_held: int) -> dict[str, list[dict[str, Any]]]:
-    """Describe how the adapter was trained, its error bars, and what its thresholds give.
+    """Summarise the training of the adapter, its cross-validation and its thresholds as tables.
 
     Args:
         manifest: Manifest of the trained adapter.
-        num_train: Number of disagreements for training.
-        num_held: Number of disagreements for validation.
+        num_train: Number of training questions that exactly one path gets right.
+        num_held: Number of validation questions that exactly one path gets right.
 
     Returns:
-        The rows of each table of the report, by its title.
+        Rows of each table of the report, by title.
     """
     calibration, choice = manifest["calibration"], manifest["thresholds"]
     counts = {"disagreements for training": num_train, "for validation": num_held, "best epoch": manifest["best_epoch"]}

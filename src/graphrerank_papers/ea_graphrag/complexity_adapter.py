@@ -1,12 +1,12 @@
-"""EA-GraphRAG's complexity adapter: a query's syntax in, the probability that graph retrieval is the better path out.
+"""EA-GraphRAG's complexity adapter: predict from a query's syntax whether graph retrieval is the better path.
 
-Notable about it:
+Implementation choices:
 
-- Raw features in, a probability out: which features are read, their means and deviations, and the temperature are
-  buffers, so that the scripted model needs nothing else.
-- At the paper's widths (85 features, 256-128-64) no two layers have one width: its residual connections, "where
-  dimensions match", never occur. They do with ``hidden_channels`` such as (64, 64).
-- Both attentions start with equal weights, so that training begins at a plain MLP.
+- The model maps raw features to a probability. The indices of the selected features, their means and standard
+  deviations, and the temperature are buffers, so the scripted model is self-contained.
+- The paper adds residual connections "where dimensions match". At the paper's widths (85 features, then 256, 128 and
+  64) no two adjacent widths match, so there are none. There are some with ``hidden_channels`` such as (64, 64).
+- Both attentions start with equal weights, so training starts from a plain MLP.
 """
 
 import math
@@ -25,39 +25,57 @@ from graphrerank.core.model_inputs import QUERIES
 from graphrerank.models.manifest import Entry, Manifest, Names
 from graphrerank.utils.checks import UserError
 
-MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of each count
+#: Bound of the z-scores. Without it, the counts of a 2,000-token query lie hundreds of standard deviations from the
+#: mean.
+MAX_Z = 5.0
 
 
 class SyntaxEntry(Entry):
-    """The extractor of the queries' features."""
+    """Manifest entry of the extractor of syntax features.
 
-    name: str  # as in `SyntaxFeatures`
-    fingerprint: str  # changes whenever the features would
-    feature_names: Names  # in order
+    Attributes:
+        name: Source of the syntactic units, as in
+            :class:`~graphrerank_papers.ea_graphrag.syntax.features.SyntaxFeatures`.
+        fingerprint: Fingerprint that changes whenever the extracted features would change.
+        feature_names: Names of the raw features, in order.
+    """
+
+    name: str
+    fingerprint: str
+    feature_names: Names
 
 
 class ThresholdsEntry(Entry):
-    """Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path."""
+    """Routing thresholds. Queries with scores between them take both paths, whose rankings are fused."""
 
+    #: Queries with a score of at most ``low`` take the dense path.
     low: float
+    #: Queries with a score of at least ``high`` take the graph path. Must be greater than ``low``.
     high: float
 
     @check_model(mode="after")
     def _check(self) -> "ThresholdsEntry":
         if not self.low < self.high or math.isinf(self.low) or math.isinf(self.high):
-            raise UserError(f"`low` must be below `high`, both finite, got {self.low} and {self.high}")
+            raise UserError(f"`low` must be less than `high`, and both must be finite, got {self.low} and {self.high}")
         return self
 
 
 class AdapterManifest(Manifest):
-    """The manifest of a complexity adapter. Its entry ``calibration`` describes the temperature in the weights."""
+    """Manifest of a complexity adapter. The entry ``calibration`` describes the temperature in the weights.
+
+    Attributes:
+        syntax: Extractor of the syntax features.
+        thresholds: Thresholds for routing with fusion, or None if training did not finish.
+        without_fusion: Thresholds for routing without fusion, or None if unknown.
+        paths: Pipeline name (``choice``) and ``settings`` of each path that the adapter was trained on, by path.
+        questions: Keys of the training and validation questions, by data set.
+    """
 
     syntax: SyntaxEntry
-    thresholds: ThresholdsEntry | None = None  # chosen with fusion; None if the training did not finish
-    without_fusion: ThresholdsEntry | None = None  # chosen without; None if unknown
-    # choice and settings of each path that the adapter was trained to choose between, by the path's name
+    thresholds: ThresholdsEntry | None = None
+    without_fusion: ThresholdsEntry | None = None
     paths: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    questions: dict[str, Names] = Field(default_factory=dict)  # keys of training and validation, by data set
+    questions: dict[str, Names] = Field(default_factory=dict)
 
     @property
     def num_features(self) -> int:
@@ -66,14 +84,19 @@ class AdapterManifest(Manifest):
 
     @property
     def input_shapes(self) -> Mapping[str, str]:
-        """As :attr:`Manifest.input_shapes`: ``n`` queries."""
+        """Shapes of the model's inputs for ``n`` queries; see :attr:`Manifest.input_shapes`."""
         return {"features": f"[n, {self.num_features}]"}
 
 
 class ChannelAttention(nn.Module):
-    r"""Weigh the channels of each row against each other; the weights have mean 1, and are all 1 at the start.
+    r"""Scale the channels of each row by attention weights. The weights have mean 1 and are initialised to 1.
 
     .. math:: x' = x \odot d\,\mathrm{softmax}(W x + b)
+
+    where :math:`d` is the number of channels.
+
+    Args:
+        channels: Number of channels.
     """
 
     def __init__(self, channels: int) -> None:
@@ -83,12 +106,22 @@ class ChannelAttention(nn.Module):
         nn.init.zeros_(self.lin.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Weigh ``[n, channels]``."""
+        """Return the rows with scaled channels.
+
+        Args:
+            x: Input ``[n, channels]``.
+        """
         return x * (x.shape[1] * torch.softmax(self.lin(x), dim=1))
 
 
 class HiddenLayer(nn.Module):
-    """Linear, layer norm, ReLU, dropout; the input is added where the widths match."""
+    """Linear layer, layer norm, ReLU and dropout, with a residual connection if the widths match.
+
+    Args:
+        in_channels: Width of the input.
+        out_channels: Width of the output.
+        dropout: Dropout probability, in [0, 1).
+    """
 
     def __init__(self, in_channels: int, out_channels: int, *, dropout: float) -> None:
         super().__init__()
@@ -98,23 +131,41 @@ class HiddenLayer(nn.Module):
         self.residual = in_channels == out_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``[n, in_channels]`` to ``[n, out_channels]``."""
+        """Return the hidden activations ``[n, out_channels]``.
+
+        Args:
+            x: Input ``[n, in_channels]``.
+        """
         hidden = F.dropout(F.relu(self.norm(self.lin(x))), self.dropout, self.training)
         return x + hidden if self.residual else hidden
 
 
 class ComplexityAdapter(CheckpointModel):
-    r"""Score how much a query needs the graph.
+    r"""Predict from the syntax of a query whether it needs graph retrieval.
 
     .. math:: s(q) = \sigma(\ell_\theta(\tilde x) / T), \qquad \tilde x = (x - \mu) \oslash \sigma
 
-    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), sections 3.2.5 and 3.3, Eq. (1). The paper names feature
-    attention, hidden layers of 256, 128 and 64, residuals where widths match, output attention and one logit. *Our
-    choices:* both attentions are a softmax over channels; layer norm, ReLU and dropout in each hidden layer. *Where we
-    differ:* z-scores are clipped to [-5, 5], and the logit is divided by a temperature that is fitted after training.
+    Source: Dong et al., "Use Graph When It Needs" (EA-GraphRAG), 2026, sections 3.2.5 and 3.3, Eq. (1). The paper names
+    feature attention; hidden layers of 256, 128 and 64 units; residual connections where widths match; output
+    attention; and one logit. It does not specify the attention or the contents of a hidden layer. Here, both attentions
+    are a softmax over channels, and each hidden layer has layer norm, ReLU and dropout.
 
-    Of the ``num_features`` raw features of a query ``num_selected`` are read; ``dropout`` is the probability of
-    dropping a hidden activation in training, in [0, 1).
+    *Differences from the paper:* z-scores are clipped to [-5, 5], and the logit is divided by a temperature that is
+    fitted after training.
+
+    Args:
+        num_features: Number of raw features of a query.
+        num_selected: Number of these features that the model uses; see :meth:`standardize`.
+        hidden_channels: Widths of the hidden layers.
+        dropout: Dropout probability of the hidden layers, in [0, 1).
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = ComplexityAdapter(num_features=3, num_selected=2, hidden_channels=(4,)).eval()
+        >>> model(torch.zeros(5, 3)).shape
+        torch.Size([5])
     """
 
     features = "syntax"
@@ -136,7 +187,7 @@ class ComplexityAdapter(CheckpointModel):
     ) -> None:
         super().__init__()
         if not 1 <= num_selected <= num_features:
-            raise UserError(f"`num_selected` must lie in 1 to `num_features` ({num_features}), got {num_selected}")
+            raise UserError(f"`num_selected` must be between 1 and `num_features` ({num_features}), got {num_selected}")
         if not hidden_channels or min(hidden_channels) < 1:
             raise UserError(f"`hidden_channels` must be one or more positive widths, got {list(hidden_channels)}")
         if not 0 <= dropout < 1:
@@ -155,14 +206,24 @@ class ComplexityAdapter(CheckpointModel):
 
     @torch.jit.unused
     def standardize(self, selected: Tensor, mean: Tensor, std: Tensor) -> None:
-        """Set the columns that are read, their means and their positive deviations, ``[num_selected]`` each."""
+        """Set the selected features and their standardisation.
+
+        Args:
+            selected: Column indices of the selected features ``[num_selected]``.
+            mean: Mean of each selected feature ``[num_selected]``.
+            std: Standard deviation of each selected feature ``[num_selected]``. Must be positive.
+        """
         self.selected.copy_(selected)
         self.mean.copy_(mean)
         self.std.copy_(std)
 
     @torch.jit.export
     def logits(self, features: Tensor) -> Tensor:
-        """Return the logits before temperature, ``[n]``: what is trained; arguments as :meth:`forward`."""
+        """Return the logits ``[n]`` before temperature scaling. Training uses these logits.
+
+        Args:
+            features: Raw, finite features ``[n, num_features]``, as in :meth:`forward`.
+        """
         if features.dim() != 2 or features.shape[1] != self.num_features:
             raise UserError(f"`features` must have shape [n, {self.num_features}], got {list(features.shape)}")
         x = (features.index_select(1, self.selected) - self.mean) / self.std
@@ -173,9 +234,13 @@ class ComplexityAdapter(CheckpointModel):
         return logits
 
     def forward(self, features: Tensor) -> Tensor:
-        """Score queries by raw, finite features ``[n, num_features]`` in the order of the training.
+        """Score queries by their syntax.
+
+        Args:
+            features: Raw, finite features ``[n, num_features]``, in the same order as in training.
 
         Returns:
-            ``[n]``, s(q) in [0, 1]: the probability that graph retrieval is right where one of both paths is.
+            Scores s(q) ``[n]`` in [0, 1]: the probability that graph retrieval is right, given that exactly one of the
+            two paths is right.
         """
         return torch.sigmoid(self.logits(features) / self.temperature)

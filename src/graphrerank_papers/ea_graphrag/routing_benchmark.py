@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=ea_benchmark``: routing of questions half of one hop and half of several."""
+"""Evaluate routing on equal numbers of single-hop and multi-hop questions: ``evaluate.py experiment=ea_benchmark``."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,24 +21,48 @@ from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key
 from graphrerank_papers.experiments import hashed_order, write_tables
 
-JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
+#: Measure that the oracle maximises and that the significance tests compare.
+JUDGED = "PR@5"
 FULL = "full"
+#: Routing policies, in the order of the table.
 WAYS = (*ROUTES, "random", "no fusion", FULL, "oracle")
-PAID = ("fusion", "no fusion", FULL)  # need the adapter's scores
+#: Routing policies that need the adapter's scores, and so also its time.
+PAID = ("fusion", "no fusion", FULL)
 
-# the outcome of each of `ROUTES` on each of `n` questions, float64: `[n, 3]` of each of `ROUTED_MEASURES`, NaN where it
-# does not count, and of `seconds`; `[n]` of `scores`, s(q), and of `route_seconds`, to score the question
+#: Outcomes of all routes on ``n`` questions, float64. Each of ``ROUTED_MEASURES`` and ``seconds`` are ``[n, 3]``, one
+#: column per route; a measure is NaN where it is undefined. ``scores``, s(q), and ``route_seconds``, the time to score
+#: a question, are ``[n]``.
 Choices = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoutingBenchmark:
-    """The job; ``conf/experiment/ea_benchmark.yaml`` describes its settings.
+    """Job that compares routing policies, with the settings of ``conf/experiment/ea_benchmark.yaml``.
 
-    Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right answer in the text of
-    the top 5, for questions that have one. ms: per question, many at once, without encoding the question; the adapter's
-    rows include reading its syntax. Each path retrieves once per question; all rows choose between these rankings.
-    Questions that the adapter was trained on, or that come twice, are left out.
+    Measures:
+
+    - Hit@k: at least one relevant passage is in the top k (R@k in the paper).
+    - PR@5: all relevant passages are in the top 5.
+    - Answer@5: the text of the top 5 contains a right answer. Only for questions with an answer.
+    - ms: milliseconds per question, measured on batches and without query encoding. Policies that use the adapter also
+      pay for parsing the question.
+
+    Each path retrieves once per question, and all policies choose between these rankings. Duplicate questions, and
+    questions that the adapter was trained or validated on, are ignored.
+
+    Attributes:
+        checkpoint: Run folder, ``.ckpt`` file or artifact of a trained complexity adapter.
+        encoder: Configuration of the text encoder.
+        single_hop: Settings of each data set of single-hop questions, by name, as in :meth:`PathRunner.read`.
+        multi_hop: Settings of each data set of multi-hop questions, by name.
+        dense: Pipeline of the dense path, a name in ``conf/pipeline``. Must equal that of the training.
+        graph: Pipeline of the graph path, a name in ``conf/pipeline``. Must equal that of the training.
+        stanza_folder: Folder of Stanza's models, for an adapter trained with ``syntax: stanza``. If None, Stanza's
+            default folder is used.
+        merged: Whether all questions search one corpus with the passages of all data sets, as in the paper's mixed
+            setting. By default, each data set has its own corpus.
+        draws: Number of random routings.
+        seed: Random seed of the draws, and of the selection of questions that makes both halves equally large.
     """
 
     checkpoint: str
@@ -53,11 +77,23 @@ class RoutingBenchmark:
     seed: int
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
-        """Compare all ways to choose the path, and write the report."""
+        """Compare all routing policies, and write the report.
+
+        Args:
+            parts: Factory of the components of both paths. Also provides the cache folder.
+            run_dir: Folder of the run.
+
+        Returns:
+            Folder of the run.
+
+        Raises:
+            ValueError: If ``checkpoint`` is not a trained complexity adapter, was trained on other paths, or was
+                trained on all questions of a data set.
+        """
         torch.set_num_threads(parts.num_threads)
         manifest = load_primary(self.checkpoint).manifest
         if not isinstance(manifest, AdapterManifest) or manifest.without_fusion is None:
-            raise UserError(f"{self.checkpoint}: needed a trained complexity adapter, got a {manifest.model.name}")
+            raise UserError(f"{self.checkpoint}: must be a trained complexity adapter, got a {manifest.model.name}")
         entries = {**self.single_hop, **self.multi_hop}
         names = {"dense": self.dense, "graph": self.graph}
         runner = PathRunner(parts, names, encoder=self.encoder, merged=entries if self.merged else None)
@@ -67,7 +103,9 @@ class RoutingBenchmark:
         choices = {name: measure_choices(paths, scorer) for name, paths in sets.items()}
         new = _new_rows(sets, {key for keys in manifest.questions.values() for key in keys})
         rows = _halved(sets, new, [list(self.single_hop), list(self.multi_hop)], seed=self.seed)
-        kept = {name: {key: column[rows[name]] for key, column in choices[name].items()} for name in sets if rows[name]}
+        halved = {
+            name: {key: column[rows[name]] for key, column in choices[name].items()} for name in sets if rows[name]
+        }
         without_fusion = (manifest.without_fusion.low, manifest.without_fusion.high)
         compare = partial(
             compare_routing,
@@ -76,10 +114,10 @@ class RoutingBenchmark:
             draws=self.draws,
             seed=self.seed,
         )
-        mix = {key: torch.cat([part[key] for part in kept.values()]) for key in next(iter(choices.values()))}
+        mix = {key: torch.cat([columns[key] for columns in halved.values()]) for key in next(iter(choices.values()))}
         tables: dict[str, list[dict[str, Any]]] = {"tests": []}
-        for name, part in {"all": mix, **kept}.items():
-            tables[name], tests = compare(part)
+        for name, columns in {"all": mix, **halved}.items():
+            tables[name], tests = compare(columns)
             tables["tests"].append({"questions of": name, **tests})
         tables["sets"] = [{"set": name, "left out": len(paths) - len(new[name])} for name, paths in sets.items()]
         print(write_tables(run_dir, "Routing", tables))
@@ -87,58 +125,66 @@ class RoutingBenchmark:
 
 
 def _check_paths(runner: PathRunner, manifest: AdapterManifest) -> None:
-    """Refuse an adapter that was trained to choose between other paths."""
+    """Raise an error if the adapter was trained to choose between other paths."""
     for path, pipeline in runner.pipelines.items():
         if (trained := manifest.paths.get(path)) is None:
-            raise UserError(f"{manifest.source}: the manifest needs an entry `paths.{path}`, found none")
+            raise UserError(f"{manifest.source}: the manifest has no entry `paths.{path}`")
         if path_settings(trained["settings"]["steps"]) != path_settings(pipeline)["steps"]:
             raise UserError(
-                f"`checkpoint` was trained on {path}={trained['choice']} with settings that are not those of the "
-                f"{path} path; job.{path}=NAME takes another of conf/pipeline"
+                f"`checkpoint` was trained on {path}={trained['choice']} with other settings than the {path} path of "
+                f"this job; set job.{path}=NAME to another pipeline of conf/pipeline"
             )
 
 
 def measure_choices(paths: TwoPaths, scorer: AdapterScorer) -> Choices:
-    """Score the questions of a data set, and measure the outcome of each path on each."""
+    """Score the questions of a data set, and measure every route on each of them.
+
+    Args:
+        paths: Questions of the data set with the rankings of both paths.
+        scorer: Scorer with the trained adapter.
+
+    Returns:
+        Outcomes of all routes; see :data:`Choices`.
+    """
     texts = paths.queries.texts
-    scorer.score(texts[:1])  # loads the models
+    scorer.score(texts[:1])  # load the models before timing
     begin = time.perf_counter()
     scores = scorer.score(texts)
     route_seconds = (time.perf_counter() - begin) / len(paths)
     rankings, seconds = paths.routes(scores)
     measured = [paths.measure(ranking.nodes) for ranking in rankings]
     return {
-        **{measure: torch.stack([of_path[measure] for of_path in measured], dim=1) for measure in ROUTED_MEASURES},
+        **{measure: torch.stack([route[measure] for route in measured], dim=1) for measure in ROUTED_MEASURES},
         "seconds": seconds,
         "scores": scores,
         "route_seconds": torch.full(scores.shape, route_seconds, dtype=torch.float64),
     }
 
 
-def _new_rows(sets: Mapping[str, TwoPaths], known: set[str]) -> dict[str, list[int]]:
-    """Leave out repeated questions, and those that the adapter was trained or validated on, under whatever id."""
+def _new_rows(sets: Mapping[str, TwoPaths], seen: set[str]) -> dict[str, list[int]]:
+    """Return the rows of questions whose text is neither a duplicate nor in ``seen``, by data set."""
     new: dict[str, list[int]] = {name: [] for name in sets}
     for name, paths in sets.items():
         for row, text in enumerate(paths.queries.texts):
-            if (key := question_key(text)) not in known:
-                known.add(key)
+            if (key := question_key(text)) not in seen:
+                seen.add(key)
                 new[name].append(row)
         if not new[name]:
-            raise UserError(f"`job` must name data sets with questions that the adapter was not trained on, got {name}")
+            raise UserError(f"the adapter was trained on all questions of data set {name!r}; remove it from the job")
     return new
 
 
 def _halved(
     sets: Mapping[str, TwoPaths], rows: Mapping[str, Sequence[int]], halves: Sequence[Sequence[str]], *, seed: int
 ) -> dict[str, list[int]]:
-    """Leave out questions of the larger half, by a hash of their ids, until both are equal."""
+    """Subsample the larger half to the size of the smaller one, by a hash of the question ids."""
     listed = [[(name, row) for name in names for row in rows[name]] for names in halves]
-    kept: dict[str, list[int]] = {name: [] for name in sets}
+    sampled: dict[str, list[int]] = {name: [] for name in sets}
     for half in listed:
         order = hashed_order([f"{name} {sets[name].queries.ids[row]}" for name, row in half], seed)
         for name, row in sorted(half[position] for position in order[: min(map(len, listed))]):
-            kept[name].append(row)
-    return kept
+            sampled[name].append(row)
+    return sampled
 
 
 def compare_routing(
@@ -149,38 +195,54 @@ def compare_routing(
     draws: int = 1000,
     seed: int = 0,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    r"""Compare ways to choose the path of each question.
+    r"""Compare policies that choose a route for each question.
 
-    ``dense``, ``graph`` and ``fusion`` send all questions one way; ``random`` deals the routes of ``full`` among the
-    questions at random, averaged over draws; ``no fusion`` and ``full`` use the adapter's scores and the two
-    ``thresholds`` (``no fusion``: a score between ``without_fusion`` goes where it is nearer); ``oracle`` knows which
-    path is right (PR@5), and of several takes the fastest. Only the adapter's rows pay for the scoring.
+    - ``dense``, ``graph`` and ``fusion`` send all questions along the same route.
+    - ``random`` assigns the routes of ``full`` to the questions at random. Results are averaged over the draws.
+    - ``full`` routes by the adapter's scores and ``thresholds``. ``no fusion`` routes by the scores and the middle of
+      ``without_fusion``.
+    - ``oracle`` knows which routes are right (by PR@5) and takes the fastest of them.
 
-    The share of draws is the permutation test of whether the routes depend on the questions:
+    A permutation test over the draws checks whether the routes of ``full`` depend on the questions:
 
     .. math:: p = \frac{1 + |\{d : \bar v_d \ge \bar v\}|}{1 + D}
 
-    Returns a row per way, with its means, ``ms`` per question and the share of each route; and of PR@5 the p-values of
-    paired randomisation tests of ``full`` against ``random``, ``dense`` and ``graph``, of ``draws``, and ``regret``, by
-    which the oracle is ahead of ``full``.
+    where :math:`\bar v` is the mean PR@5 of ``full``, :math:`\bar v_d` that of draw :math:`d`, and :math:`D` the number
+    of draws.
+
+    Args:
+        choices: Outcomes of all routes on ``n`` questions.
+        thresholds: Low and high threshold of ``full``.
+        without_fusion: Low and high threshold between which there is no score. ``no fusion`` uses their mean.
+        draws: Number of random routings.
+        seed: Random seed of the draws.
+
+    Returns:
+        One table row per policy, with its mean measures, the milliseconds per question (``ms``) and the share of each
+        route; and a dictionary of tests on PR@5. The dictionary has the p-values of paired randomisation tests of
+        ``full`` against ``random``, ``dense`` and ``graph``, the p-value of the permutation test (``p draws``), and the
+        ``regret``: the mean PR@5 of the oracle minus that of ``full``.
+
+    Raises:
+        ValueError: If ``draws`` is not positive.
     """
     check_counts(draws=draws)
     scores, seconds = choices["scores"], choices["seconds"]
     routes = choose_routes(scores, *thresholds)
     binary = torch.where(scores.double() >= sum(without_fusion) / 2, GRAPH, DENSE)
-    best = (choices[JUDGED] - 1e-6 * seconds / seconds.max().clamp(min=1e-30)).argmax(1)  # of equals the fastest
+    best = (choices[JUDGED] - 1e-6 * seconds / seconds.max().clamp(min=1e-30)).argmax(1)  # ties go to the fastest
     rates, drawn = _random_rates(choices[JUDGED], routes, draws, seed)
     routed = {way: torch.full_like(routes, route) for route, way in enumerate(ROUTES)}
     routed |= {"no fusion": binary, FULL: routes, "oracle": best}
     shares = {way: one_hot(chosen, len(ROUTES)).double() for way, chosen in routed.items()} | {"random": rates}
-    values = {  # [n] of each measure, by way
+    values = {  # [n] for each policy and measure
         way: {key: torch.where(shares[way] > 0, choices[key] * shares[way], 0).sum(1) for key in ROUTED_MEASURES}
         for way in WAYS
     }
     rows = [
         {
             "paths": way,
-            **{key: float(of.nanmean()) for key, of in values[way].items() if not bool(of.isnan().all())},
+            **{key: float(value.nanmean()) for key, value in values[way].items() if not bool(value.isnan().all())},
             "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in PAID) * choices["route_seconds"]).mean()),
             **{f"to {route}": share for route, share in zip(ROUTES, shares[way].mean(0).tolist(), strict=True)},
         }
@@ -198,7 +260,7 @@ def compare_routing(
 
 
 def _random_rates(values: Tensor, routes: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Deal the routes among questions: how often each takes each, ``[n, 3]``, and each draw's mean of the values."""
+    """Permute the routes among the questions, and return each question's route frequencies and each draw's mean."""
     generator = torch.Generator().manual_seed(seed)
     times = torch.zeros(values.shape, dtype=torch.float64)
     ones, means = torch.ones(len(routes), 1, dtype=torch.float64), []

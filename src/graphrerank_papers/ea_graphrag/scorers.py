@@ -1,4 +1,4 @@
-"""How much queries need the graph, by a trained complexity adapter."""
+"""Score queries with a trained complexity adapter."""
 
 import warnings
 from collections.abc import Sequence
@@ -14,13 +14,21 @@ from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatu
 
 
 class AdapterScorer:
-    """Scores how much queries need the graph, with a checkpoint of ``python train.py experiment=complexity_adapter``.
+    """Score how much queries need graph retrieval, with a checkpoint of ``train.py experiment=complexity_adapter``.
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
-    ``checkpoint`` is a run folder, a ``.ckpt`` file, artifact folder, or a loaded one; ``low`` and ``high`` are its
-    thresholds by default. ``stanza_folder`` is that of Stanza's model, if it was trained with ``syntax: stanza``.
-    ``cache`` is a folder that keeps the syntax of queries; nothing is kept when None.
+    Args:
+        checkpoint: Run folder, ``.ckpt`` file or artifact folder of an adapter, or a loaded checkpoint.
+        low: Score up to which queries take the dense path. If None, the adapter's own threshold is used.
+        high: Score from which queries take the graph path. If None, the adapter's own threshold is used.
+        stanza_folder: Folder of Stanza's models, for an adapter trained with ``syntax: stanza``. If None, Stanza's
+            default folder is used.
+        cache: Folder where syntax features are cached. If None, they are not cached.
+
+    Raises:
+        ValueError: If the checkpoint is not a complexity adapter, its training did not finish, or it was trained with
+            other features than those of this version.
     """
 
     def __init__(
@@ -36,17 +44,17 @@ class AdapterScorer:
         manifest = loaded.manifest
         if not isinstance(manifest, AdapterManifest):
             raise UserError(
-                f"{loaded.path}: needed a complexity adapter (train.py experiment=complexity_adapter), found a "
+                f"{loaded.path}: must be a complexity adapter (train.py experiment=complexity_adapter), got a "
                 f"{manifest.model.name}"
             )
         if (trained_on := manifest.syntax.feature_names) != FEATURES:
             raise UserError(
-                f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
-                f"{len(FEATURES)} of this version; train it again"
+                f"{loaded.path}: the adapter was trained on {len(trained_on)} syntax features, which differ from the "
+                f"{len(FEATURES)} features of this version; train it again"
             )
         if manifest.thresholds is None:
             raise UserError(
-                f"{loaded.path}: the training of this adapter did not finish, so it has no thresholds; resume it with "
+                f"{loaded.path}: the adapter has no thresholds because its training did not finish; resume it with "
                 "train.py experiment=complexity_adapter ckpt_path=RUN"
             )
         self.low = manifest.thresholds.low if low is None else low
@@ -57,13 +65,18 @@ class AdapterScorer:
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> Tensor:
-        """Score queries: s(q), ``[B]`` in [0, 1], on the CPU.
+        """Score queries. Warns if libraries or models have other versions than in training.
 
-        Warns if the features come from other versions of libraries or models than in training.
+        Args:
+            texts: Texts of ``B`` queries.
+
+        Returns:
+            Complexity scores s(q) ``[B]`` in [0, 1], on the CPU.
         """
         if self.syntax.fingerprint != self._trained_with:
             warnings.warn(
-                f"{self._path}: was trained on syntax by {self._trained_with}, this is {self.syntax.fingerprint}",
+                f"{self._path}: the adapter was trained with the parser {self._trained_with}, but the installed parser "
+                f"is {self.syntax.fingerprint}",
                 stacklevel=2,
             )
         scores: Tensor = self._model(self.syntax.extract(texts))

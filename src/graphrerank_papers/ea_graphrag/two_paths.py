@@ -1,4 +1,4 @@
-"""The rankings of the dense and of the graph path for questions of data sets: retrieved once, and which is right."""
+"""Retrieve questions of data sets on the dense and the graph path, and decide which path is right."""
 
 import hashlib
 import re
@@ -28,34 +28,50 @@ from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.experiments import hashed_order
 
-MERGED = "merged"  # of conf/data
-WARM_UP = 8  # questions that each path retrieves before the clock starts
+#: Name of the merged data set in ``conf/data``.
+MERGED = "merged"
+#: Number of questions that each path retrieves before timing starts.
+WARM_UP = 8
+#: Names of the cached tensors.
 KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 ROUTED_MEASURES = ("Hit@3", "Hit@5", "PR@5", "Answer@5")
-Entry = Mapping[str, Any]  # of a data set in the settings, see :meth:`PathRunner.read`
+#: Settings of one data set; see :meth:`PathRunner.read`.
+Entry = Mapping[str, Any]
+#: Rules that decide whether a ranking is right; see :meth:`TwoPaths.is_right`.
 RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 
 
 @dataclass(frozen=True, eq=False)
 class TwoPaths:
-    """The rankings of both paths for ``Q`` questions of one data set."""
+    """Rankings of both paths for ``Q`` questions of one data set.
+
+    Attributes:
+        dataset: Data set of the questions.
+        queries: Questions with their vectors.
+        rows: Indices of the questions in the data set, ``[Q]`` int64.
+        qrels: Relevance judgements. Must include those of these questions.
+        dense: Ranking of the dense path ``[Q, K]``.
+        graph: Ranking of the graph path ``[Q, K]``.
+        seconds: Seconds per question of the dense and the graph path, measured on batches and without query encoding.
+    """
 
     dataset: Dataset
     queries: Queries
-    rows: Tensor  # `[Q]` int64, numbers of the questions in the data set
-    qrels: Qrels  # judgements that hold these questions
-    dense: Ranking  # `[Q, K]`, ranking of the dense path
-    graph: Ranking  # `[Q, K]`, ranking of the graph path
-    seconds: tuple[float, float]  # per question on both paths, many at once, without encoding the question
+    rows: Tensor
+    qrels: Qrels
+    dense: Ranking
+    graph: Ranking
+    seconds: tuple[float, float]
 
     def __len__(self) -> int:
         """Return the number of questions."""
         return len(self.queries)
 
     def routes(self, scores: Tensor) -> tuple[list[Ranking], Tensor]:
-        """Return the ranking of each of ``ROUTES`` and its seconds, ``[Q, 3]`` float64.
+        """Return the rankings of all ``ROUTES`` and their times, ``[Q, 3]`` float64 seconds.
 
-        ``scores`` ``[Q]`` are the adapter's, by which both rankings are fused (:func:`fuse_paths`).
+        Args:
+            scores: Complexity scores ``[Q]``, which weight the two rankings in :func:`fuse_paths`.
         """
         begin = time.perf_counter()
         fused = fuse_paths(self.dense, self.graph, scores, top_k=self.dense.nodes.shape[1])
@@ -65,10 +81,17 @@ class TwoPaths:
         return [self.dense, self.graph, fused], seconds.expand(len(self), -1)
 
     def measure(self, nodes: Tensor) -> dict[str, Tensor]:
-        """Measure rankings of the questions, ``[Q, K]`` int64, best first, padded with -1: ``[Q]`` float64, 0 or 1.
+        """Evaluate rankings of the questions.
 
-        ``Hit@k``: a relevant passage in the top k; ``PR@5``: all of them; ``Answer@5``: a right answer in the text of
-        the top 5, NaN where the question has none.
+        - ``Hit@k``: at least one relevant passage is in the top k.
+        - ``PR@5``: all relevant passages are in the top 5.
+        - ``Answer@5``: the text of the top 5 contains a right answer. NaN for questions without an answer.
+
+        Args:
+            nodes: Ranked nodes ``[Q, K]`` int64, best first, padded with -1.
+
+        Returns:
+            Value of each measure for each question, ``[Q]`` float64, 0 or 1.
         """
         relevance, gains = self._relevance(nodes)
         return {
@@ -78,13 +101,29 @@ class TwoPaths:
         }
 
     def is_right(self, nodes: Tensor, rule: str, *, answers: AnswerStage | None = None) -> Tensor:
-        """Decide for which questions a ranking ``[Q, K]``, best first, padded with -1, is right: ``[Q]`` bool.
+        """Decide for which questions a ranking is right.
 
-        ``rule`` is one of :data:`RULES` with a depth, as ``all_relevant@5``: all relevant passages, or any, in the top
-        5; a right answer in their texts; or in what a stage answers from them, or as its judge says, if it has one.
+        The ``rule`` is one of :data:`RULES` with a depth, such as ``all_relevant@5``:
 
-        Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
-        of the answer in what a language model says.
+        - ``all_relevant``: all relevant passages are in the top 5.
+        - ``any_relevant``: at least one relevant passage is in the top 5.
+        - ``answer_in_context``: the texts of the top 5 contain a right answer.
+        - ``language_model``: the stage ``answers`` generates a right answer from the top 5. If the stage has a judge,
+          the judge decides; otherwise, the generated text must contain a right answer.
+
+        Source: "EA-GraphRAG", 2026, section 3.3, "as measured by automatic QA metrics". In the paper, the text that a
+        language model generates must contain the answer.
+
+        Args:
+            nodes: Ranked nodes ``[Q, K]`` int64, best first, padded with -1.
+            rule: Rule and depth.
+            answers: Stage that answers questions from passages. Required by ``language_model``, ignored otherwise.
+
+        Returns:
+            Whether the ranking of each question is right, ``[Q]`` bool.
+
+        Raises:
+            ValueError: If the rule is unknown, or needs answers or a stage that are missing.
         """
         name, top_k = parse_rule(rule)
         relevance, gains = self._relevance(nodes)
@@ -92,18 +131,18 @@ class TwoPaths:
             return perfect_recall(relevance, gains, top_k=top_k) > 0
         if name == "any_relevant":
             return (relevance[:, :top_k] > 0).any(1)
-        known = self.dataset.answers
-        if missing := next((query_id for query_id in self.queries.ids if query_id not in known), None):
+        right_answers = self.dataset.answers
+        if missing := next((query_id for query_id in self.queries.ids if query_id not in right_answers), None):
             raise UserError(
-                f"`right` = {rule} needs an `answer` in the metadata of every question, found none in {missing!r} of "
-                f"data set {self.dataset.name!r}"
+                f"`right` = {rule} needs an `answer` in the metadata of every question; question {missing!r} of data "
+                f"set {self.dataset.name!r} has none"
             )
         if name == "answer_in_context":
             return self._holds_answer(nodes[:, :top_k]) > 0
         if answers is None:
-            raise UserError(f"`answers` must be given with `right` = {rule}, got none")
+            raise UserError(f"`answers` is required with `right` = {rule}, got None")
         contexts = answers.packing.pack(candidate_texts(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
-        right = [known[query_id] for query_id in self.queries.ids]
+        right = [right_answers[query_id] for query_id in self.queries.ids]
         (answered,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
         return answered.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
 
@@ -112,28 +151,52 @@ class TwoPaths:
         return relevance, self.qrels.gains(self.rows)
 
     def _holds_answer(self, nodes: Tensor) -> Tensor:
-        known = self.dataset.answers
+        right_answers = self.dataset.answers
         passages = candidate_texts(self.dataset.graph.texts, nodes.tolist())
-        holds = [
-            coverage("\n".join(texts), known[query_id]) if query_id in known else torch.nan
+        covered = [
+            coverage("\n".join(texts), right_answers[query_id]) if query_id in right_answers else torch.nan
             for query_id, texts in zip(self.queries.ids, passages, strict=True)
         ]
-        return torch.tensor(holds, dtype=torch.float64)
+        return torch.tensor(covered, dtype=torch.float64)
 
 
 def parse_rule(rule: str) -> tuple[str, int]:
-    """Read when a ranking counts as right: the rule, and how deep to look."""
+    """Parse a rule that decides whether a ranking is right, such as ``all_relevant@5``.
+
+    Args:
+        rule: One of :data:`RULES`, ``@`` and the number of top passages.
+
+    Returns:
+        Name of the rule, and number of top passages.
+
+    Raises:
+        ValueError: If the rule is unknown or has no depth.
+
+    Example:
+        >>> parse_rule("all_relevant@5")
+        ('all_relevant', 5)
+    """
     matched = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
     if matched is None:
-        raise UserError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")
+        raise UserError(
+            f"`right` must be one of {[f'{name}@5' for name in RULES]}, or have another depth than 5, got {rule!r}"
+        )
     return matched[1], int(matched[2])
 
 
 class PathRunner:
-    """Retrieves questions of data sets on both paths, once: the rankings are cached in ``<cache>/two_paths``.
+    """Retrieve questions of data sets on both paths. The rankings are cached in ``<cache>/two_paths``.
 
-    ``paths`` names the files of ``conf/pipeline`` of ``dense`` and ``graph``, which have one budget. ``merged`` are
-    entries by name as of :meth:`read` whose corpora are searched as one; None for a corpus of each.
+    Args:
+        parts: Factory of the components. Also provides the cache folder.
+        paths: Names of the pipelines in ``conf/pipeline`` for the paths ``dense`` and ``graph``. Both pipelines must
+            have the same budget.
+        encoder: Configuration of the text encoder.
+        merged: Settings of each data set, by name, as in :meth:`read`. Their corpora are merged and searched as one. If
+            None, each data set has its own corpus.
+
+    Raises:
+        ValueError: If the pipelines have different budgets.
     """
 
     def __init__(
@@ -147,38 +210,47 @@ class PathRunner:
         self.pipelines = {path: parts.settings("pipeline", name) for path, name in paths.items()}
         budgets = [pipeline["budget"] for pipeline in self.pipelines.values()]
         if len(set(budgets)) > 1:
-            raise UserError(f"both paths must have one `budget`, got {budgets}")
+            raise UserError(f"both paths must have the same `budget`, got {budgets}")
         self._parts, self._encoder, self._merged = parts, encoder, merged
         self._prepared: dict[str, tuple[PreparedDataset, PipelineFactory]] = {}
 
     def read(self, name: str, entry: Entry, *, seed: int) -> TwoPaths:
-        """Return both paths' rankings of some questions of a data set.
+        """Return the rankings of both paths for questions of a data set.
 
-        ``name`` is of ``conf/data``, or a folder. ``entry`` has ``splits`` and, if given, ``data``, which replaces the
-        name; ``share`` of their questions, in (0, 1], which the ``seed`` chooses; and ``max_relevant``, the most
-        relevant passages that a question may have.
+        Args:
+            name: Name of the data set in ``conf/data``, or a data set folder.
+            entry: Settings of the data set: its ``splits``; optionally ``data``, the name in ``conf/data`` if it
+                differs from ``name``; ``share``, the share of the questions to sample, in (0, 1], by default all; and
+                ``max_relevant``, the maximum number of relevant passages of a question, by default unlimited.
+            seed: Random seed of the sample.
+
+        Raises:
+            ValueError: If ``share`` is out of range, or no question is left.
         """
         prepared, build = self._prepare(name, entry)
         if self._merged is not None:
             entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
         dataset = prepared.dataset
         splits = [dataset.split(str(split)) for split in entry["splits"]]
-        qrels = Qrels(*(torch.cat([getattr(part, name) for part in splits]) for name in ("query", "node", "gain")))
+        qrels = Qrels(*(torch.cat([getattr(split, name) for split in splits]) for name in ("query", "node", "gain")))
         rows = _pick_queries(dataset, qrels, entry, seed=seed)
         queries = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(rows)
         settings = {path: path_settings(pipeline) for path, pipeline in self.pipelines.items()}
         key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, list(queries.ids), settings])
         file = self._parts.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
-        kept = cached_tensors(file, KEPT, partial(self._retrieve, prepared, build, queries))
-        dense, graph = (Ranking(kept[f"{path}_nodes"], kept[f"{path}_scores"]) for path in ("dense", "graph"))
-        dense_seconds, graph_seconds = kept["seconds"].tolist()
+        tensors = cached_tensors(file, KEPT, partial(self._retrieve, prepared, build, queries))
+        dense, graph = (Ranking(tensors[f"{path}_nodes"], tensors[f"{path}_scores"]) for path in ("dense", "graph"))
+        dense_seconds, graph_seconds = tensors["seconds"].tolist()
         return TwoPaths(dataset, queries, rows, qrels, dense, graph, (dense_seconds, graph_seconds))
 
     def _prepare(self, name: str, entry: Entry) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load and encode a data set, or all as one, and return a factory of pipelines over its corpus."""
+        """Load and encode a data set, or the merged data sets, and return it with a pipeline factory for its corpus."""
         data: Any = str(entry.get("data") or name)
         if self._merged is not None:
-            sets = {key: self._parts.settings("data", str(of.get("data") or key)) for key, of in self._merged.items()}
+            sets = {
+                key: self._parts.settings("data", str(settings.get("data") or key))
+                for key, settings in self._merged.items()
+            }
             name, data = MERGED, self._parts.settings("data", MERGED, datasets=sets)
         if name not in self._prepared:
             prepared = self._parts.prepare(data, retriever="dense", encoder=self._encoder)
@@ -189,8 +261,8 @@ class PathRunner:
     def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
         seconds = []
-        for path, described in self.pipelines.items():
-            pipeline = build(described)
+        for path, settings in self.pipelines.items():
+            pipeline = build(settings)
             pipeline.retrieve(queries.block(0, WARM_UP))
             begin = time.perf_counter()
             ranking = pipeline.retrieve(queries).ranking
@@ -201,29 +273,38 @@ class PathRunner:
 
 
 def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Entry, *, seed: int) -> Tensor:
-    """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending."""
-    share, most = float(entry.get("share", 1.0)), entry.get("max_relevant")
+    """Sample the questions of an entry (:meth:`PathRunner.read`), and return their indices ``[Q]``, ascending."""
+    share, max_relevant = float(entry.get("share", 1.0)), entry.get("max_relevant")
     check_positive_share(share=share)
     queries = qrels.queries
-    if most is not None:
-        queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
-    order = hashed_order([dataset.query_ids[query] for query in queries.tolist()], seed)  # so that shares are nested
+    if max_relevant is not None:
+        queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(max_relevant)]
+    # ordering by hash makes a smaller share a subset of a larger one
+    order = hashed_order([dataset.query_ids[query] for query in queries.tolist()], seed)
     chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
     if not len(chosen):
-        raise UserError(f"data set {dataset.name!r} must have questions for {dict(entry)}, found none")
+        raise UserError(f"data set {dataset.name!r} has no questions that match {dict(entry)}")
     return chosen
 
 
 def question_key(text: str) -> str:
-    """Hash a question regardless of case and spaces, to recognise it in another data set."""
+    """Return a hash of a question that ignores case and whitespace, to recognise the question in other data sets.
+
+    Args:
+        text: Text of the question.
+    """
     return hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def path_settings(settings: Any) -> Any:
-    """Return all that decides a path's rankings: its settings and classes by their names, without folders."""
+    """Return the settings that determine a path's rankings: without folders and caches, and with bare class names.
+
+    Args:
+        settings: Configuration of a pipeline, or of a part of it.
+    """
     if isinstance(settings, Mapping):
-        named = {str(key): path_settings(part) for key, part in settings.items() if key not in ("folder", "cache")}
+        named = {str(key): path_settings(value) for key, value in settings.items() if key not in ("folder", "cache")}
         return named | ({"_target_": str(settings["_target_"]).rpartition(".")[2]} if "_target_" in named else {})
     if isinstance(settings, Sequence) and not isinstance(settings, str):
-        return [path_settings(part) for part in settings]
+        return [path_settings(value) for value in settings]
     return settings

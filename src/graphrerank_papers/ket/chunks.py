@@ -1,4 +1,4 @@
-"""Chunks of equal length in tokens, their halves, their graph of nearest neighbours, and its central chunks."""
+"""Divide a corpus into chunks of equal length, build their nearest-neighbour graph, and select its central chunks."""
 
 import math
 from collections.abc import Sequence
@@ -13,37 +13,56 @@ from torch import Tensor
 from graphrerank.core import top_k_by_node_order
 from graphrerank.text import Tokenizer
 
-SEPARATOR = "\n\n"  # between two documents of one chunk
-BLOCK_SCORES = 1 << 23  # similarities held at once: 64 MiB of float64
+#: Separator between documents that share a chunk.
+SEPARATOR = "\n\n"
+#: Maximum number of similarities in memory at once (64 MiB of float64).
+BLOCK_SCORES = 1 << 23
 SELECTIONS = ("pagerank", "random")
-DECIMALS = 10  # of compared cosines and PageRank scores: rounding errors must not break ties
+#: Number of decimals of the compared cosines and PageRank scores, so that rounding errors do not break ties.
+DECIMALS = 10
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Pieces of a corpus, in corpus order."""
+    """Chunks of a corpus, in corpus order.
 
-    texts: Sequence[str]  # `n` strings
-    indptr: Tensor  # `[n + 1]` int64; chunk `i` contains words of the documents `documents[indptr[i]:indptr[i + 1]]`
-    documents: Tensor  # `[M]` int64 document indices, ascending within a chunk
-    parent: Tensor  # `[n]` int64, the chunk that a sub-chunk was cut from; the chunk itself if nothing is halved
-    # of the chunks of an index:
-    num_tokens: Tensor = field(default_factory=lambda: torch.zeros(0))  # `[n]` int64, with the line end that follows
-    vectors: Tensor = field(default_factory=lambda: torch.zeros(0, 0))  # `[n, d]` float32
+    Attributes:
+        texts: Texts of the ``n`` chunks.
+        indptr: Row pointers ``[n + 1]`` int64. Chunk ``i`` overlaps the documents
+            ``documents[indptr[i]:indptr[i + 1]]``.
+        documents: Document indices ``[M]`` int64, ascending within a chunk.
+        parent: Index of the chunk that each sub-chunk was cut from, ``[n]`` int64. Without splits, the chunk's own
+            index.
+        num_tokens: Number of tokens of each chunk and the line end after it, ``[n]`` int64. Empty before the chunks are
+            part of an index.
+        vectors: Vectors of the chunks ``[n, d]`` float32. Empty before the chunks are part of an index.
+    """
+
+    texts: Sequence[str]
+    indptr: Tensor
+    documents: Tensor
+    parent: Tensor
+    num_tokens: Tensor = field(default_factory=lambda: torch.zeros(0))
+    vectors: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
     def __len__(self) -> int:
         return len(self.texts)
 
 
 class TokenStream:
-    r"""The concatenated tokens of a corpus, from which chunks of any length are cut."""
+    """Concatenated tokens of a corpus, which can be cut into chunks of any length.
+
+    Args:
+        texts: Texts of the documents.
+        tokenizer: Tokenizer that defines the length of a chunk.
+    """
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
         self._text = SEPARATOR.join(texts)
         begins = accumulate((len(text) + len(SEPARATOR) for text in texts), initial=0)
         spans = tokenizer.spans(texts)
         self._starts = [begin + start for begin, tokens in zip(begins, spans, strict=False) for start, _ in tokens]
-        self._bounds = list(accumulate(map(len, spans), initial=0))  # of documents, in tokens
+        self._bounds = list(accumulate(map(len, spans), initial=0))  # token offsets of the documents
         lengths = torch.tensor([len(tokens) for tokens in spans], dtype=torch.int64)
         self._document = torch.repeat_interleave(torch.arange(len(texts)), lengths)
 
@@ -51,16 +70,28 @@ class TokenStream:
         return len(self._starts)
 
     def cut(self, chunk_tokens: int, *, join: bool = True, num_splits: int = 0) -> Chunks:
-        r"""Cut the stream every ``chunk_tokens`` tokens, and halve each chunk ``num_splits`` times.
+        r"""Cut the tokens into chunks of equal length, and halve each chunk repeatedly.
 
-        Source: KET-RAG, section 2.1 and Algorithm 3, line 10. The first half of an odd length is the longer one. A
-        single token is not halved, so a short chunk may have fewer than :math:`2^\tau` sub-chunks. ``join``: a chunk
-        may span documents; if not, every document begins a new one.
+        Source: "KET-RAG", 2025, section 2.1 and Algorithm 3, line 10. If a length is odd, the first half is longer. A
+        single token is not halved, so a short chunk may have fewer than :math:`2^\tau` sub-chunks.
+
+        Args:
+            chunk_tokens: Number of tokens per chunk.
+            join: Whether a chunk may span documents. If False, every document starts a new chunk.
+            num_splits: Number of times :math:`\tau` that each chunk is halved.
+
+        Returns:
+            Sub-chunks in corpus order, without their lengths and vectors.
+
+        Example:
+            >>> from graphrerank.text import WordTokenizer
+            >>> TokenStream(["one two three", "four"], WordTokenizer()).cut(2).texts
+            ['one two', 'three\n\nfour']
         """
         regions = [(0, len(self))] if join else list(pairwise(self._bounds))
         starts = [(start, stop) for begin, stop in regions for start in range(begin, stop, chunk_tokens)]
         spans = [(start, min(start + chunk_tokens, stop)) for start, stop in starts]
-        # A character of several tokens goes to one side of a cut, which may leave the other without text.
+        # A cut may fall between two tokens of a single character, which leaves one side without text.
         ranges = [(*span, chunk) for chunk, span in enumerate(span for span in spans if self._text_between(*span))]
         for _ in range(num_splits):
             middles = [((start + stop + 1) // 2, start, stop, chunk) for start, stop, chunk in ranges]
@@ -80,14 +111,20 @@ class TokenStream:
 
 @dataclass(frozen=True)
 class ChunkGraph:
-    """Neighbours of each of ``n`` chunks."""
+    """Nearest neighbours of each of ``n`` chunks.
 
-    lexical: Tensor  # `[n, K / 2]` int64, most shared keywords first, padded with -1
-    semantic: Tensor  # `[n, K / 2]` int64, largest cosine first, none of them lexical, padded with -1
+    Attributes:
+        lexical: Neighbours by number of shared keywords ``[n, K / 2]`` int64, most similar first, padded with -1.
+        semantic: Neighbours by cosine similarity ``[n, K / 2]`` int64, most similar first, padded with -1. Lexical
+            neighbours are excluded.
+    """
+
+    lexical: Tensor
+    semantic: Tensor
 
     @property
     def edges(self) -> Tensor:
-        """``[E, 2]`` int64, unique pairs, the smaller index first, ascending."""
+        """Undirected edges ``[E, 2]`` int64: unique pairs, smaller index first, in ascending order."""
         neighbours = torch.cat([self.lexical, self.semantic], dim=1)
         chunk, column = torch.nonzero(neighbours >= 0, as_tuple=True)
         pair = torch.stack([chunk, neighbours[chunk, column]], dim=1).sort(dim=1).values
@@ -95,10 +132,23 @@ class ChunkGraph:
 
 
 def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num_neighbours: int = 2) -> ChunkGraph:
-    r"""Join each chunk with its nearest neighbours: :math:`K / 2` by shared keywords, then :math:`K / 2` by cosine.
+    r"""Find the nearest neighbours of each chunk: :math:`K / 2` by shared keywords, then :math:`K / 2` by cosine.
 
-    Source: KET-RAG, Algorithm 3, lines 2 to 7. Ties are broken by chunk index. *Where we differ:* a chunk that shares
-    no keyword is no lexical neighbour (Algorithm 3 would take any of them). ``num_neighbours`` is :math:`K`, even.
+    Source: "KET-RAG", 2025, Algorithm 3, lines 2 to 7. Ties are broken by chunk index. *Differences from the paper:* a
+    chunk without a shared keyword is never a lexical neighbour. Algorithm 3 fills up with such chunks.
+
+    Args:
+        keywords: Keywords of each of the ``n`` chunks.
+        vectors: Vectors of the chunks ``[n, d]``.
+        num_neighbours: Number of neighbours :math:`K` per chunk. Must be even.
+
+    Returns:
+        Lexical and semantic neighbours of each chunk.
+
+    Example:
+        >>> graph = build_chunk_graph([["metz"], ["rome"], ["metz"]], torch.eye(3))
+        >>> graph.lexical.tolist(), graph.semantic.tolist()
+        ([[2], [-1], [0]], [[1], [0], [1]])
     """
     num_chunks, half = len(keywords), num_neighbours // 2
     column_of = {word: column for column, word in enumerate(dict.fromkeys(chain.from_iterable(keywords)))}
@@ -125,12 +175,25 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
 
 
 def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tolerance: float = 1e-12) -> Tensor:
-    r"""Score nodes by the stationary distribution of a random walk with restarts on undirected edges: ``[n]``.
+    r"""Compute the PageRank scores of an undirected graph.
 
     .. math:: \pi = c\,\mathbf{1} / n + (1 - c)\,\pi P, \qquad P_{ij} = 1 / d(i)
 
-    Source: KET-RAG, Eq. (1), whose teleport probability, ``restart_prob``, the paper does not state. A node without an
-    edge sends its mass to all nodes evenly. ``tolerance`` bounds the L1 distance from the fixed point.
+    Source: "KET-RAG", 2025, Eq. (1). The paper does not state the teleport probability :math:`c`. A node without edges
+    distributes its score evenly over all nodes.
+
+    Args:
+        edges: Undirected edges ``[E, 2]`` int64.
+        num_nodes: Number of nodes ``n``.
+        restart_prob: Teleport probability :math:`c`, in (0, 1].
+        tolerance: Maximum L1 distance from the fixed point.
+
+    Returns:
+        Scores ``[n]`` float64. They sum to 1.
+
+    Example:
+        >>> page_rank(torch.tensor([[0, 1]]), 2)
+        tensor([0.5000, 0.5000], dtype=torch.float64)
     """
     source, target = torch.cat([edges, edges.flip(1)]).T
     degree = torch.bincount(source, minlength=num_nodes)
@@ -147,9 +210,19 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
 
 
 def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank", seed: int = 0) -> Tensor:
-    r"""Choose the :math:`\lceil \beta n \rceil` chunks whose knowledge will be extracted, int64, ascending.
+    r"""Return the :math:`\lceil \beta n \rceil` core chunks, from which knowledge is extracted.
 
-    Source: KET-RAG, Algorithm 3, line 8: the largest by :func:`page_rank`, ties broken by index, or at ``random``.
+    Source: "KET-RAG", 2025, Algorithm 3, line 8.
+
+    Args:
+        graph: Nearest-neighbour graph of the ``n`` chunks.
+        share: Share :math:`\beta` of the chunks to select, in [0, 1].
+        selection: ``pagerank`` selects the chunks with the highest :func:`page_rank`, and breaks ties by index.
+            ``random`` selects at random.
+        seed: Random seed. Only used by ``random``.
+
+    Returns:
+        Indices of the core chunks, int64, ascending.
     """
     num_chunks = len(graph.lexical)
     count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is slightly above 3 in floating point

@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions and sweeps."""
+"""Evaluate the solutions and parameter sweeps of KET-RAG: ``python evaluate.py experiment=ket_solutions``."""
 
 import statistics
 import time
@@ -25,16 +25,35 @@ from graphrerank_papers.experiments import write_tables
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
 from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution
 
-RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
-INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index
-BATCH = 16  # questions retrieved at once
+#: Settings of the retrieval.
+RETRIEVED = ("context_tokens", "graph_share", "num_seeds")
+#: Settings of the index.
+INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")
+#: Number of questions per batch.
+BATCH = 16
 
-Row = dict[str, Any]  # of a table: settings and measures by name
+#: Row of a table: settings and measures by name.
+Row = dict[str, Any]
 
 
 @dataclass(kw_only=True)
 class KETSolutions:
-    """The job; ``conf/experiment/ket_solutions.yaml`` describes its settings."""
+    """Job that compares the solutions of KET-RAG, with the settings of ``conf/experiment/ket_solutions.yaml``.
+
+    Attributes:
+        data: Folder with ``corpus.jsonl`` and ``queries.jsonl``. Every question needs an ``answer`` in its metadata.
+        titles: Whether the text of a document starts with its title.
+        join: Whether a chunk may span documents.
+        solutions: Names of the solutions to compare.
+        versions: Settings ``chunk_tokens`` and ``num_splits`` of each version of the index. Solutions without keywords
+            do not split chunks.
+        sweeps: Parameter sweeps by the name of the swept setting. Each has its ``values``, its ``solutions``, and
+            optionally other settings: one value, or a list with one value per swept value. Settings that are not named
+            are those of the last version. None runs no sweep.
+        answers: Stage that answers the questions, for EM and F1. If None, these measures are omitted.
+        search: Builder of the pipeline step. Its settings are used where the experiment sets none.
+        encoder: Encoder of texts.
+    """
 
     data: str
     titles: bool
@@ -47,55 +66,70 @@ class KETSolutions:
     encoder: Encoder
 
     def __post_init__(self) -> None:
-        known = {*INDEXED, *RETRIEVED}
+        settings = {*INDEXED, *RETRIEVED}
         for name, sweep in (self.sweeps or {}).items():
-            if unknown := sorted({name, *sweep} - {*known, "values", "solutions"}):
-                raise UserError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
+            if unknown := sorted({name, *sweep} - {*settings, "values", "solutions"}):
+                raise UserError(f"`job.sweeps` must name settings of KET-RAG, {sorted(settings)}, got {unknown[0]!r}")
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
-        """Measure, and write the tables and ``metrics.json`` after every row."""
+        """Evaluate all solutions. The tables and ``metrics.json`` are written after every row.
+
+        Args:
+            parts: Factory of components. Provides the cache folder, the device and the number of threads.
+            run_dir: Folder of the run.
+
+        Returns:
+            Folder of the run.
+
+        Raises:
+            ValueError: If a question has no answer.
+        """
         tables: dict[str, list[Row]] = {}
         write_tables(run_dir, "KET-RAG's experiments", tables)
         self._open(parts)
         for table, row in self._rows():
             tables.setdefault(table, []).append(row)
-            shown = (f"{name} {entry}" for name, entry in row.items() if isinstance(entry, str | int | float))
-            print(f"{table}:", ", ".join(shown), flush=True)
+            cells = (f"{name} {entry}" for name, entry in row.items() if isinstance(entry, str | int | float))
+            print(f"{table}:", ", ".join(cells), flush=True)
             write_tables(run_dir, "KET-RAG's experiments", tables)
         return run_dir
 
     def _open(self, parts: ComponentFactory) -> None:
-        """Read corpus and questions, which must have answers."""
+        """Read the corpus and the questions, which must have answers."""
         torch.set_num_threads(parts.num_threads)
         self._parts, self._step, folder = parts, self.search.keywords, Path(self.data)
         self._documents = [document.passage if self.titles else document.text for document in read_documents(folder)]
         queries = list(read_queries(folder))
         if missing := next((query.query_id for query in queries if not query.answers), None):
-            raise UserError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
+            raise UserError(
+                f"{folder}: every question needs an `answer` in its metadata; question {missing!r} has none"
+            )
         encoder = VectorCache(self.encoder, parts.cache / "vectors")
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         self._queries = Queries(ids, texts, query_encoder(encoder).encode(texts))
         self._right = [query.answers or [] for query in queries]
         models = {name: self._step[name] for name in ("tokenizer", "extractor")}
         self._builder = KETIndexBuilder(self._step["folder"], encoder=encoder, **models)
-        self._built: KETIndex | None = None  # one at a time in memory
+        self._built: KETIndex | None = None  # only one index is kept in memory
 
     def _rows(self) -> Iterator[tuple[str, Row]]:
-        """Yield the rows, each with the name of its table."""
+        """Yield the name of the table and the row of each evaluation."""
         for version in self.versions:
             for solution in self.solutions:
                 splits = version["num_splits"] if find_solution(solution).splits_chunks else 0
-                for num_splits in dict.fromkeys((splits, 0)):  # also whole, to compare keywords with equal chunks
+                for num_splits in dict.fromkeys((splits, 0)):  # also unsplit, to compare all solutions on equal chunks
                     yield "solutions", self._judge(solution, {**version, "num_splits": num_splits})
         for name, sweep in (self.sweeps or {}).items():
-            others = {key: given for key, given in sweep.items() if key not in ("values", "solutions")}
+            others = {key: setting for key, setting in sweep.items() if key not in ("values", "solutions")}
             for step, value in enumerate(sweep["values"]):
-                along = {key: given[step] if isinstance(given, list) else given for key, given in others.items()}
+                along = {
+                    key: setting[step] if isinstance(setting, list) else setting for key, setting in others.items()
+                }
                 for solution in sweep["solutions"]:
                     yield name, self._judge(solution, {**self.versions[-1], **along, name: value})
 
     def _judge(self, solution: str, settings: Mapping[str, Any]) -> Row:
-        """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
+        """Evaluate a solution with index and retrieval settings that replace those of the pipeline step."""
         begin = time.perf_counter()
         index = self._index(solution, settings)
         seconds, retrieval = time.perf_counter() - begin, self._retrieval(index, solution, settings)
@@ -111,8 +145,9 @@ class KETSolutions:
         return row | {"USD of index": sent.dollars, "index_seconds": seconds}
 
     def _index(self, solution: str, settings: Mapping[str, Any]) -> KETIndex:
-        given = {**asdict(self._step["index"]), "join": self.join, **settings}
-        needed = find_solution(solution).settings(KETSettings(**{k: v for k, v in given.items() if k not in RETRIEVED}))
+        merged = {**asdict(self._step["index"]), "join": self.join, **settings}
+        indexed = KETSettings(**{name: value for name, value in merged.items() if name not in RETRIEVED})
+        needed = find_solution(solution).settings(indexed)
         if self._built is None or self._built.settings != needed:
             self._built = self._builder.build(self._documents, needed)
         return self._built
@@ -123,9 +158,13 @@ class KETSolutions:
 
 
 def model_tokens(index: KETIndex) -> Tokens:
-    """Return the tokens sent to models; without a language model, those that one would read, without prompts.
+    """Return the number of tokens that models process to build an index.
 
-    Source: KET-RAG, section 5.3: each core chunk is read twice.
+    If no language model extracted the knowledge, the input tokens that one would need are estimated: twice the tokens
+    of the core chunks, without prompts. Source: "KET-RAG", 2025, section 5.3.
+
+    Args:
+        index: Index.
     """
     if index.sent.model_input:
         return index.sent
@@ -139,12 +178,20 @@ def judge_contexts(
     *,
     answers: AnswerStage | None = None,
 ) -> Row:
-    """Retrieve contexts for ``Q`` queries, look for the right answers in them, and let a stage answer from them.
+    """Retrieve contexts for questions, and evaluate whether they contain the right answers.
 
-    The row has means of ``Coverage``, with its 95% bootstrap ``interval``, and where a stage answers of ``EM`` and
-    ``F1``; ``ms``, the median per question, retrieved in batches of 16, without encoding it; and ``context_tokens``.
+    Args:
+        retrieve: Function that retrieves contexts for a batch of questions.
+        queries: ``Q`` questions.
+        right: Right answers of each question.
+        answers: Stage that answers the questions from the contexts. If None, ``EM`` and ``F1`` are omitted.
+
+    Returns:
+        Mean ``Coverage`` with its 95% bootstrap ``interval``; mean ``EM`` and ``F1``, and token counts in ``answers``;
+        number of ``questions``; ``ms``, the median milliseconds per question in batches of 16, without query encoding;
+        and mean ``context_tokens``.
     """
-    retrieve(queries.block(0, BATCH))  # warm
+    retrieve(queries.block(0, BATCH))  # warm up before timing
     texts, packed, milliseconds = list[str](), list[Context](), list[float]()
     for block in queries.blocks(BATCH):
         begin = time.perf_counter()

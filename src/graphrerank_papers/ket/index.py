@@ -1,4 +1,4 @@
-"""KET-RAG's index: its settings, the index in memory, and the builder that reads or writes it."""
+"""Index of KET-RAG: its settings, its in-memory form, and the builder that creates it or reads it from disk."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -24,24 +24,38 @@ from graphrerank_papers.ket.chunks import SELECTIONS, ChunkGraph, Chunks, TokenS
 from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, grouped, merge_knowledge, pair_tensor
 from graphrerank_papers.knowledge.keywords import find_keywords
 
-LINE_END = "\n"  # follows every text of a context and is counted with it
-# US dollars per million tokens of GPT-4o-mini and of text-embedding-3-small, KET-RAG's models
+#: Line end after every text of a context. It is included in the number of tokens of the text.
+LINE_END = "\n"
+#: Prices of GPT-4o-mini and text-embedding-3-small, the models of the paper, in US dollars per million tokens.
 MODEL_INPUT_PRICE, MODEL_OUTPUT_PRICE, ENCODER_PRICE = 0.15, 0.60, 0.02
 
 
 @dataclass(frozen=True)
 class KETSettings:
-    """Settings of an index."""
+    r"""Settings of an index.
 
-    chunk_tokens: int = 1200  # l: tokens per chunk
-    join: bool = True  # whether a chunk may span documents, as in KET-RAG's experiments
-    num_neighbours: int = 2  # K, even
-    core_share: float = 0.8  # beta in [0, 1]: share of chunks whose knowledge is extracted; 0: no skeleton
-    core_selection: str = "pagerank"  # or `random`
-    seed: int = 0  # of a random selection
-    num_splits: int = 3  # tau: number of times a chunk is halved
-    has_keywords: bool = True  # whether there is a text-keyword graph
-    description_tokens: int = 100  # maximum number of tokens that describe an entity or a relation
+    Attributes:
+        chunk_tokens: Number of tokens per chunk, :math:`\ell`.
+        join: Whether a chunk may span documents, as in the experiments of the paper.
+        num_neighbours: Number of neighbours per chunk, :math:`K`. Must be even.
+        core_share: Share of core chunks, from which knowledge is extracted, :math:`\beta`, in [0, 1]. With 0, there is
+            no knowledge graph.
+        core_selection: Selection of the core chunks: ``pagerank`` or ``random``.
+        seed: Random seed of the selection. Only used by ``random``.
+        num_splits: Number of times that a chunk is halved, :math:`\tau`.
+        has_keywords: Whether to build the text-keyword graph.
+        description_tokens: Maximum number of tokens in the description of an entity or a relation.
+    """
+
+    chunk_tokens: int = 1200
+    join: bool = True
+    num_neighbours: int = 2
+    core_share: float = 0.8
+    core_selection: str = "pagerank"
+    seed: int = 0
+    num_splits: int = 3
+    has_keywords: bool = True
+    description_tokens: int = 100
 
     def __post_init__(self) -> None:
         check_counts(chunk_tokens=self.chunk_tokens, description_tokens=self.description_tokens)
@@ -54,60 +68,94 @@ class KETSettings:
 
 @dataclass(frozen=True)
 class KeywordGraph:
-    """Keywords, their vectors and their sub-chunks.
+    """Bipartite graph of keywords and sub-chunks, with keyword vectors.
 
-    Keywords that occur in the same sentences share a row: about half of a corpus's words occur in a single one.
+    Keywords that occur in the same sentences share a row. This saves space because about half of the keywords of a
+    corpus occur in a single sentence.
+
+    Attributes:
+        keywords: ``W`` keywords, in order of first occurrence.
+        row: Row of each keyword ``[W]`` int64. Rows are numbered in order of first occurrence.
+        vectors: Keyword vectors ``[G, d]`` float32: the normalised mean vector of the sentences with the keyword.
+        indptr: Row pointers ``[G + 1]`` int64. The keywords of row ``i`` occur in the sub-chunks
+            ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: Sub-chunk indices ``[M]`` int64, ascending within a row.
     """
 
-    keywords: Sequence[str]  # `W` strings, in order of first occurrence
-    row: Tensor  # `[W]` int64, each keyword's row, in order of first occurrence
-    vectors: Tensor  # `[G, d]` float32, the normalised mean vector of the sentences that contain the keyword
-    indptr: Tensor  # `[G + 1]` int64; keywords of row `i` occur in the sub-chunks `indices[indptr[i]:indptr[i + 1]]`
-    indices: Tensor  # `[M]` int64 sub-chunk indices, ascending within a row
+    keywords: Sequence[str]
+    row: Tensor
+    vectors: Tensor
+    indptr: Tensor
+    indices: Tensor
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens sent to models and written by them."""
+    """Number of tokens that models process.
 
-    model_input: int = 0  # read by the language model
-    model_output: int = 0  # written by it
-    encoder: int = 0  # read by the encoder
+    Attributes:
+        model_input: Number of input tokens of the language model.
+        model_output: Number of output tokens of the language model.
+        encoder: Number of input tokens of the text encoder.
+    """
+
+    model_input: int = 0
+    model_output: int = 0
+    encoder: int = 0
 
     @property
     def dollars(self) -> float:
-        """The cost of the tokens in US dollars, at the prices of the paper's models."""
+        """Cost of the tokens in US dollars, at the prices of the paper's models."""
         language_model = self.model_input * MODEL_INPUT_PRICE + self.model_output * MODEL_OUTPUT_PRICE
         return (language_model + self.encoder * ENCODER_PRICE) / 1e6
 
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Knowledge of the core chunks."""
+    """Knowledge graph skeleton, extracted from the core chunks.
 
-    knowledge: CorpusKnowledge  # `E` entities and `R` relations, linked to sub-chunks
-    entity_tokens: Tensor  # `[E]` int64, lengths of the entities' texts
-    entity_vectors: Tensor  # `[E, d]` float32
-    relation_tokens: Tensor  # `[R]` int64, lengths of the relations' texts
+    Attributes:
+        knowledge: ``E`` entities and ``R`` relations, linked to sub-chunks.
+        entity_tokens: Number of tokens of each entity's text ``[E]`` int64.
+        entity_vectors: Vectors of the entities' texts ``[E, d]`` float32.
+        relation_tokens: Number of tokens of each relation's text ``[R]`` int64.
+    """
+
+    knowledge: CorpusKnowledge
+    entity_tokens: Tensor
+    entity_vectors: Tensor
+    relation_tokens: Tensor
 
 
 @dataclass(frozen=True)
 class KETIndex:
-    """An index in memory."""
+    """Index in memory.
+
+    Attributes:
+        settings: Settings of the index.
+        num_documents: Number of documents of the corpus.
+        chunks: ``n`` chunks of the documents.
+        chunk_graph: Nearest-neighbour graph of the chunks.
+        core: Indices of the core chunks, int64, ascending.
+        sub_chunks: ``m`` sub-chunks. Equal to ``chunks`` without splits.
+        skeleton: Knowledge graph skeleton, or None without core chunks.
+        keyword_graph: Text-keyword graph, or None if it was not built.
+        sent: Number of tokens that the models processed. Includes requests whose results came from a cache.
+    """
 
     settings: KETSettings
     num_documents: int
-    chunks: Chunks  # `n` chunks, as cut from the documents
-    chunk_graph: ChunkGraph  # their neighbours
-    core: Tensor  # indices of the core chunks, ascending
-    sub_chunks: Chunks  # `m` sub-chunks; the chunks if nothing is halved
-    skeleton: Skeleton | None  # None without core chunks
-    keyword_graph: KeywordGraph | None  # None if it was not built
-    sent: Tokens  # tokens that the models read and wrote, including those whose results were cached
+    chunks: Chunks
+    chunk_graph: ChunkGraph
+    core: Tensor
+    sub_chunks: Chunks
+    skeleton: Skeleton | None
+    keyword_graph: KeywordGraph | None
+    sent: Tokens
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Numbers of nodes, edges and tokens by name."""
+        """Number of documents, tokens, nodes and edges of each kind."""
         knowledge = None if self.skeleton is None else self.skeleton.knowledge
         keywords = self.keyword_graph
         return {
@@ -126,10 +174,16 @@ class KETIndex:
 
 @dataclass(eq=False, repr=False)
 class KETIndexBuilder:
-    """Builds an index stage by stage, reading finished stages from the folder.
+    """Build an index in stages. Completed stages are read from the folder, so an interrupted build can be resumed.
 
-    Source: KET-RAG, Algorithm 3. An interrupted build resumes and writes the same files (:class:`Stages`). Indexes that
-    differ in some settings share the stages that do not depend on them. Without a skeleton there is no ``extractor``.
+    Source: "KET-RAG", 2025, Algorithm 3. Indexes with different settings share the stages that do not depend on these
+    settings (:class:`~graphrerank_papers.indexing.Stages`).
+
+    Attributes:
+        folder: Folder of the stages.
+        tokenizer: Tokenizer that measures the lengths of texts.
+        encoder: Encoder of chunks, entities and sentences.
+        extractor: Extractor of entities and relations. May be None only if ``core_share`` is 0.
     """
 
     folder: str | Path
@@ -142,10 +196,21 @@ class KETIndexBuilder:
         self._stages = Stages(self.folder)
 
     def build(self, documents: Sequence[str], settings: KETSettings | None = None) -> KETIndex:
-        """Build the index of a corpus, or read it."""
+        """Build the index of a corpus, or read it from the folder.
+
+        Args:
+            documents: Texts of the documents.
+            settings: Settings of the index. If None, the defaults of :class:`KETSettings` are used.
+
+        Returns:
+            Complete index.
+
+        Raises:
+            ValueError: If ``core_share`` is positive and there is no ``extractor``.
+        """
         settings = settings or KETSettings()
         if settings.core_share > 0 and self.extractor is None:
-            raise UserError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
+            raise UserError(f"`extractor` is required with `core_share` {settings.core_share}, got None")
         corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self.tokenizer))
         chunk_key, chunks = self._cut(corpus, stream, settings, num_splits=0)
 
@@ -185,9 +250,9 @@ class KETIndexBuilder:
     def _skeleton(
         self, extractor: KnowledgeExtractor, keys: str, chunks: Chunks, core: Tensor, sub_chunks: Chunks, limit: int
     ) -> tuple[Skeleton, Tokens]:
-        """Return the skeleton, and the tokens that its models read and wrote."""
+        """Return the skeleton, and the number of tokens that its models processed."""
         inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
-        prompts = tuple(getattr(inner, "prompts", ()))  # sent to a language model with each text
+        prompts = tuple(getattr(inner, "prompts", ()))  # a language model receives them with each text
 
         def make() -> tuple[Skeleton, Tokens]:
             core_texts = [chunks.texts[chunk] for chunk in core.tolist()]
@@ -211,7 +276,7 @@ class KETIndexBuilder:
         return self._stages.get(key, tuple[Skeleton, Tokens], make)
 
     def _keywords(self, sub_key: str, texts: Sequence[str]) -> tuple[KeywordGraph, int]:
-        """Return the text-keyword graph, and how many tokens the encoder read for it."""
+        """Return the text-keyword graph, and the number of tokens that the encoder processed."""
 
         def make() -> tuple[KeywordGraph, int]:
             sentences, owners, keywords = keyword_sentences(texts)
@@ -226,17 +291,26 @@ class KETIndexBuilder:
         return torch.tensor(counts, dtype=torch.int64)
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode texts, duplicates once."""
+        """Encode texts, each distinct text only once."""
         index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
         vectors = encode_texts(self.encoder, list(index)) if index else torch.zeros(0, 0)
         return vectors[torch.tensor([index[text] for text in texts], dtype=torch.int64)]
 
 
 def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
-    """Link entities and relations to sub-chunks instead of the chunks that these were cut from.
+    """Replace the links from entities and relations to chunks by links to sub-chunks.
 
-    Source: KET-RAG, section 5.1, "edges rewired accordingly". The paper does not say to which sub-chunks of a chunk: we
-    take those with the most of the names, which are the entity's, or those of the relation's two ends.
+    Source: "KET-RAG", 2025, section 5.1, "edges rewired accordingly". The paper does not say which sub-chunks of a
+    chunk are linked. Here, an entity is linked to the sub-chunks that contain its name, and a relation to the
+    sub-chunks that contain most of the names of its head and tail. If no sub-chunk contains a name, all sub-chunks of
+    the chunk are linked.
+
+    Args:
+        knowledge: Entities and relations that are linked to chunks.
+        sub_chunks: Sub-chunks of these chunks.
+
+    Returns:
+        Same entities and relations, linked to sub-chunks.
     """
     parents = sub_chunks.parent.tolist()
     sub_chunks_of = grouped(zip(parents, range(len(parents)), strict=True), max(parents, default=-1) + 1)
@@ -245,9 +319,10 @@ def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
     def relinked(links: Tensor, names_of: Callable[[int], Sequence[str]]) -> Tensor:
         pairs = []
         for index, chunk in links.tolist():
-            names, own = names_of(index), sub_chunks_of[chunk]
-            counts = [sum(f" {name} " in texts[sub_chunk] for name in names) for sub_chunk in own]
-            pairs += [(index, sub_chunk) for sub_chunk, held in zip(own, counts, strict=True) if held == max(counts)]
+            names, candidates = names_of(index), sub_chunks_of[chunk]
+            counts = [sum(f" {name} " in texts[sub_chunk] for name in names) for sub_chunk in candidates]
+            scored = zip(candidates, counts, strict=True)
+            pairs += [(index, sub_chunk) for sub_chunk, count in scored if count == max(counts)]
         return pair_tensor(pairs)
 
     names, ends = knowledge.names, knowledge.ends.tolist()
@@ -259,10 +334,21 @@ def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
 
 
 def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:
-    """Split texts into sentences with a keyword; return them, and the text index and the keywords of each."""
+    """Split texts into sentences, and find the keywords of each sentence. Sentences without a keyword are ignored.
+
+    Args:
+        texts: Texts of the sub-chunks.
+
+    Returns:
+        Sentences, index of each sentence's text, and keywords of each sentence.
+
+    Example:
+        >>> keyword_sentences(["He did. Metz fell.", "Rome burnt."])
+        (['Metz fell.', 'Rome burnt.'], [0, 1], [['metz', 'fell'], ['rome', 'burnt']])
+    """
     language = detect_language(texts)
-    found = ((i, text[slice(*span)]) for i, text in enumerate(texts) for span in split_sentences(text, language))
-    rows = [(sentence, i, words) for i, sentence in found if (words := find_keywords(sentence, language))]
+    sentences = ((i, text[slice(*span)]) for i, text in enumerate(texts) for span in split_sentences(text, language))
+    rows = [(sentence, i, words) for i, sentence in sentences if (words := find_keywords(sentence, language))]
     return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
@@ -271,21 +357,30 @@ def build_keyword_graph(
 ) -> KeywordGraph:
     """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
 
-    Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
+    Source: "KET-RAG", 2025, Algorithm 3, lines 11 to 15, and section 5.1. The means are normalised, so that dot
+    products with normalised queries are cosines.
+
+    Args:
+        text_indices: Sub-chunk of each of the ``S`` sentences.
+        sentence_keywords: Keywords of each sentence.
+        vectors: Vectors of the sentences ``[S, d]``.
+
+    Returns:
+        Text-keyword graph.
     """
-    keyword_places: dict[str, list[int]] = {}
+    sentences_of: dict[str, list[int]] = {}
     for sentence, keywords in enumerate(sentence_keywords):
         for keyword in keywords:
-            keyword_places.setdefault(keyword, []).append(sentence)
+            sentences_of.setdefault(keyword, []).append(sentence)
     row_of: dict[tuple[int, ...], int] = {}  # row of each set of sentences
-    row = [row_of.setdefault(tuple(places), len(row_of)) for places in keyword_places.values()]
+    row = [row_of.setdefault(tuple(sentences), len(row_of)) for sentences in sentences_of.values()]
     sentence_ptr = np.cumsum([0, *map(len, row_of)])
-    row_sentences = np.asarray([sentence for places in row_of for sentence in places], dtype=np.int64)
+    row_sentences = np.asarray([sentence for sentences in row_of for sentence in sentences], dtype=np.int64)
     shares = np.repeat(1 / np.maximum(np.diff(sentence_ptr), 1), np.diff(sentence_ptr)).astype(np.float32)
     averaging = sparse.csr_matrix((shares, row_sentences, sentence_ptr), shape=(len(row_of), len(vectors)))
-    sub_chunks = [sorted({text_indices[sentence] for sentence in places}) for places in row_of]
+    sub_chunks = [sorted({text_indices[sentence] for sentence in sentences}) for sentences in row_of]
     return KeywordGraph(
-        keywords=list(keyword_places),
+        keywords=list(sentences_of),
         row=torch.tensor(row, dtype=torch.int64),
         vectors=torch.nn.functional.normalize(torch.from_numpy(averaging @ vectors.numpy()), dim=1),
         indptr=torch.from_numpy(np.cumsum([0, *map(len, sub_chunks)])),

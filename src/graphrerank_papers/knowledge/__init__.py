@@ -1,1 +1,1 @@
-"""Extraction of entities and relations from passages, by spaCy or a language model."""
+"""Extraction of entities and relations from passages with spaCy or a language model."""

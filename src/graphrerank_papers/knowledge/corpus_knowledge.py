@@ -1,4 +1,4 @@
-"""The entities and relations of a corpus, merged over its passages, and with vectors of their descriptions."""
+"""Merge the entities and relations of passages into a knowledge graph of the corpus, with vectors of descriptions."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,25 +21,40 @@ from graphrerank_papers.indexing import Stages
 
 @dataclass(frozen=True)
 class CorpusKnowledge:
-    """Entities and relations of passages, or of the chunks of a corpus."""
+    """Entities and relations of a corpus, linked to its passages or chunks.
 
-    names: Sequence[str]  # `E` names normalised by `normalize_entity`, in order of first occurrence
-    spellings: Sequence[str]  # `E` names as first written
-    entity_texts: Sequence[str]  # `E` strings: name, type and descriptions; none without a tokenizer
-    facts: Sequence[str]  # `R` relations as "head relation tail", in order of first occurrence
-    relation_texts: Sequence[str]  # `R` strings: head, relation, tail and descriptions; none without a tokenizer
-    ends: Tensor  # `[R, 2]` int64 entities, head and tail, which differ
-    entity_links: Tensor  # `[L, 2]` int64 (entity, passage), unique, ascending
-    relation_links: Tensor  # `[M, 2]` int64 (relation, passage), unique, ascending
-    related: Tensor  # `[N, 2]` int64 entities joined by a relation, unique, the smaller index first, ascending
-    num_statements: Tensor  # `[N]` int64, number of statements that join the pair
+    Attributes:
+        names: Names of the ``E`` entities, normalised by :func:`~graphrerank.text.normalize_entity`, in order of first
+            occurrence.
+        spellings: Names as first spelled in the corpus.
+        entity_texts: Name, type and descriptions of each entity as one text. Empty if there was no tokenizer.
+        facts: The ``R`` relations as "head relation tail", in order of first occurrence.
+        relation_texts: Head, relation, tail and descriptions of each relation as one text. Empty if there was no
+            tokenizer.
+        ends: Head and tail entity of each relation ``[R, 2]`` int64. They differ.
+        entity_links: Pairs of an entity and a passage that mentions it ``[L, 2]`` int64, unique, ascending.
+        relation_links: Pairs of a relation and a passage that states it ``[M, 2]`` int64, unique, ascending.
+        related: Pairs of related entities ``[N, 2]`` int64, unique, smaller index first, ascending.
+        num_statements: Number of statements that relate each pair ``[N]`` int64.
+    """
+
+    names: Sequence[str]
+    spellings: Sequence[str]
+    entity_texts: Sequence[str]
+    facts: Sequence[str]
+    relation_texts: Sequence[str]
+    ends: Tensor
+    entity_links: Tensor
+    relation_links: Tensor
+    related: Tensor
+    num_statements: Tensor
 
 
 @dataclass
 class _Merged:
-    """An entity or a relation, merged over passages."""
+    """Entity or relation, merged over passages."""
 
-    parts: tuple[str, ...]  # the name, or head, relation and tail, as first written
+    parts: tuple[str, ...]  # name; or head, relation and tail, as first spelled
     kind: str = ""
     descriptions: dict[str, None] = field(default_factory=dict)
     passages: set[int] = field(default_factory=set)
@@ -54,12 +69,25 @@ def merge_knowledge(
 ) -> CorpusKnowledge:
     """Merge entities by normalised name, and relations by normalised head, relation and tail.
 
-    A relation of an entity with itself is left out; a name without a letter or digit is no entity. With a
-    ``tokenizer``, the text of an entity or relation has its distinct descriptions in the order of ``passages``, up to
-    ``description_tokens``; the first is truncated to that length.
+    Relations of an entity with itself are ignored, and so are names without a letter or digit.
 
-    Source: "EA-GraphRAG", 2026, section 3.1, whose pairs are counted as HippoRAG 2 weighs its relation edges; KET-RAG,
-    Algorithm 1. *Where we differ:* GraphRAG, on which KET-RAG builds, summarises descriptions by a language model.
+    Source: "EA-GraphRAG", 2026, section 3.1; "KET-RAG", 2025, Algorithm 1. Statements are counted per pair of entities,
+    as in the weights of HippoRAG 2's relation edges. *Differences from the paper:* GraphRAG, on which KET-RAG builds,
+    summarises descriptions with a language model. Here, they are truncated.
+
+    Args:
+        knowledge: Entities and relations of each passage.
+        passages: Indices of these passages in the corpus. If None, the passages are numbered from 0.
+        tokenizer: Tokenizer that limits the descriptions. If None, ``entity_texts`` and ``relation_texts`` are empty.
+        description_tokens: Maximum number of tokens of the descriptions of an entity or a relation. Distinct
+            descriptions are joined in the order of ``passages`` while they fit. The first one is truncated if
+            necessary.
+
+    Returns:
+        Merged entities and relations.
+
+    Raises:
+        ValueError: If ``knowledge`` and ``passages`` have different lengths, or ``description_tokens`` is not positive.
 
     Example:
         >>> from graphrerank.knowledge.passage_knowledge import Entity, Relation
@@ -117,9 +145,9 @@ def _texts(merged: Sequence[_Merged], tokenizer: Tokenizer, limit: int) -> list[
     texts = []
     for entry in merged:
         title = " | ".join(entry.parts) + (f" ({entry.kind})" if entry.kind else "")
-        told = [text for text in entry.descriptions if text]
-        fitting = sum(total <= limit for total in accumulate(length[text] for text in told))
-        selected = [truncated.get(text, text) for text in told[: max(1, fitting)]]
+        nonempty = [text for text in entry.descriptions if text]
+        fitting = sum(total <= limit for total in accumulate(length[text] for text in nonempty))
+        selected = [truncated.get(text, text) for text in nonempty[: max(1, fitting)]]
         texts.append(f"{title}: {' '.join(selected)}" if selected else title)
     return texts
 
@@ -129,31 +157,41 @@ def _links(merged: Sequence[_Merged]) -> Tensor:
 
 
 def pair_tensor(pairs: Sequence[tuple[int, int]]) -> Tensor:
-    """Return pairs as ``[n, 2]`` int64."""
+    """Return pairs as an int64 tensor ``[n, 2]``, also if there are none.
+
+    Args:
+        pairs: Pairs of indices.
+    """
     return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
 class KnowledgeGraph:
-    """Entities and relations of ``P`` passages, with vectors and links."""
+    """Knowledge graph of a corpus, with vectors of its entities and relations.
 
-    merged: CorpusKnowledge  # `E` entities and `R` relations with their texts
-    entity_vectors: Tensor  # `[E, d]` float32, of the entities' texts
-    relation_vectors: Tensor  # `[R, d]` float32, of the relations' texts
+    Attributes:
+        merged: ``E`` entities and ``R`` relations with their texts and passages.
+        entity_vectors: Vectors of the entities' texts ``[E, d]`` float32.
+        relation_vectors: Vectors of the relations' texts ``[R, d]`` float32.
+    """
+
+    merged: CorpusKnowledge
+    entity_vectors: Tensor
+    relation_vectors: Tensor
 
     @cached_property
     def passages_of_entity(self) -> list[list[int]]:
-        """The passages of each of ``E`` entities, ascending."""
+        """Passages of each entity, ascending."""
         return grouped(self.merged.entity_links.tolist(), len(self.merged.names))
 
     @cached_property
     def passages_of_relation(self) -> list[list[int]]:
-        """The passages of each of ``R`` relations, ascending."""
+        """Passages of each relation, ascending."""
         return grouped(self.merged.relation_links.tolist(), len(self.merged.facts))
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
-        """The entities that a relation joins with each of ``E`` entities, in either direction, ascending."""
+        """Entities related to each entity, in either direction, ascending."""
         related = self.merged.related
         return grouped(torch.unique(torch.cat([related, related.flip(1)]), dim=0).tolist(), len(self.merged.names))
 
@@ -166,11 +204,22 @@ def build_knowledge_graph(
     encoder: IndexEncoder,
     description_tokens: int = 40,
 ) -> KnowledgeGraph:
-    """Build the graph of ``P`` passages, or read it from the folder (:class:`Stages`), and print its size.
+    """Build the knowledge graph of a corpus, or read it from a folder where it was built before, and print its size.
 
     Source: Guo et al., "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024, section 3.1: entities and
-    relations of each chunk with a text profile, duplicates merged. *Where we differ:* the chunks are the passages, and
-    merged descriptions are truncated, not summarised by a language model (:func:`merge_knowledge`).
+    relations are extracted from each chunk with a text profile, and duplicates are merged. *Differences from the
+    paper:* chunks are whole passages. Merged descriptions are truncated instead of summarised by a language model
+    (:func:`merge_knowledge`).
+
+    Args:
+        passages: Texts of the passages.
+        folder: Folder of the graph (:class:`~graphrerank_papers.indexing.Stages`).
+        extractor: Extractor of entities and relations.
+        encoder: Encoder of their texts.
+        description_tokens: Maximum number of words of the descriptions of an entity or a relation.
+
+    Returns:
+        Knowledge graph. Its vectors are on the CPU.
     """
     stages = Stages(folder)
     key = stages.key("descriptions", hash_texts(passages).hex(), extractor.fingerprint, description_tokens)
@@ -188,7 +237,19 @@ def build_knowledge_graph(
 
 
 def grouped(links: Iterable[Sequence[Any]], num_rows: int) -> list[list[Any]]:
-    """List the second entries of pairs by their first one, ``num_rows`` lists."""
+    """Group the second elements of pairs by the first element.
+
+    Args:
+        links: Pairs of a row index and an element.
+        num_rows: Number of rows.
+
+    Returns:
+        Elements of each row, in order.
+
+    Example:
+        >>> grouped([(2, "a"), (0, "b"), (2, "c")], 3)
+        [['b'], [], ['a', 'c']]
+    """
     groups: list[list[Any]] = [[] for _ in range(num_rows)]
     for row, entry in links:
         groups[row].append(entry)

@@ -1,4 +1,4 @@
-"""Keywords of a text: its words without stop words."""
+"""Find the keywords of a text: its words without stop words."""
 
 import re
 from itertools import filterfalse
@@ -28,23 +28,28 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 
 def find_keywords(text: str, language: str = ENGLISH) -> list[str]:
-    """Return the unique words of a text in lower case, without the language's stop words and single letters.
+    """Return the unique words of a text in lower case, without stop words and single letters.
 
-    They are in order of first occurrence and not stemmed, as keywords are shown; of a script without spaces
-    (``characters``) they are pairs of characters.
+    Keywords are in order of first occurrence. They are not stemmed, because they are shown to users. In scripts without
+    spaces, they are pairs of characters.
 
-    Source: KET-RAG, section 5.1 (words without stop words); the list of English stop words is ours.
+    Source: "KET-RAG", 2025, section 5.1. The paper does not list its stop words.
+
+    Args:
+        text: Text to analyse.
+        language: Name of the language in :mod:`graphrerank.text.languages`. Use ``characters`` for scripts without
+            spaces.
 
     Example:
         >>> find_keywords("Who was the author of Lothair's 855 letters, and of the letters to O'Neill?")
         ['author', 'lothair', '855', 'letters', "o'neill"]
     """
     if language != ENGLISH:
-        known = language_of(language)
+        rules = language_of(language)
         runs = [run for run in _WORD.findall(text.casefold()) if len(run) > 1 or not run.isascii()]
         is_cut = language == CHARACTERS
         return list(
-            dict.fromkeys(known.all_terms(runs) if is_cut else filterfalse(known.stop_words.__contains__, runs))
+            dict.fromkeys(rules.all_terms(runs) if is_cut else filterfalse(rules.stop_words.__contains__, runs))
         )
     keywords: dict[str, None] = {}
     for word in _WORD.findall(text.casefold().replace("’", "'")):  # noqa: RUF001

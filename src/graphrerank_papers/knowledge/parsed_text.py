@@ -1,16 +1,20 @@
-"""Mentions in a parsed text, names and noun phrases that can stand alone, and the statements that join them."""
+"""Find the mentions in a parsed text (names and specific noun phrases), and the statements that relate them."""
 
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+#: Entity types that can be mentions.
 NAMES = ("DATE", "EVENT", "FAC", "GPE", "LANGUAGE", "LAW", "LOC", "NORP", "ORG", "PERSON", "PRODUCT", "WORK_OF_ART")
-MAX_WORDS = 8  # longer phrases are more often parser errors than names
+#: Maximum number of words of a mention. Longer phrases are more often parser errors than names.
+MAX_WORDS = 8
 
 _AMOUNTS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
-_MODIFIERS = frozenset({"DATE", "LANGUAGE", "NORP"})  # "American", "1974": part of the phrase that they modify
-BRACKETED_END = re.compile(r"\s*\([^()]*\)$")  # "(1976 film)"
+#: Entity types, such as "American" and "1974", that belong to the phrase that they modify.
+_MODIFIERS = frozenset({"DATE", "LANGUAGE", "NORP"})
+#: Disambiguation at the end of a title, such as "(1976 film)".
+BRACKETED_END = re.compile(r"\s*\([^()]*\)$")
 _BRACKET = re.compile(r"[()\[\]{}]")
 _LOWER_WORD = re.compile(r"\b(?!the\b|of\b|th\b|st\b)[a-z]{2,}\b")
 _QUOTE = re.compile(r"[\"“”‘]|’(?=\s|$)")  # noqa: RUF001
@@ -18,8 +22,10 @@ _YEAR = re.compile(r"\b1\d{3}\b|\b20\d{2}\b")
 _LEADING = frozenset({"DET", "PRON", "PUNCT", "NUM", "SYM", "CCONJ", "ADV", "ADP", "PART", "SPACE", "X"})
 _TRAILING = frozenset({"PUNCT", "SPACE", "DET", "CCONJ", "ADP", "PART", "SYM"})
 
-MAX_SHARED = 4  # verbs between an omitted subject and the verb that has it
-MAX_PASSED = 2  # nouns before a mention: "a number of members of ..."
+#: Maximum number of verbs between a verb without a subject and the verb whose subject it shares.
+MAX_SHARED = 4
+#: Maximum number of nouns that lead to a mention, as in "a number of members of ...".
+MAX_PASSED = 2
 
 _SUBJECTS = ("nsubj", "nsubjpass")
 _RELATIVE = frozenset({"WDT", "WP"})
@@ -32,10 +38,10 @@ def _words(listed: str) -> frozenset[str]:
     return frozenset(listed.split())
 
 
-# English words that name nothing, or nothing by themselves
-# before a noun that was named before, or is not named
+# Lists of English words that do not make a name
+#: Determiners of a noun that refers to something mentioned before, or not named at all.
 ANAPHORIC = _words("any each every her his its my no our such that their these this those what which whose your")
-# adjectives and adverbs that say nothing specific about the next word
+#: Adjectives and adverbs that do not make a noun phrase specific.
 WEAK = _words("""
     additional available best better certain clear common consistent corresponding current different distinct due
     entire existing few final first following further general given good great greater high higher important
@@ -46,7 +52,7 @@ WEAK = _words("""
     similarly single small so-called special specific strong subsequent such sufficient third total typical unique
     unknown useful usual various very whole wide widely
 """)
-# generic nouns that remain so after adjectives: "an important role"
+#: Generic nouns that stay generic after an adjective, as in "an important role".
 VAGUE = _words("""
     ability advance advantage aim amount analysis approach aspect assessment assumption attempt attention basis
     change characteristic circumstance comparison conclusion consequence contribution criterion data datum
@@ -60,7 +66,7 @@ VAGUE = _words("""
     situation size step strategy study subset success suggestion sum summary support task technique tendency
     thing time type understanding use utility value variation variety view way
 """)
-# nouns that name nothing by themselves
+#: Nouns that are generic without a modifier.
 GENERIC = (VAGUE - {"assumption"}) | _words("""
     absence access account act action activity addition age answer application area argument article author
     average band base baseline beginning behavior behaviour benefit body book brother capability capacity case
@@ -85,12 +91,12 @@ GENERIC = (VAGUE - {"assumption"}) | _words("""
     treatment trend trial turn unit user variable variant version vitro vivo week widow wife woman word work
     world year
 """)
-# months and days of the week
+#: Months and days of the week.
 MONTHS = _words("""
     january february march april may june july august september october november december monday tuesday wednesday
     thursday friday saturday sunday
 """)
-# of structured abstracts, which run into the next sentence
+#: Headings of structured abstracts, which the parser often attaches to the next sentence.
 HEADINGS = _words("""
     AIM AIMS BACKGROUND CONCLUSION CONCLUSIONS CONTEXT DESIGN DISCUSSION FINDINGS INTERPRETATION INTRODUCTION
     MATERIALS MEASUREMENTS METHODS OBJECTIVE OBJECTIVES PARTICIPANTS PATIENTS PURPOSE RATIONALE RESULTS SETTING
@@ -99,23 +105,35 @@ HEADINGS = _words("""
 
 
 class Mention(NamedTuple):
-    """A phrase that a text mentions."""
+    """Name or noun phrase that a text mentions.
 
-    name: str  # in one line
-    label: str  # spaCy's entity type; empty for other noun phrases
+    Attributes:
+        name: Text of the phrase, on one line.
+        label: Entity type of spaCy. Empty for other noun phrases.
+    """
+
+    name: str
+    label: str
 
 
 def find_phrases(document: Any, *, title: str = "") -> dict[int, Mention]:
-    """Find names and noun phrases.
+    """Find the names and noun phrases that a text mentions.
 
-    - A phrase whose head lies in a named entity is that entity, and a person's description the person ("film director
-      Frank Borzage"). A name within a longer phrase counts too, except nationalities and years: both of "Batman films".
-    - Names joined by "of" are one mention: "Adalbert II of Tuscany", and so is "Tuscany". A bare common noun before
-      "of" is none, nor a generic one after its possessor: "king of Metz" and "Metz's country" mention "Metz".
-    - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
+    - If the head of a noun phrase belongs to a named entity, the mention is that entity. A description before a name
+      refers to the named person, as in "film director Frank Borzage".
+    - A name within a longer phrase is also a mention, unless it is a nationality or a year: "Batman films" mentions
+      "Batman" and "Batman films".
+    - Names joined by "of" are one mention. "Adalbert II of Tuscany" is a mention, and so is "Tuscany".
+    - A common noun without a modifier before "of", or a generic noun after its possessor, is not a mention: "king of
+      Metz" and "Metz's country" mention only "Metz".
+    - Leading determiners, numbers and words like "several" are removed. A date must have a year.
 
-    The ``title`` is a mention wherever the text contains it, with or without the brackets at its end. Returns mentions
-    by the index of their head token, ascending.
+    Args:
+        document: Document parsed by spaCy.
+        title: Title of the text. Every occurrence of the title is a mention, with or without the brackets at its end.
+
+    Returns:
+        Mentions by the index of their head token, ascending.
     """
     mentions: dict[int, Mention] = {}
     entity_of = {token.i: entity for entity in document.ents for token in entity}
@@ -126,7 +144,7 @@ def find_phrases(document: Any, *, title: str = "") -> dict[int, Mention]:
         root = chunk.root
         entity = entity_of.get(root.i)
         if entity is not None and (entity.label_ in _AMOUNTS or (root != entity.root and root.dep_ != "pobj")):
-            continue  # an amount, or a part of a name
+            continue  # skip amounts and parts of names
         if root.i not in mentions and not _is_empty(chunk):
             _add(mentions, root, _trim(list(chunk)), "")
     for token in sorted(mentions):
@@ -143,7 +161,11 @@ def find_phrases(document: Any, *, title: str = "") -> dict[int, Mention]:
 
 
 def is_of(preposition: Any) -> bool:
-    """Return whether a token is the "of" between two nouns."""
+    """Return whether a token is the preposition "of".
+
+    Args:
+        preposition: Token of spaCy.
+    """
     return preposition.dep_ == "prep" and preposition.lower_ == "of"
 
 
@@ -159,7 +181,7 @@ def _stands_alone(entity: Any) -> bool:
 
 
 def _is_empty(chunk: Any) -> bool:
-    """Return whether a noun phrase names nothing: a pronoun, a number, "this gene", "king (of Metz)"."""
+    """Return whether a noun phrase is not a mention, such as a pronoun, a number, "this gene" or "king (of Metz)"."""
     root = chunk.root
     if root.pos_ not in ("NOUN", "PROPN") or root.is_stop or root.lower_ in MONTHS or root.text in HEADINGS:
         return True
@@ -179,7 +201,7 @@ def _is_empty(chunk: Any) -> bool:
 
 
 def _trim(tokens: list[Any]) -> list[Any]:
-    """Drop tokens that are not part of a name: determiners, numbers, weak adjectives, brackets."""
+    """Remove tokens that are not part of a name: determiners, numbers, weak adjectives and bracketed text."""
     tokens = list(_without_brackets(tokens))
     while len(tokens) > 1 and (
         (tokens[0].pos_ in _LEADING and not (tokens[0].pos_ in ("NUM", "X", "ADV") and _belongs(tokens)))
@@ -193,7 +215,7 @@ def _trim(tokens: list[Any]) -> list[Any]:
 
 
 def _belongs(tokens: list[Any]) -> bool:
-    """Return whether a leading number or adverb is part of a name: "20th Century Fox", "5-HT receptor"."""
+    """Return whether a leading number or adverb belongs to a name, as in "20th Century Fox" and "5-HT receptor"."""
     first, second = tokens[0], tokens[1]
     if first.ent_type_ in ("ORG", "WORK_OF_ART", "FAC", "EVENT", "PRODUCT", "LAW", "DATE"):
         return second.text[:1].isupper() or first.ent_type_ == "DATE"
@@ -225,7 +247,7 @@ def _add(mentions: dict[int, Mention], root: Any, tokens: list[Any], label: str)
 
 
 def _add_title(document: Any, title: str, mentions: dict[int, Mention]) -> None:
-    """Replace the mentions within the title by the title: "Planet" and "Apes" in a film's name."""
+    """Replace mentions within the title, such as "Planet" and "Apes" in a film title, by a mention of the title."""
     name = BRACKETED_END.sub("", title)
     for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", document.text):
         span = document.char_span(*match.span())
@@ -236,7 +258,7 @@ def _add_title(document: Any, title: str, mentions: dict[int, Mention]) -> None:
 
 
 def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
-    """Extend a name by "of" and the next name, or by "the" and an epithet: "Boso the Elder"."""
+    """Extend a name by "of" and another name, or by "the" and an epithet, as in "Boso the Elder"."""
     name, link = mentions[token.i], token.i + 1
     if token.pos_ != "PROPN" or link + 1 >= len(document) or not name.name.endswith(token.text):
         return
@@ -253,20 +275,27 @@ def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
             return
 
 
-Statement = tuple[int, str, int, int]  # token of the subject, relation, token of the object, one of its sentence
+#: Head token of the subject, relation, head token of the object, and a token of the sentence.
+Statement = tuple[int, str, int, int]
 
 
 class _End(NamedTuple):
-    """One end of a statement; ``words`` precede it, as "king" precedes "Metz"."""
+    """Subject or object of a statement. ``words`` lead to the mention, as "king" leads to "Metz" in "king of Metz"."""
 
     token: int
     words: str = ""
 
 
 def find_statements(document: Any, mentions: Mapping[int, Mention]) -> Iterator[Statement]:
-    """Yield the statements between two mentions of a parsed text, in its order: (subject, relation, object, token).
+    """Yield the statements that relate two mentions of a text, in text order.
 
-    ``mentions`` are by the index of their head token. A relation is the words between the two, in lower case.
+    Args:
+        document: Document parsed by spaCy.
+        mentions: Mentions by the index of their head token.
+
+    Yields:
+        Head token of the subject, relation, head token of the object, and a token of the sentence. The relation
+        consists of the words that connect subject and object, in lower case.
     """
     reader = _Reader(mentions)
     for token in document:
@@ -280,7 +309,7 @@ class _Reader(NamedTuple):
     mentions: Mapping[int, Mention]
 
     def verb(self, verb: Any) -> Iterator[Statement]:
-        """Join the subjects of a verb with its objects, direct and prepositional."""
+        """Relate the subjects of a verb to its direct and prepositional objects."""
         objects = list(self._objects(verb))
         if not objects:
             return
@@ -291,7 +320,7 @@ class _Reader(NamedTuple):
                     yield _statement(subject, _joined(words, preposition), end, verb)
 
     def noun(self, noun: Any) -> Iterator[Statement]:
-        """Join a noun with its appositions, its possessor, names within it, and its prepositional objects."""
+        """Relate a noun to its appositions, its possessor, the names within it, and its prepositional objects."""
         for subject in self._ends(noun, MAX_PASSED, conjuncts=False):
             for child in noun.children:
                 if child.dep_ == "appos":
@@ -313,7 +342,7 @@ class _Reader(NamedTuple):
         return {self.mentions[end.token].label for end in ends}
 
     def _subjects(self, verb: Any, depth: int) -> Iterator[_End]:
-        """Find the subjects of a verb, its own or those that it shares with the verb or noun that it depends on."""
+        """Yield the subjects of a verb: its own subjects, or those of the verb or noun on which it depends."""
         if subjects := [c for c in verb.children if c.dep_ in (*_SUBJECTS, "csubj", "csubjpass", "expl")]:
             for subject in subjects:
                 if subject.dep_ in _SUBJECTS:
@@ -336,7 +365,7 @@ class _Reader(NamedTuple):
             yield from self._ends(subject, MAX_PASSED)
 
     def _objects(self, verb: Any) -> Iterator[tuple[Any, str]]:
-        """Find the objects of a verb with the words before each; "plays a role" leads to the object of "role"."""
+        """Yield the objects of a verb with the words before each. In "plays a role in X", the object is X."""
         passed = ""
         for child in verb.children:
             if child.dep_ in ("dobj", "attr", "oprd") and child.tag_ not in _RELATIVE:
@@ -354,7 +383,7 @@ class _Reader(NamedTuple):
                         yield from _prepositional(preposition, child.lower_)
 
     def _ends(self, token: Any, depth: int, *, conjuncts: bool = True) -> Iterator[_End]:
-        """Find the mentions that a noun stands for: itself, Metz for "king of Metz", and the rest of its list."""
+        """Yield the mentions to which a noun refers, such as Metz for "king of Metz", and those coordinated with it."""
         if token.i in self.mentions:
             yield _End(token.i)
         elif token.pos_ == "NOUN" and depth:
@@ -372,9 +401,12 @@ class _Reader(NamedTuple):
 
 
 def verb_words(verb: Any) -> str:
-    """Return a verb with its auxiliaries, negation and particle, and the verb that it completes: "was found to be".
+    """Return a verb with its auxiliaries, negation and particle, and the verb that it complements: "was found to be".
 
-    A verb that shares the auxiliaries of an earlier verb ("was isolated and cloned") is returned alone.
+    A verb that shares the auxiliaries of an earlier verb ("was isolated and cloned") is returned without them.
+
+    Args:
+        verb: Token of spaCy.
     """
     group = [child for child in verb.children if child.dep_ in _GROUP]
     words = " ".join(token.lower_ for token in sorted([*group, verb], key=lambda token: token.i))
@@ -392,7 +424,7 @@ def _joined(*parts: str) -> str:
 
 
 def _prepositional(preposition: Any, words: str) -> Iterator[tuple[Any, str]]:
-    """Find the objects of a preposition, each with the words before it."""
+    """Yield the objects of a preposition, each with the words before it."""
     words = _joined(words, preposition.lower_)
     for child in preposition.children:
         if child.dep_ == "pobj" and child.tag_ not in _RELATIVE:

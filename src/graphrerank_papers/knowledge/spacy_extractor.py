@@ -1,4 +1,4 @@
-"""Entities and relations by spaCy: names and noun phrases, joined by the dependency structure. No language model."""
+"""Extract entities and relations with spaCy's dependency parse, without a language model."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,42 +20,62 @@ from graphrerank_papers.knowledge.parsed_text import (
     find_statements,
 )
 
-VERSION = 2  # of the rules: a change of what is extracted must change it
+#: Version of the rules. Increment it when the extracted knowledge changes.
+VERSION = 2
 MAX_TITLE_WORDS = 10
-BATCH_SIZE = 64  # texts
+#: Number of texts per batch.
+BATCH_SIZE = 64
+#: Components of the spaCy pipeline that are loaded.
 COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "ner")
 
-_OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")  # "Lambert( died after 938)"
-_SPLIT_HYPHEN = re.compile(r"(?<=\w)- (?!and\b|or\b|to\b)(?=[a-z])")  # "half- brother"
+#: Misplaced space, as in "Lambert( died after 938)".
+_OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")
+#: Misplaced space, as in "half- brother".
+_SPLIT_HYPHEN = re.compile(r"(?<=\w)- (?!and\b|or\b|to\b)(?=[a-z])")
 
 
 @dataclass(eq=False)
 class SpacyKnowledgeExtractor:
-    """Extracts the entities of English passages, and the statements about them.
+    """Extract the entities of English passages, and the relations between them.
 
-    - Entities are named entities and noun phrases, without pronouns, numbers and words that name nothing by
-      themselves ("the study"); each is described by the first sentence that holds it.
-    - Relations are statements between two of them: subject, verb and object, of a preposition too; the agent of a
-      passive; "X is Y"; appositions; possessors; nouns joined by a preposition. Members of an enumeration count one by
-      one. A relation is described by its sentence.
-    - The title is the text's first line, or its first sentence if it has one line, where that is short and written
-      like a name, or recurs in the text. It is an entity; so is the subject of the first sentence ("Harnam Singh
-      Rawail was ..." of the passage "H. S. Rawail") if it shares a word with it.
+    - Entities are named entities and noun phrases. Pronouns, numbers and generic phrases such as "the study" are
+      ignored. An entity is described by the first sentence that contains it.
+    - Relations are statements about two entities: a subject, a verb and its direct or prepositional object; the agent
+      of a passive; "X is Y"; an apposition; a possessor; or nouns joined by a preposition. Each member of an
+      enumeration yields its own relation. A relation is described by its sentence.
+    - The title of a text is an entity. It is the first line, or the first sentence of a text with a single line. It
+      must be short, and either be capitalised like a name or occur again in the text. The subject of the first sentence
+      is the same entity if it shares a word with the title: "Harnam Singh Rawail was ..." in the passage "H. S.
+      Rawail".
 
-    Source: ours; the kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2.
+    Source: the rules are original. The kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2.
+
+    Attributes:
+        model: Import name or folder of an installed spaCy pipeline with a parser.
+        titles: Whether texts start with their titles.
     """
 
-    model: str = ENGLISH  # import name of an installed pipeline with a parser, or its folder
+    model: str = ENGLISH
     _: KW_ONLY
-    titles: bool = True  # whether texts open with their titles
+    titles: bool = True
 
     @cached_property
     def fingerprint(self) -> str:
-        """The versions of spaCy, of the pipeline and of the rules, and the settings; 0 is that of an earlier one."""
+        """Fingerprint of spaCy, its pipeline, the rules and the settings. The final 0 was a setting of old versions."""
         return repr(("spacy knowledge", *spacy_versions(self.model), VERSION, NAMES, self.titles, 0))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the knowledge of each text; a ValueError if the pipeline is not installed or has no parser."""
+        """Extract the knowledge of each text.
+
+        Args:
+            texts: ``n`` English texts.
+
+        Returns:
+            Entities and relations of each text.
+
+        Raises:
+            ValueError: If the spaCy pipeline is not installed or has no parser.
+        """
         split = [split_title(text) if self.titles else ("", text) for text in texts]
         bodies = [_SPLIT_HYPHEN.sub("-", _OPEN_BRACKET.sub(" (", body)) for _, body in split]
         documents = self._pipeline.pipe(bodies, batch_size=BATCH_SIZE)
@@ -65,7 +85,7 @@ class SpacyKnowledgeExtractor:
     def _pipeline(self) -> Any:
         pipeline = load_spacy(self.model, components=COMPONENTS)
         if "parser" not in pipeline.pipe_names:
-            raise UserError(f"`model` must be a pipeline with a parser, {self.model!r} has {pipeline.pipe_names}")
+            raise UserError(f"`model` must be a pipeline with a parser, got {self.model!r} with {pipeline.pipe_names}")
         return pipeline
 
     def _read(self, title: str, document: Any) -> Knowledge:
@@ -74,10 +94,10 @@ class SpacyKnowledgeExtractor:
 
 
 def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statements: Iterable[Statement]) -> Knowledge:
-    """Gather the entities of one passage under one name each, and its relations."""
+    """Merge the mentions of a passage into entities, and its statements into relations."""
     sentence_of = [index for index, sentence in enumerate(document.sents) for _ in sentence]
     sentences = [" ".join(sentence.text.split()) for sentence in document.sents]
-    names: dict[str, str] = {}  # as written first, by comparable name
+    names: dict[str, str] = {}  # first spelling of each entity, by normalised name
     types: dict[str, str] = {}
     descriptions: dict[str, str] = {}
     relations: dict[tuple[str, str, str], str] = {}
@@ -108,7 +128,18 @@ def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statemen
 
 
 def split_title(text: str) -> tuple[str, str]:
-    """Split a text into its title, which may be empty, and the rest."""
+    r"""Split a text into its title, which may be empty, and its body.
+
+    Args:
+        text: Text that may start with a title.
+
+    Returns:
+        Title and body.
+
+    Example:
+        >>> split_title("Gone with the Wind\nIt is a film of 1939.")
+        ('Gone with the Wind', 'It is a film of 1939.')
+    """
     stripped = text.strip()
     spans, line = split_sentences(stripped), stripped.partition("\n")[0]
     end = min(len(line), spans[0][1]) if spans else 0
@@ -121,14 +152,14 @@ def split_title(text: str) -> tuple[str, str]:
 
 
 def _is_name_like(words: Sequence[str]) -> bool:
-    """Return whether all long words and both ends are capitalised, as in "Gone with the Wind"."""
+    """Return whether the first, the last and all long words are capitalised, as in "Gone with the Wind"."""
     ends = (0, len(words) - 1)
     decisive = [word.strip("()\"'") for index, word in enumerate(words) if len(word) > 4 or index in ends]
     return not any(word[:1].islower() for word in decisive)
 
 
 def _opening_name(title: str, document: Any, mentions: dict[int, Mention]) -> Mention | None:
-    """Return the subject of "X is ..." in the first sentence if it shares a word with the title."""
+    """Return the subject of a first sentence of the form "X is ...", if X shares a word with the title."""
     sentence = next(document.sents, None)
     if sentence is None or sentence.root.lemma_ != "be":
         return None
@@ -141,7 +172,7 @@ def _opening_name(title: str, document: Any, mentions: dict[int, Mention]) -> Me
 
 
 def _surnames(mentions: dict[int, Mention], names: dict[str, str]) -> dict[str, str]:
-    """Map surnames that stand alone to the full name, where only one person of the passage bears them."""
+    """Map surnames to full names, for surnames that only one person in the passage has."""
     bearers: dict[str, set[str]] = {}
     for mention in mentions.values():
         name = normalize_entity(mention.name)

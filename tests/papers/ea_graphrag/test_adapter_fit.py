@@ -179,9 +179,9 @@ def test_seconds_are_of_each_query() -> None:
     choice = choose_thresholds(scores, torch.ones(3, 3), seconds, price=0.1)
     assert choice.seconds == 1
     assert choose_routes(scores, choice.low, choice.high).tolist() == [1, 0, 2]
-    with pytest.raises(ValueError, match=r"`price` must be finite and not negative, got -0\.1"):
+    with pytest.raises(ValueError, match=r"`price` must be finite and non-negative, got -0\.1"):
         choose_thresholds(scores, torch.ones(3, 3), seconds, price=-0.1)
-    with pytest.raises(ValueError, match="got 1 of the rarer one"):
+    with pytest.raises(ValueError, match="got 1 of the rarer class"):
         early_stopping_split(AdapterRows(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])), 0)
 
 

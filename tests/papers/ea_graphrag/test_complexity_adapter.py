@@ -87,7 +87,7 @@ def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) ->
 
 
 def test_arguments_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"`num_selected` must lie in 1 to `num_features` \(9\), got 10"):
+    with pytest.raises(ValueError, match=r"`num_selected` must be between 1 and `num_features` \(9\), got 10"):
         adapter(num_selected=10)
     with pytest.raises(ValueError, match=r"`hidden_channels` must be one or more positive widths, got \[\]"):
         adapter(hidden_channels=[])
@@ -102,7 +102,7 @@ def test_the_entry_point_gives_the_kind_of_manifest() -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds`: `low` must be below `high`"),
+        ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds`: `low` must be less than `high`"),
         ({"syntax": {"name": "dependency", "fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
     ],
 )

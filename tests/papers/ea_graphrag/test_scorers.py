@@ -19,7 +19,7 @@ def test_against_the_model_on_the_features(adapter_folder: Path, recwarn: pytest
     torch.testing.assert_close(found, expected.detach())
     assert bool(((found >= 0) & (found <= 1)).all())
     assert len(found.unique()) > 2
-    assert not [warning for warning in recwarn if "was trained on syntax by" in str(warning.message)]
+    assert not [warning for warning in recwarn if "was trained with the parser" in str(warning.message)]
     assert scorer.score([]).shape == (0,)
     given = AdapterScorer(checkpoint=adapter_folder, low=0.25, high=0.75)
     assert (scorer.low, scorer.high, given.low, given.high) == (-1, 2, 0.25, 0.75)
@@ -30,11 +30,11 @@ def test_other_syntax_and_other_models_are_noticed(adapter_folder: Path, tmp_pat
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["syntax"]["fingerprint"] = "older"
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.warns(UserWarning, match="was trained on syntax by older, this is"):
+    with pytest.warns(UserWarning, match="was trained with the parser older, but the installed parser is"):
         AdapterScorer(checkpoint=folder).score(TEXTS[:1])
     manifest["syntax"]["feature_names"] = ["W", "S"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="was trained on 2 features of syntax, which are not the"):
+    with pytest.raises(ValueError, match="was trained on 2 syntax features, which differ from the"):
         AdapterScorer(checkpoint=folder)
-    with pytest.raises(ValueError, match=r"needed a complexity adapter .* found a gatv2_reranker"):
+    with pytest.raises(ValueError, match=r"must be a complexity adapter .* got a gatv2_reranker"):
         AdapterScorer(checkpoint="base")

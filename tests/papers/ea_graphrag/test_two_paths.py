@@ -62,7 +62,7 @@ def test_a_right_ranking_is_a_setting(paths: TwoPaths, answered: TwoPaths) -> No
     assert paths.is_right(DENSE, "any_relevant@3").tolist() == [True, False, False]
     assert answered.is_right(DENSE[:2], "answer_in_context@5").tolist() == [True, False]
     assert answered.is_right(DENSE[:2], "answer_in_context@1").tolist() == [False, False]
-    with pytest.raises(ValueError, match=r"needs an `answer` .* found none in 'q9' of data set 'toy'"):
+    with pytest.raises(ValueError, match=r"needs an `answer` .* question 'q9' of data set 'toy' has none"):
         paths.is_right(DENSE, "answer_in_context@5")
 
 
@@ -80,7 +80,7 @@ def test_a_language_model_is_judged_by_containment(answered: TwoPaths) -> None:
         Packing(100), writer, judge=CorrectnessJudge(ScriptedReplies(lambda _: "Decision: yes"), prompt)
     )
     assert answered.is_right(DENSE[:2], "language_model@2", answers=judged).tolist() == [True, True]
-    with pytest.raises(ValueError, match="`answers` must be given with `right` = language_model@2"):
+    with pytest.raises(ValueError, match="`answers` is required with `right` = language_model@2"):
         answered.is_right(DENSE[:2], "language_model@2")
 
 

@@ -93,7 +93,7 @@ def test_unknown_settings_and_questions_without_an_answer_are_named(run_command,
     corpus, queries = ((folder / f"{name}.jsonl").read_text() for name in ("corpus", "queries"))
     write_dataset(tmp_path, corpus=corpus, queries=queries + '{"_id": "q9", "text": "Who?"}')
     done = run_command("evaluate.py", *run, f"job.data={tmp_path}", status=1)
-    assert "every question needs an `answer` in its metadata, found none in 'q9'" in done.stderr
+    assert "every question needs an `answer` in its metadata; question 'q9' has none" in done.stderr
 
 
 def contexts(queries: Queries) -> Contexts:

@@ -138,7 +138,7 @@ def test_without_a_language_model_nothing_is_asked(
     index = builder.build(make_documents(3), replace(SETTINGS, core_share=0.0, has_keywords=False, num_splits=0))
     assert index.sent == Tokens(encoder=index.sizes["tokens"])
     assert (index.skeleton, index.keyword_graph, len(index.core), index.sizes["keywords"]) == (None, None, 0, 0)
-    with pytest.raises(ValueError, match=r"`extractor` must be given for `core_share` 0.5, got none"):
+    with pytest.raises(ValueError, match=r"`extractor` is required with `core_share` 0.5, got None"):
         builder.build(make_documents(3), SETTINGS)
     with pytest.raises(ValueError, match="`num_neighbours` must be a positive even number, got 3"):
         KETSettings(num_neighbours=3)

@@ -76,7 +76,10 @@ def test_arguments_out_of_range(build_index: BuildIndex) -> None:
     index = build_index()
     for settings, message in (
         ({"solution": "rag"}, r"`solution` must be one of .*, got 'rag'"),
-        ({"solution": "text_rag"}, r"`index` must be built with KETSettings\(.* for text_rag, got KETSettings\("),
+        (
+            {"solution": "text_rag"},
+            r"`index` must be built with KETSettings\(.* for solution=text_rag, got KETSettings\(",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             KETRetrieval(index, **settings)

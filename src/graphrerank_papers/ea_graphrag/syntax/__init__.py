@@ -1,1 +1,1 @@
-"""Features of a text's syntax, from dependency or constituency trees."""
+"""Syntax features of texts, computed from dependency or constituency trees."""

@@ -1,7 +1,8 @@
-"""Syntax features of texts, cached on disk, from spaCy's analysis; their units by spaCy's parse or in Stanza's trees.
+"""Syntax features of texts, computed with spaCy and cached on disk.
 
-Each feature is a line below: its name, how it is computed and, where these do not say it, what it measures. Source:
-Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of each.
+The nine syntactic units are counted in Stanza's constituency trees, or estimated from spaCy's dependency parse. The
+functions below list each feature with its formula. Source: Dong et al., "Use Graph When It Needs" (EA-GraphRAG), 2026,
+section 3.2, which names the families of features and gives examples of each.
 """
 
 import importlib.metadata
@@ -32,20 +33,28 @@ from graphrerank_papers.ea_graphrag.syntax.units import (
     read_tree,
 )
 
-COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")  # of spaCy
-BATCH_TEXTS = 64  # of spaCy
-BATCH_SENTENCES = 50  # of Stanza
-SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
+#: Components of the spaCy pipeline that are loaded.
+COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")
+#: Batch size of spaCy.
+BATCH_TEXTS = 64
+#: Batch size of Stanza.
+BATCH_SENTENCES = 50
+#: Number of texts between two writes to the cache. An interruption loses at most this much work.
+SHARD_TEXTS = 256
 ROW = np.dtype("<f4")
 RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
-VERSION = 1  # increment when a feature changes: cached features are then computed again
+#: Version of the features. Increment it when a feature changes, so that cached features are computed again.
+VERSION = 1
 
-LONG = 5  # tokens; longer dependencies are long-range
+#: Number of tokens above which a dependency is long-range.
+LONG = 5
 VERY_LONG = 10
-MTLD_RATIO = 0.72  # share of different words at which a segment of text ends (McCarthy and Jarvis, 2010)
+#: Type-token ratio at which a segment of text ends (McCarthy and Jarvis, 2010).
+MTLD_RATIO = 0.72
 
-RELATIONS = {  # number of words with one of ClearNLP's dependency labels
+#: Features that count the words with any of the given dependency labels (ClearNLP).
+RELATIONS = {
     "num_subjects": ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl"),
     "num_objects": ("dobj", "pobj", "dative", "iobj", "oprd"),
     "num_modifiers": ("amod", "advmod", "nummod", "npadvmod", "nmod", "quantmod"),
@@ -65,7 +74,8 @@ RELATIONS = {  # number of words with one of ClearNLP's dependency labels
     "num_auxiliaries": ("aux", "auxpass"),
     "num_determiners": ("det", "predet"),
 }
-KINDS = {  # number of named entities of OntoNotes' types
+#: Features that count the named entities with any of the given types (OntoNotes).
+KINDS = {
     "num_persons": ("PERSON",),
     "num_organizations": ("ORG",),
     "num_locations": ("GPE", "LOC", "FAC"),
@@ -74,10 +84,13 @@ KINDS = {  # number of named entities of OntoNotes' types
     "num_works_and_events": ("WORK_OF_ART", "EVENT", "PRODUCT", "LAW"),
     "num_quantities": ("CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY"),
 }
-ADJUNCT = frozenset({"pobj", "npadvmod", "nummod", "advmod"})  # dependency labels of times and places
+#: Dependency labels of times and places.
+ADJUNCT = frozenset({"pobj", "npadvmod", "nummod", "advmod"})
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"})
 PROPOSITIONAL = frozenset({"VERB", "ADJ", "ADV", "ADP", "CCONJ", "SCONJ"})
-SHARED = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "PRON")  # kinds of words, and the names of their shares
+#: Parts of speech whose shares are features.
+SHARED = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "PRON")
+#: Names of the features with the shares of ``SHARED``.
 SHARES = ("share_nouns", "share_proper_nouns", "share_verbs", "share_adjectives", "share_adverbs", "share_pronouns")
 _CONNECTIVES = """
 after also although as because before besides but consequently finally furthermore hence however if instead meanwhile
@@ -89,7 +102,12 @@ _ASKED_BY = {word: word for word in QUESTION_WORDS} | {"whom": "who", "whose": "
 
 
 class ParsedText:
-    """Tokens (white space left out) with their dependency trees, and entities, as plain lists."""
+    """Tokens with their dependency trees and entities, as plain lists. Whitespace tokens are ignored.
+
+    Args:
+        document: Document parsed by spaCy, or another iterable of its tokens.
+        entities: Named entities of the document, as spaCy spans.
+    """
 
     def __init__(self, document: Iterable[Any], entities: Iterable[Any]) -> None:
         tokens = [token for token in document if not token.is_space]
@@ -102,9 +120,9 @@ class ParsedText:
         self.heads = [index.get(token.head.i, position) for position, token in enumerate(tokens)]
         self.is_word = [is_word(tag) for tag in self.tags]
         self.counts = Counter(self.relations)
-        # type of OntoNotes, number of tokens, and head token
+        # OntoNotes type, number of tokens and head token of each entity
         self.entities = [(span.label_, len(span), index[span.root.i]) for span in entities if span.root.i in index]
-        # what is above each token, below it to the left and to the right, and on each level of a tree
+        # number of ancestors, of children, and of descendants to the left and to the right of each token
         self.depth, self.num_children, self.left, self.right = ([0] * len(self) for _ in range(4))
         roots = list(range(len(self)))
         for token in range(len(self)):
@@ -120,12 +138,16 @@ class ParsedText:
         return len(self.words)
 
     def count(self, *relations: str) -> int:
-        """Return how many tokens have one of these dependency labels."""
+        """Return the number of tokens with any of the given dependency labels.
+
+        Args:
+            *relations: Dependency labels.
+        """
         return sum(self.counts[relation] for relation in relations)
 
 
 def _features(text: ParsedText, units: Units) -> dict[str, float]:
-    """Compute one finite number for each of ``FEATURES``; all 0 for an empty text."""
+    """Return the value of each of ``FEATURES``. All values are finite, and 0 for an empty text."""
     features: dict[str, float] = {**units._asdict(), **units.ratios()}
     for family in (_dependency, _entities, _roles, _lexical, _question, _markers, _tree):
         features |= family(text)
@@ -133,7 +155,7 @@ def _features(text: ParsedText, units: Units) -> dict[str, float]:
 
 
 def _dependency(text: ParsedText) -> dict[str, float]:
-    """Distances of words from their heads, relations, and balance: tokens below on the left against on the right."""
+    """Return dependency distances, counts of relations, and the imbalance between left and right descendants."""
     steps = [token - head for token, head in enumerate(text.heads) if head != token and text.is_word[token]]
     distances = [abs(step) for step in steps]
     mean = _mean(distances)
@@ -148,8 +170,8 @@ def _dependency(text: ParsedText) -> dict[str, float]:
         "num_very_long_dependencies": sum(distance > VERY_LONG for distance in distances),
         "share_long_dependencies": num_long / max(1, len(distances)),
         "share_head_final": sum(step < 0 for step in steps) / max(1, len(steps)),
-        "root_position": root / max(1, len(text) - 1),  # of the first root among the tokens, from 0 to 1
-        "num_relation_types": len(text.counts),  # different dependency labels
+        "root_position": root / max(1, len(text) - 1),  # position of the first root, from 0 to 1
+        "num_relation_types": len(text.counts),
         **{name: text.count(*labels) for name, labels in RELATIONS.items()},
         "mean_imbalance": _mean([imbalance[token] for token, children in enumerate(text.num_children) if children]),
         "root_imbalance": imbalance[root] if imbalance else 0.0,
@@ -157,16 +179,16 @@ def _dependency(text: ParsedText) -> dict[str, float]:
 
 
 def _tree(text: ParsedText) -> dict[str, float]:
-    """Depth, width and branching of the dependency trees."""
+    """Return the depth, width and branching of the dependency trees."""
     inner = [children for children in text.num_children if children]
     num_leaves = len(text) - len(inner)
     max_depth, max_width = max(text.depth, default=0), max(text.level_widths, default=0)
     return {
         "max_depth": max_depth,
         "mean_depth": _mean(text.depth),
-        "max_width": max_width,  # tokens on one level of a sentence's tree
+        "max_width": max_width,  # largest number of tokens on a level of a sentence's tree
         "num_leaves": num_leaves,
-        "leaf_ratio": num_leaves / max(1, len(inner)),  # tokens without dependents per token with some
+        "leaf_ratio": num_leaves / max(1, len(inner)),
         "mean_branching": _mean(inner),
         "max_branching": max(inner, default=0),
         "depth_width_ratio": max_depth / max(1, max_width),
@@ -178,24 +200,24 @@ def _mean(numbers: list[int] | list[float]) -> float:
 
 
 def _entities(text: ParsedText) -> dict[str, float]:
-    """Named entities by kind, and how much of the text they are."""
+    """Return the number of named entities by type, and their share of the text."""
     labels = [label for label, _, _ in text.entities]
     size = sum(num_tokens for _, num_tokens, _ in text.entities)
     return {
         "num_entities": len(labels),
         **{name: sum(label in kinds for label in labels) for name, kinds in KINDS.items()},
         "num_entity_kinds": len(set(labels)),
-        "entity_density": size / max(1, len(text)),  # share of tokens within an entity
+        "entity_density": size / max(1, len(text)),  # share of the tokens that belong to an entity
         "mean_entity_size": size / max(1, len(labels)),
     }
 
 
 def _roles(text: ParsedText) -> dict[str, float]:
-    """Semantic roles, as far as dependency labels determine them."""
+    """Return the number of semantic roles, approximated by dependency labels."""
     adjuncts = Counter(label for label, _, root in text.entities if text.relations[root] in ADJUNCT)
     roles = {
         "num_agents": text.count("nsubj", "agent"),
-        "num_patients": text.count("dobj", "nsubjpass"),  # who or what is acted on
+        "num_patients": text.count("dobj", "nsubjpass"),
         "num_recipients": text.count("dative", "iobj"),
         "num_attributes": text.count("attr", "acomp", "oprd"),  # predicate nouns and adjectives
         "num_temporal": sum(adjuncts[kind] for kind in KINDS["num_dates"]),
@@ -205,7 +227,7 @@ def _roles(text: ParsedText) -> dict[str, float]:
 
 
 def _lexical(text: ParsedText) -> dict[str, float]:
-    """Variety and kinds of the words."""
+    """Return lexical diversity, word lengths, and shares of the parts of speech."""
     words = [word for word, counted in zip(text.words, text.is_word, strict=True) if counted]
     kinds = Counter(kind for kind, counted in zip(text.pos, text.is_word, strict=True) if counted)
     frequency, total = Counter(words), max(1, len(words))
@@ -213,7 +235,7 @@ def _lexical(text: ParsedText) -> dict[str, float]:
     function = len(words) - content
     return {
         "type_token_ratio": len(frequency) / total,
-        "root_type_token_ratio": len(frequency) / total**0.5,  # Guiraud's
+        "root_type_token_ratio": len(frequency) / total**0.5,  # Guiraud's index
         "mtld": mtld(words),
         "share_hapaxes": sum(count == 1 for count in frequency.values()) / total,
         "mean_word_length": sum(map(len, words)) / total,
@@ -225,12 +247,12 @@ def _lexical(text: ParsedText) -> dict[str, float]:
         "propositional_density": sum(kinds[kind] for kind in PROPOSITIONAL) / total,
         **{name: kinds[kind] / total for name, kind in zip(SHARES, SHARED, strict=True)},
         "num_numbers": kinds["NUM"],
-        "num_capitalized": sum(shape[:1].isupper() for shape in text.shapes[1:]),  # after the first token
+        "num_capitalized": sum(shape[:1].isupper() for shape in text.shapes[1:]),  # without the first token
     }
 
 
 def _question(text: ParsedText) -> dict[str, float]:
-    """Whether the text asks, by a question mark or a question's word order, and its first question word."""
+    """Return whether the text is a question, by its question mark or word order, and its first question word."""
     first = next((i for i, tag in enumerate(text.tags) if tag[:1] == "W" and text.words[i] in _ASKED_BY), len(text))
     is_question = "?" in text.words or (len(text) > 1 and (first == 0 or _inverted(text)))
     word = _ASKED_BY.get(text.words[first], "") if is_question and first < len(text) else ""
@@ -238,14 +260,14 @@ def _question(text: ParsedText) -> dict[str, float]:
     return {
         "is_question": is_question,
         **{f"asks_{name}": word == name for name in QUESTION_WORDS},
-        "asks_how_many": word == "how" and after in {"JJ", "RB"},  # how before many, much or another measure
-        "asks_yes_no": is_question and not word,  # a question without question word
+        "asks_how_many": word == "how" and after in {"JJ", "RB"},  # "how" before "many", "much" or another adjective
+        "asks_yes_no": is_question and not word,
         "num_question_words": sum(tag[:1] == "W" for tag in text.tags),
     }
 
 
 def _markers(text: ParsedText) -> dict[str, float]:
-    """Words and punctuation that mark complexity."""
+    """Return the number of words and punctuation marks that indicate complexity."""
     tags = Counter(text.tags)
     joining = sum(
         relation in {"cc", "mark"} or (relation == "advmod" and word in CONNECTIVES)
@@ -259,17 +281,21 @@ def _markers(text: ParsedText) -> dict[str, float]:
         "num_modals": tags["MD"],
         "num_comparatives": tags["JJR"] + tags["RBR"],
         "num_superlatives": tags["JJS"] + tags["RBS"],
-        "num_connectors": joining,  # conjunctions, subordinating words, connecting adverbs
+        "num_connectors": joining,  # coordinating and subordinating conjunctions, and conjunctive adverbs
         "num_commas": tags[","] + tags[":"],
         "num_quotes_and_brackets": tags["``"] + tags["''"] + tags["-LRB-"] + tags["-RRB-"],
     }
 
 
 def mtld(words: list[str]) -> float:
-    """Return the measure of textual lexical diversity.
+    """Return the measure of textual lexical diversity (MTLD).
 
-    Source: McCarthy and Jarvis, MTLD, vocd-D, and HD-D, 2010. *Where we differ:* without a repeated word no segment
-    ends, and the number of words is returned.
+    Source: McCarthy and Jarvis, "MTLD, vocd-D, and HD-D: A validation study of sophisticated approaches to lexical
+    diversity assessment", 2010. *Differences from the paper:* if no word is repeated, MTLD is undefined and the number
+    of words is returned.
+
+    Args:
+        words: Words in lower case.
 
     Example:
         >>> round(mtld("the cat saw the dog and the dog saw the cat".split()), 2)  # (11 / 1 + 11 / 1.893) / 2
@@ -282,7 +308,7 @@ def mtld(words: list[str]) -> float:
 
 
 def _num_segments(words: list[str]) -> float:
-    """Return the number of segments of text, with a fraction for the last one."""
+    """Return the number of segments of a text, with a fraction for the incomplete last segment."""
     ended, seen, size = 0.0, set[str](), 0
     for word in words:
         seen.add(word)
@@ -293,7 +319,7 @@ def _num_segments(words: list[str]) -> float:
 
 
 def _inverted(text: ParsedText) -> bool:
-    """Return whether a finite verb comes first and its subject later."""
+    """Return whether the text starts with a finite verb that precedes its subject."""
     if text.tags[0] not in FINITE:
         return False
     verb = text.heads[0] if text.relations[0] in {"aux", "auxpass"} else 0
@@ -321,14 +347,22 @@ def _interactions(text: ParsedText, features: Mapping[str, float]) -> dict[str, 
     }
 
 
-FEATURES = tuple(_features(ParsedText([], []), Units(*[0] * len(Units._fields))))  # their names, in order
+#: Names of the features, in order.
+FEATURES = tuple(_features(ParsedText([], []), Units(*[0] * len(Units._fields))))
 
 
 class SyntaxFeatures:
-    """The features of ``FEATURES`` for any text, even an empty one or one in another language.
+    """Extractor of the syntax features ``FEATURES``. Empty texts and texts in other languages are accepted.
 
-    ``syntax`` is ``stanza``, for units from Stanza's constituency trees, or ``dependency``, for units estimated from
-    spaCy's parse. ``cache`` is a folder that keeps features, one file per fingerprint; nothing is kept when None.
+    Args:
+        syntax: Source of the syntactic units: ``stanza`` (Stanza's constituency trees) or ``dependency`` (estimates
+            from spaCy's dependency parse).
+        stanza_folder: Folder of Stanza's models, as in :class:`StanzaParser`. Only allowed with ``stanza``. If None,
+            Stanza's default folder is used.
+        cache: Folder where features are cached, with one file per fingerprint. If None, features are not cached.
+
+    Raises:
+        ValueError: If ``syntax`` is unknown, ``stanza_folder`` is used without ``stanza``, or Stanza is not installed.
     """
 
     def __init__(
@@ -336,21 +370,28 @@ class SyntaxFeatures:
     ) -> None:
         check_choice(("stanza", "dependency"), syntax=syntax)
         if syntax == "dependency" and stanza_folder is not None:
-            raise UserError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
+            raise UserError(f"`stanza_folder` is only allowed with syntax=stanza, got {stanza_folder} with {syntax}")
         self.name = syntax
         self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
         self._cache = cache
 
     @cached_property
     def fingerprint(self) -> str:
-        """All that the features depend on: the source of units, spaCy's versions, the features and their version."""
+        """Fingerprint of the source of units, spaCy and its pipeline, the feature names and their version."""
         units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
         return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
 
     def extract(self, texts: Sequence[str]) -> Tensor:
-        """Compute the features of ``n`` texts, or read them from disk: ``[n, F]`` float32, finite, on the CPU.
+        """Compute the features of texts, or read them from the cache. Runs of whitespace are replaced by a space.
 
-        White space of any kind and length counts as one blank; a text without words has zeros.
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Features ``[n, F]`` float32 on the CPU, all finite. A text without words has only zeros.
+
+        Raises:
+            ValueError: If the spaCy pipeline or Stanza's model is not installed.
         """
         name = f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
         store = BlobStore(None if self._cache is None else Path(self._cache) / name, "features")
@@ -369,13 +410,18 @@ class SyntaxFeatures:
 
 
 class StanzaParser:
-    """Stanza's constituency parser for English, loaded at its first use; on the CPU.
+    """Stanza's constituency parser for English, on the CPU. The model is loaded on first use.
 
-    Sentences, tokens and Penn tags are spaCy's (Stanza's ``constituency_pretagged``), so that units and all other
+    Sentences, tokens and Penn tags come from spaCy (``constituency_pretagged`` in Stanza), so units and all other
     features refer to the same tokens.
 
-    ``folder`` is as written by ``stanza.download``, or has ``*constituency*.pt``, one ``.pt`` of word vectors, and
-    Stanza's ``resources.json``. None for Stanza's default (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
+    Args:
+        folder: Folder written by ``stanza.download``; or a folder with one ``*constituency*.pt`` file, another ``.pt``
+            file with word vectors, and Stanza's ``resources.json``. If None, Stanza's default folder is used
+            (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
+
+    Raises:
+        ValueError: If the files are missing from ``folder``, or Stanza is not installed.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -386,8 +432,8 @@ class StanzaParser:
             vectors = sorted(set(self.folder.glob("*.pt")) - set(models))
             if len(models) != 1 or len(vectors) != 1 or not (self.folder / "resources.json").is_file():
                 raise UserError(
-                    f"`folder` must contain en/ as Stanza writes it, or one *constituency*.pt, one other .pt of word "
-                    f"vectors and resources.json ({RESOURCES}), got {folder} with "
+                    f"`folder` must contain en/ as written by Stanza, or one *constituency*.pt file, another .pt file "
+                    f"with word vectors and resources.json ({RESOURCES}), got {folder} with "
                     f"{sorted(path.name for path in self.folder.glob('*'))[:9]}"
                 )
             self._files = {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
@@ -395,15 +441,25 @@ class StanzaParser:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Stanza's version and a hash of the model's files."""
+        """Fingerprint of Stanza's version and the model files."""
         config = self._files or self._pipeline.config
         named = [key for key in sorted(config) if key.startswith("constituency_") and key.endswith("_path")]
         version = importlib.metadata.version("stanza")
         return repr(("stanza", version, hash_files([Path(config[key]) for key in named])))
 
     def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
-        """Parse spaCy's documents, all sentences in common batches: a tree for each sentence with tokens."""
-        sentences = []  # index of the document, and tokens
+        """Parse documents. Sentences of different documents share batches.
+
+        Args:
+            documents: Documents parsed by spaCy.
+
+        Returns:
+            Trees of each document, one for each sentence that has tokens.
+
+        Raises:
+            ValueError: If Stanza's model is missing or cannot be loaded.
+        """
+        sentences = []  # pairs of a document index and the tokens of a sentence
         for index, document in enumerate(documents):
             for sentence in document.sents:
                 words = enumerate((token for token in sentence if not token.is_space), 1)
@@ -438,8 +494,8 @@ class StanzaParser:
                 **self._files,
             )
         except (OSError, ValueError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            where = "Stanza's default folder" if self.folder is None else str(self.folder)
+            location = "Stanza's default folder" if self.folder is None else str(self.folder)
             raise UserError(
-                f"`syntax=stanza` needs Stanza's English constituency model in {where}: stanza.download('en') "
-                f"writes it there; or choose syntax=dependency; {type(error).__name__}: {error}"
+                f"`syntax=stanza` needs Stanza's English constituency model in {location}; download it with "
+                f"stanza.download('en') or choose syntax=dependency ({type(error).__name__}: {error})"
             ) from error

@@ -1,4 +1,4 @@
-"""The nine units of syntactic complexity: in constituency trees, or estimated from spaCy's dependency parse."""
+"""Count the nine syntactic units in constituency trees, or estimate them from spaCy's dependency parse."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from graphrerank.utils.checks import UserError
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-_FUNCTION = re.compile(r"^([^-=|]+)[-=|].*")  # NP-SBJ-1, NP=2: the label is NP; -LRB- stays
+_FUNCTION = re.compile(r"^([^-=|]+)[-=|].*")  # reduces NP-SBJ-1 and NP=2 to NP, but does not match -LRB-
 REQUIRED = "`brackets` must be one tree such as (ROOT (NP (NN tree)))"
 
-HEADS = {  # Collins (1999), appendix A: the first label that some child has, from the left
+#: Head rules of Collins (1999), appendix A. The head is the leftmost child with the first label that occurs.
+HEADS = {
     "S": ("TO", "IN", "VP", "S", "SBAR", "ADJP", "UCP", "NP"),
     "SBAR": ("WHNP", "WHPP", "WHADVP", "WHADJP", "IN", "DT", "S", "SQ", "SINV", "SBAR", "FRAG"),
     "SINV": ("VBZ", "VBD", "VBP", "VB", "MD", "VP", "S", "SINV", "ADJP", "NP"),
@@ -24,10 +25,11 @@ SENTENTIAL = CLAUSAL | {"SBARQ"}
 FINITE = frozenset({"MD", "VBZ", "VBP", "VBD"})
 COORDINATED = frozenset({"ADJP", "ADVP", "NP", "VP"})
 MODIFIERS = frozenset({"JJ", "POS", "PP", "S", "VBG"})
-NOT_WORDS = frozenset({"HYPH", "NFP", "SYM"})  # hyphens, emoticons, rows of stars and other symbols
+#: Tags of hyphens, emoticons, rows of stars and other symbols.
+NOT_WORDS = frozenset({"HYPH", "NFP", "SYM"})
 WH_WORDS = frozenset({"WDT", "WP", "WP$"})
 
-# of dependencies
+# Dependency labels and parts of speech for the rules on dependency parses
 SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "expl"})
 AUXILIARIES = frozenset({"aux", "auxpass"})
 WITHIN_CLAUSE = AUXILIARIES | {"amod", "compound", "prep", "case", "nmod", "punct", "intj", "poss", "agent"}
@@ -37,12 +39,15 @@ NOMINAL = frozenset({"NOUN", "PROPN", "PRON"})
 PHRASAL = NOMINAL | {"NUM", "ADJ", "ADV", "VERB", "AUX"}
 POSTMODIFIERS = frozenset({"prep", "relcl", "acl", "appos"})
 ARGUMENTS = frozenset({"nsubj", "nsubjpass", "dobj", "pobj", "attr", "dative"})
-FRAGMENTARY = frozenset({"intj", "cc", "neg"})  # before a verbless root, they make it more than a noun phrase
+#: Labels that turn a verbless root into a fragment, rather than a noun phrase, if they precede it.
+FRAGMENTARY = frozenset({"intj", "cc", "neg"})
 _REPORTING = "add added ask asked asks replied reply said say says tell think thought told write wrote"
 REPORTING = frozenset(_REPORTING.split())
-RULES = 1  # increment when a rule below changes: cached features are then computed again
+#: Version of the rules below. Increment it when a rule changes, so that cached features are computed again.
+RULES = 1
 
-RATIOS = {  # Lu's names: MLS, MLT and MLC are mean lengths of sentences, T-units and clauses
+#: Ratios of Lu (2010). MLS, MLT and MLC are the mean lengths of sentences, T-units and clauses.
+RATIOS = {
     "MLS": "W/S",
     "MLT": "W/T",
     "MLC": "W/C",
@@ -51,71 +56,101 @@ RATIOS = {  # Lu's names: MLS, MLT and MLC are mean lengths of sentences, T-unit
 
 
 class Units(NamedTuple):
-    """Number of each unit in a text."""
+    """Number of syntactic units of each kind in a text.
 
-    W: int  # words: tokens other than punctuation and symbols
-    S: int  # sentences
-    VP: int  # verb phrases that are predicates of a clause, finite or not
-    C: int  # clauses: structures with a subject and a finite verb, imperatives, and fragments without any
-    T: int  # T-units: a main clause with everything that depends on it
-    DC: int  # dependent clauses: finite adverbial, nominal and relative ones
-    CT: int  # complex T-units: those with a dependent clause
-    CP: int  # coordinate phrases: adjective, adverb, noun and verb phrases with a conjunction
-    CN: int  # complex nominals: modified nouns, nominal clauses, gerunds and infinitives as subjects
+    Attributes:
+        W: Number of words: tokens other than punctuation and symbols.
+        S: Number of sentences.
+        VP: Number of verb phrases that are predicates of a clause, finite or not.
+        C: Number of clauses: structures with a subject and a finite verb, and imperatives. A fragment without a clause
+            counts as one.
+        T: Number of T-units: a main clause with everything that depends on it.
+        DC: Number of dependent clauses: finite adverbial, nominal and relative clauses.
+        CT: Number of complex T-units: T-units with a dependent clause.
+        CP: Number of coordinate phrases: adjective, adverb, noun and verb phrases with a conjunction.
+        CN: Number of complex nominals: modified nouns, nominal clauses, and gerunds and infinitives as subjects.
+    """
+
+    W: int
+    S: int
+    VP: int
+    C: int
+    T: int
+    DC: int
+    CT: int
+    CP: int
+    CN: int
 
     def ratios(self) -> dict[str, float]:
-        """Return the fourteen ratios of Lu (2010), by the names in ``RATIOS``; 0 for a divisor of 0."""
+        """Return the fourteen ratios of Lu (2010), by the names in ``RATIOS``. A ratio with divisor 0 is 0."""
         counts = self._asdict()
-        parts = ((name, *ratio.split("/")) for name, ratio in RATIOS.items())
-        return {name: counts[above] / counts[below] if counts[below] else 0.0 for name, above, below in parts}
+        terms = ((name, *ratio.split("/")) for name, ratio in RATIOS.items())
+        return {name: counts[above] / counts[below] if counts[below] else 0.0 for name, above, below in terms}
 
 
 @dataclass(eq=False, slots=True)
 class Tree:
-    """A node of a constituency tree with its subtree."""
+    """Node of a constituency tree, with its subtree.
 
-    label: str  # phrase label without function tags, or a leaf's part of speech; `ROOT` above a sentence
-    children: Sequence["Tree"] = ()  # empty for a leaf
-    word: str | None = None  # a leaf's token; None for inner nodes
-    parent: "Tree | None" = field(default=None, init=False, repr=False)  # None for the root
-    index: int = field(default=0, init=False, repr=False)  # index among the parent's children
+    Attributes:
+        label: Phrase label without function tags; the part of speech for a leaf; ``ROOT`` for the root.
+        children: Child nodes from left to right. Empty for a leaf.
+        word: Token of a leaf. None for inner nodes.
+        parent: Parent node. None for the root.
+        index: Position among the parent's children.
+    """
+
+    label: str
+    children: Sequence["Tree"] = ()
+    word: str | None = None
+    parent: "Tree | None" = field(default=None, init=False, repr=False)
+    index: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for index, child in enumerate(self.children):
             child.parent, child.index = self, index
 
     def nodes(self) -> Iterator["Tree"]:
-        """Yield this node and all below it, parents first, from left to right."""
+        """Yield this node and its descendants in preorder."""
         stack = [self]
-        while stack:  # no recursion: a tree may be deeper than Python's stack
+        while stack:  # no recursion, because a tree may be deeper than Python's stack
             node = stack.pop()
             yield node
             stack.extend(reversed(node.children))
 
     def leaves(self) -> Iterator["Tree"]:
-        """Yield the tokens, from left to right."""
+        """Return the leaves from left to right."""
         return (node for node in self.nodes() if node.word is not None)
 
     def following(self) -> Sequence["Tree"]:
-        """Return the parent's children after this one."""
+        """Return the siblings to the right."""
         return () if self.parent is None else self.parent.children[self.index + 1 :]
 
     def head(self) -> "Tree | None":
-        """Return the head child by ``HEADS``, the first one if no rule applies, or None for a leaf."""
+        """Return the head child by the rules ``HEADS``, the first child if no rule applies, or None for a leaf."""
         ruled = (child for label in HEADS.get(self.label, ()) for child in self.children if child.label == label)
         return next(ruled, self.children[0] if self.children else None)
 
 
 def read_tree(brackets: str) -> Tree:
-    """Parse one tree such as ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``.
+    """Parse a constituency tree in bracket notation, such as ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``.
 
-    Function tags are dropped; the outermost bracket may have no label (as in Penn's files) and becomes ``ROOT``.
+    Function tags are removed. An outermost bracket without a label, as in the Penn Treebank, becomes ``ROOT``.
+
+    Args:
+        brackets: Tree in bracket notation.
+
+    Returns:
+        Root of the tree.
+
+    Raises:
+        ValueError: If ``brackets`` is not exactly one complete tree.
 
     Example:
         >>> [(leaf.label, leaf.word) for leaf in read_tree("((NP-SBJ (DT a) (NN tree)))").leaves()]
         [('DT', 'a'), ('NN', 'tree')]
     """
-    open_nodes: list[list[str | Tree]] = [[]]  # label and children of each open bracket, below what is complete
+    open_nodes: list[list[str | Tree]] = [[]]  # completed trees, then the label and children of each open bracket
     for token in _TOKEN.findall(brackets):
         if token == "(":
             open_nodes.append([])
@@ -126,22 +161,30 @@ def read_tree(brackets: str) -> Tree:
             children = [part for part in parts if isinstance(part, Tree)]
             word = next((part for part in parts if isinstance(part, str)), None)
             if not label or len(parts) != max(len(children), 1):
-                raise UserError(f"{REQUIRED}, got a bracket that is neither word nor phrase: {brackets[:80]!r}")
+                raise UserError(f"{REQUIRED}, got a bracket that is neither a word nor a phrase in {brackets[:80]!r}")
             open_nodes[-1].append(Tree(_FUNCTION.sub(r"\1", label), children, word))
         else:
             open_nodes[-1].append(token)
     complete, *left_open = open_nodes
     if left_open or len(complete) != 1 or not isinstance(tree := complete[0], Tree):
-        raise UserError(f"{REQUIRED}, got {len(left_open)} open brackets, or text outside: {brackets[:80]!r}")
+        raise UserError(
+            f"{REQUIRED}, got {len(left_open)} unclosed brackets, or text outside of the tree, in {brackets[:80]!r}"
+        )
     return tree
 
 
 def count_units(trees: Iterable[Tree]) -> Units:
-    """Count the units of a text.
+    """Count the syntactic units of a text.
 
-    Source: Lu, Automatic analysis of syntactic complexity in second language writing, 2010, section 3.2. *Where we
-    differ:* hyphens and symbols, tokens in newer treebanks, are no words; a bare relative pronoun counts as WHNP even
-    where a treebank labels it NP.
+    Source: Lu, "Automatic analysis of syntactic complexity in second language writing", 2010, section 3.2.
+    *Differences from the paper:* hyphens and symbols, which are separate tokens in newer treebanks, are not counted as
+    words. A bare relative pronoun is treated as WHNP even if a treebank labels it NP.
+
+    Args:
+        trees: Constituency trees of the sentences.
+
+    Returns:
+        Units of all sentences together.
 
     Example:
         >>> count_units([read_tree("(ROOT (S (NP (PRP We)) (VP (VBP read)) (. .)))")])
@@ -151,12 +194,23 @@ def count_units(trees: Iterable[Tree]) -> Units:
 
 
 def total_units(units: Iterable[Units]) -> Units:
-    """Add the units of sentences."""
+    """Add up the units of sentences.
+
+    Args:
+        units: Units of each sentence.
+
+    Returns:
+        Units of all sentences together. All 0 if there are none.
+    """
     return Units(*map(sum, zip(Units(0, 0, 0, 0, 0, 0, 0, 0, 0), *units, strict=True)))
 
 
 def is_word(tag: str) -> bool:
-    """Return whether a Penn part of speech is a word's rather than that of punctuation, a trace or a symbol."""
+    """Return whether a Penn part-of-speech tag denotes a word, rather than punctuation, a trace or a symbol.
+
+    Args:
+        tag: Part-of-speech tag.
+    """
     return tag[:1].isalpha() and tag not in NOT_WORDS
 
 
@@ -199,7 +253,7 @@ def _is_predicate(node: Tree) -> bool:
 def _is_clause(node: Tree) -> bool:
     if node.label not in CLAUSAL:
         return False
-    if _is_headed_by(node, FINITE):  # questions and inversions: the verb precedes its subject
+    if _is_headed_by(node, FINITE):  # in questions and inversions, the verb precedes its subject
         return True
     phrases = [child for child in node.children if child.label == "VP"]
     coordinate = [below for phrase in phrases if _has(phrase, "CC") for below in phrase.children if below.label == "VP"]
@@ -260,10 +314,16 @@ def _is_verbal_subject(node: Tree) -> bool:
 
 
 def approximate_units(document: Any) -> Units:
-    """Estimate the units of a text from the words that head the phrases counted by :func:`count_units`; all 0 if empty.
+    """Estimate the syntactic units of a text from its dependency parse.
 
-    ``document`` is spaCy's, with the labels of ``en_core_web_sm`` (ClearNLP). The rules were developed on GUM's
-    training trees; ``benchmarks/syntax_units.py`` measures them on its test trees.
+    The rules look for the head words of the phrases that :func:`count_units` counts. They were developed on the
+    training trees of GUM. ``benchmarks/syntax_units.py`` measures their accuracy on its test trees.
+
+    Args:
+        document: Document parsed by spaCy, with the labels of ``en_core_web_sm`` (ClearNLP).
+
+    Returns:
+        Units of the text. All 0 if the text is empty.
     """
     sentences = (([token for token in sentence if not token.is_space], sentence.root) for sentence in document.sents)
     return total_units(_of_sentence(tokens, root) for tokens, root in sentences if tokens)
@@ -306,19 +366,19 @@ def _heads_clause(token: Any) -> bool:
     if not _is_verbal(token) or token.dep_ in WITHIN_CLAUSE:
         return False
     if token.dep_ == "conj":
-        return _has_child(token, SUBJECTS)  # else it shares the clause of the verb before it
+        return _has_child(token, SUBJECTS)  # otherwise, it belongs to the clause of the preceding verb
     if token.dep_ == "acl":
         return _has_child(token, SUBJECTS | AUXILIARIES)  # "to see", but not "seen by us"
     return True
 
 
 def _is_further_main(token: Any) -> bool:
-    """Return whether a finite verb heads another main clause than the root's: after a conjunction, comma or dash."""
+    """Return whether a finite verb heads a further main clause, after a conjunction, comma or dash."""
     while token.dep_ == "conj" and _has_child(token, SUBJECTS):
         token = token.head
         if token.head.i == token.i:
             return True
-    # or parsed as a complement that is coordinate with its head: "It rained, we left"
+    # a main clause may also be parsed as a complement of the other one: "It rained, we left"
     if token.head.dep_ != "ROOT" or token.dep_ not in {"ccomp", "parataxis"} or not _has_child(token, SUBJECTS):
         return False
     return not _is_marked(token) and token.head.lower_ not in REPORTING and _is_set_off(token)
@@ -326,7 +386,7 @@ def _is_further_main(token: Any) -> bool:
 
 def _is_set_off(token: Any) -> bool:
     if token.i < token.head.i:
-        return True  # a complement that comes first
+        return True  # the complement precedes its head
     before = token.left_edge.i - 1
     return before > token.head.i and token.doc[before].is_punct and token.doc[before].text not in {'"', "“", "``"}
 
@@ -339,7 +399,7 @@ def _is_dependent(token: Any) -> bool:
     if token.dep_ == "ROOT":
         return _has_child(token, {"mark"})  # "Because it rained."
     if token.dep_ == "ccomp":
-        return _is_marked(token) or (token.i > token.head.i and not _is_set_off(token))  # else direct speech
+        return _is_marked(token) or (token.i > token.head.i and not _is_set_off(token))  # otherwise direct speech
     return token.dep_ in SUBORDINATE and _has_child(token, SUBJECTS)
 
 
@@ -356,7 +416,7 @@ def _heads_complex_noun(token: Any) -> bool:
         if token.pos_ not in NOMINAL or token.dep_ in WITHIN_NOMINAL:
             return False
         if token.dep_ == "conj" and token.head.pos_ in NOMINAL:
-            return False  # within the noun phrase of the noun before it
+            return False  # belongs to the noun phrase of the preceding noun
     return any(below.tag_ in MODIFIERS or below.dep_ in POSTMODIFIERS for below in token.subtree)
 
 

@@ -179,14 +179,14 @@ def test_folders_and_models_that_do_not_fit_are_named(tmp_path: Path, nlp: Any) 
         StanzaParser(loose).parse([nlp("One sentence.")])
     (empty / "en").mkdir(parents=True)  # as if Stanza's, but nothing was downloaded
     assert StanzaParser(empty).parse([]) == []  # loads no model
-    with pytest.raises(ValueError, match=r"stanza\.download\('en'\) writes it there; or choose syntax=dependency"):
+    with pytest.raises(ValueError, match=r"stanza\.download\('en'\) or choose syntax=dependency"):
         StanzaParser(empty).parse([nlp("One sentence.")])
 
 
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"`syntax` must be one of .*, got 'constituency'"):
         SyntaxFeatures("constituency")
-    with pytest.raises(ValueError, match="applies to syntax=stanza only"):
+    with pytest.raises(ValueError, match="only allowed with syntax=stanza"):
         SyntaxFeatures("dependency", stanza_folder="x")
     (tmp_path / "en").mkdir()
     monkeypatch.setitem(sys.modules, "stanza", None)

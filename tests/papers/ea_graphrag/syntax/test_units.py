@@ -157,10 +157,10 @@ def test_a_tree_is_read_as_written() -> None:
 @pytest.mark.parametrize(
     ("trouble", "texts"),
     [
-        ("0 open brackets, or text outside", ["", "(ROOT (NN a)) (ROOT (NN b))", "word", "(ROOT (NN a)))"]),
-        ("2 open brackets", ["(ROOT (S"]),
-        ("neither word nor phrase", ["(ROOT)", "(ROOT (NN a b))", "(ROOT (NN a) b)", "(ROOT a (NN b))"]),
-        ("neither word nor phrase", ["(ROOT ((NN b)))", "(ROOT ())"]),  # without label
+        ("0 unclosed brackets, or text outside", ["", "(ROOT (NN a)) (ROOT (NN b))", "word", "(ROOT (NN a)))"]),
+        ("2 unclosed brackets", ["(ROOT (S"]),
+        ("neither a word nor a phrase", ["(ROOT)", "(ROOT (NN a b))", "(ROOT (NN a) b)", "(ROOT a (NN b))"]),
+        ("neither a word nor a phrase", ["(ROOT ((NN b)))", "(ROOT ())"]),  # without label
     ],
 )
 def test_what_is_no_tree_is_refused(trouble: str, texts: list[str]) -> None:
