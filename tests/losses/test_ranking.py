@@ -245,7 +245,7 @@ def test_half_precision_is_summed_in_float32_and_relevance_of_any_dtype(loss: Lo
 @pytest.mark.parametrize(
     ("scores", "relevance", "mask", "match"),
     [
-        (torch.zeros(3), torch.zeros(3), torch.ones(3).bool(), r"`scores` must be .* got torch.float32 \[3\]"),
+        (torch.zeros(3), torch.zeros(3), torch.ones(3).bool(), r"`scores` must be .* got torch.float32 of shape \[3\]"),
         (torch.zeros(1, 3), torch.zeros(1, 2), torch.ones(1, 3).bool(), r"`relevance` .*\[1, 3\].* got \[1, 2\]"),
         (torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 3), r"`mask` must be boolean .* got torch.float32"),
     ],

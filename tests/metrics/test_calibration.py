@@ -32,5 +32,5 @@ def test_area_against_sklearn(seed: int) -> None:
 
 
 def test_one_class_is_refused() -> None:
-    with pytest.raises(ValueError, match="`labels` must hold both classes, got 2 ones and 0 zeros"):
+    with pytest.raises(ValueError, match="`labels` must contain both classes, got 2 ones and 0 zeros"):
         area_under_roc(torch.rand(2), torch.ones(2))

@@ -107,9 +107,9 @@ EVERY_BASE = pytest.mark.parametrize("name", ["PR@2", "R@2", "CR@2", "nDCG@2", "
 @pytest.mark.parametrize(
     ("ranked_relevance", "qrels", "match"),
     [
-        ([[1, 0], [0, 0], [0, 0]], [[1], [0], [0]], r"`qrels` must hold a positive gain .* row 1; leave"),
-        ([[1, 1], [0, 1]], [[1, 0], [1, 0]], r"`ranked_relevance` must not hold more .* in row 0; rank each"),
-        ([[1, 0]], [[1], [1]], r"`qrels` must have a row for each of 1 rankings, got 2"),
+        ([[1, 0], [0, 0], [0, 0]], [[1], [0], [0]], r"`qrels` must contain a positive gain .* row 1\. Remove"),
+        ([[1, 1], [0, 1]], [[1, 0], [1, 0]], r"`ranked_relevance` must not contain more .* in row 0\. Rank each"),
+        ([[1, 0]], [[1], [1]], r"`qrels` must have one row per ranking, 1, got 2"),
         ([1, 0], [[1]], r"`ranked_relevance` must have two dimensions, .* got shape \(2,\)"),
         ([[1, 0]], [1], r"`qrels` must have two dimensions, .* got shape \(1,\)"),
     ],

@@ -99,12 +99,12 @@ def test_nothing_retrieved_and_no_queries() -> None:
 @pytest.mark.parametrize(
     ("retrieved", "relevant", "match"),
     [
-        ([[1]], [[1], [2]], r"`relevant` must be \[1, ...\], one row a query, got \[2, 1\]"),
-        ([[1]], [[-1]], r"`relevant` must hold a node of every query, each once, got \[-1\]"),
-        ([[1]], [[2, 3, 2]], r"`relevant` must hold a node of every query, each once, got \[2, 3, 2\]"),
-        ([[24]], [[2]], "`retrieved` must number nodes 0 to 23 or be -1, got 24 to 24"),
-        ([[1]], [[-2]], "`relevant` must number nodes 0 to 23 or be -1, got -2 to -2"),
-        ([1], [[2]], r"`retrieved` must be \[1, ...\], one row a query, got \[1\]"),
+        ([[1]], [[1], [2]], r"`relevant` must have shape \[1, ...\], with one row per query, got \[2, 1\]"),
+        ([[1]], [[-1]], r"`relevant` must contain at least one node per query and no node twice, got \[-1\]"),
+        ([[1]], [[2, 3, 2]], r"`relevant` must contain at least one node per query and no node twice, got \[2, 3, 2\]"),
+        ([[24]], [[2]], "`retrieved` must be node indices from 0 to 23 or -1, got 24 to 24"),
+        ([[1]], [[-2]], "`relevant` must be node indices from 0 to 23 or -1, got -2 to -2"),
+        ([1], [[2]], r"`retrieved` must have shape \[1, ...\], with one row per query, got \[1\]"),
     ],
 )
 def test_arguments_are_checked(retrieved: list[list[int]], relevant: list[list[int]], match: str) -> None:

@@ -1,13 +1,13 @@
-"""Training losses: pure functions of scores, relevance and a mask of real candidates.
+"""Training losses, as pure functions of scores, relevance and a mask of the real candidates.
 
-All take ``[num_queries, num_candidates]`` tensors:
+All losses take ``[num_queries, num_candidates]`` tensors:
 
-- ``scores``, finite where ``mask`` is True;
-- ``relevance``, gains of at least 0;
-- ``mask``, True for a real candidate; other slots have no effect.
+- ``scores``: Scores, finite where ``mask`` is True.
+- ``relevance``: Relevance gains, at least 0.
+- ``mask``: Boolean, True for real candidates. Padding has no effect on the loss or its gradient.
 
-They return a scalar, the mean over the queries with a relevant candidate in nats, 0 if there is none. A shape, a dtype
-or a setting out of range is a ValueError.
+They return a scalar: the mean over the queries with at least one relevant candidate, or 0 if there are none. Losses are
+in nats unless stated otherwise. They raise a ``ValueError`` for shapes, data types and settings that do not fit.
 """
 
 from graphrerank.losses.ranking import (

@@ -1,10 +1,15 @@
-"""Ranking measures: pure functions of gains in rank order and of all gains of a query.
+"""Evaluation measures, as pure functions.
 
-Measures of rankings take ``ranked_relevance`` ``[num_queries, depth]``, the gain of the document at each rank, 0 if not
-relevant or padding; ``qrels`` ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded
-with 0; and the cutoff rank ``top_k``, where ranks below ``depth`` count as not relevant. They return ``[num_queries]``
-float64 in [0, 1]. A ValueError is raised if shapes do not fit, a query has no relevant document or fewer than its
-ranking holds, or ``top_k`` is below 1.
+Ranking measures take these arguments:
+
+- ``ranked_relevance``: Gain of the document at each rank, ``[num_queries, depth]``, 0 for irrelevant documents and
+  padding.
+- ``qrels``: Positive gains of all relevant documents of each query in any order, ``[num_queries, max_relevant]``,
+  padded with 0.
+- ``top_k``: Cutoff rank. Ranks beyond ``depth`` are treated as irrelevant.
+
+They return one float64 value in [0, 1] per query, ``[num_queries]``. They raise a ``ValueError`` if the shapes do not
+fit, if a query has no relevant document or fewer than its ranking contains, or if ``top_k`` is below 1.
 """
 
 from graphrerank.metrics.calibration import area_under_roc, brier_score, expected_calibration_error, reliability_bins

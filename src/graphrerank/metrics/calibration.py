@@ -1,19 +1,29 @@
-"""Measures of probabilities: how far they are from frequencies, and how well they order."""
+"""Measures of predicted probabilities: calibration error, Brier score and area under the ROC curve."""
 
 import torch
 from torch import Tensor
 
 from graphrerank.utils.checks import UserError
 
+#: Number of bins of equal width in [0, 1].
 NUM_BINS = 10
 
 
 def reliability_bins(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort rows with probabilities ``[n]`` of class 1 and labels ``[n]``, 0 or 1, into ten bins of equal width.
+    """Group predictions into ten bins of equal width by their probability.
 
-    A probability on a border is in the upper bin, 1 in the last. Returns, ``[10]`` each, the int64 number of rows, and
-    in float64 their mean probability and the share of positives; NaN in an empty bin. A ValueError if there is no row,
-    or a probability is outside [0, 1].
+    A probability on the boundary of two bins belongs to the upper bin. A probability of 1 belongs to the last bin.
+
+    Args:
+        probabilities: Predicted probabilities of the positive class, ``[n]``.
+        labels: True labels, 0 or 1, ``[n]``.
+
+    Returns:
+        Number of predictions in each bin, ``[10]`` int64; mean probability in each bin, ``[10]`` float64; and fraction
+        of positive labels in each bin, ``[10]`` float64. The last two are NaN for empty bins.
+
+    Raises:
+        UserError: If there are no predictions, or if a probability is outside [0, 1].
 
     Example:
         >>> count, probability, share = reliability_bins(torch.tensor([0.12, 0.95, 0.97]), torch.tensor([0, 1, 0]))
@@ -31,13 +41,25 @@ def reliability_bins(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Ten
 
 
 def expected_calibration_error(probabilities: Tensor, labels: Tensor) -> float:
-    r"""Average, over ten bins of equal width, how far the mean probability is from the share of positives.
+    r"""Return the expected calibration error (ECE) over ten bins of equal width.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \left| \bar p_b - \bar y_b \right|
 
+    with :math:`\bar p_b` the mean probability and :math:`\bar y_b` the fraction of positive labels in bin :math:`b`.
+    With few predictions, the ECE is above 0 even for the true probabilities.
+
     Source: Naeini, Cooper and Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", 2015, for
-    the probability of the positive class (not of the predicted one, as Guo et al., 2017). With few rows it is above 0
-    even for the true probabilities.
+    the probability of the positive class. Guo et al., 2017, use the probability of the predicted class instead.
+
+    Args:
+        probabilities: Predicted probabilities of the positive class, ``[n]``.
+        labels: True labels, 0 or 1, ``[n]``.
+
+    Returns:
+        Calibration error in [0, 1].
+
+    Raises:
+        UserError: If there are no predictions, or if a probability is outside [0, 1].
 
     Example:
         >>> round(expected_calibration_error(torch.tensor([0.9, 0.9, 0.9, 0.9]), torch.tensor([1, 1, 1, 0])), 2)
@@ -48,12 +70,20 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def brier_score(probabilities: Tensor, labels: Tensor) -> float:
-    r"""Average the squared difference of probability and label.
+    r"""Return the mean squared difference between probability and label.
 
     .. math:: \frac{1}{n} \sum_i (p_i - y_i)^2
 
-    Source: Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950, for two classes. The base rate
-    alone has ``share * (1 - share)``.
+    A constant prediction of the base rate ``r`` scores ``r * (1 - r)``.
+
+    Source: Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950, for two classes.
+
+    Args:
+        probabilities: Predicted probabilities of the positive class, ``[n]``.
+        labels: True labels, 0 or 1, ``[n]``.
+
+    Returns:
+        Brier score in [0, 1]. Lower is better.
 
     Example:
         >>> brier_score(torch.tensor([1.0, 0.5]), torch.tensor([1, 0]))
@@ -63,12 +93,23 @@ def brier_score(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def area_under_roc(scores: Tensor, labels: Tensor) -> float:
-    r"""Give the probability that a positive row scores above a negative one; a tie counts half.
+    r"""Return the area under the ROC curve: the probability that a positive scores higher than a negative.
 
     .. math:: \mathrm{AUC} = \frac{1}{n_1 n_0} \sum_{i: y_i = 1} \sum_{j: y_j = 0} [s_i > s_j] + \tfrac12 [s_i = s_j]
 
-    Source: Hanley and McNeil, "The meaning and use of the area under a ROC curve", 1982. Scores and labels, 0 or 1, are
-    ``[n]``; a ValueError if there are not rows of both classes.
+    Ties count as one half.
+
+    Source: Hanley and McNeil, "The meaning and use of the area under a ROC curve", 1982.
+
+    Args:
+        scores: Scores ``[n]`` of any scale.
+        labels: True labels, 0 or 1, ``[n]``.
+
+    Returns:
+        Area in [0, 1].
+
+    Raises:
+        UserError: If one of the classes has no label.
 
     Example:
         >>> area_under_roc(torch.tensor([0.9, 0.4, 0.4, 0.1]), torch.tensor([1, 1, 0, 0]))
@@ -76,6 +117,6 @@ def area_under_roc(scores: Tensor, labels: Tensor) -> float:
     """
     positive, negative = scores[labels == 1].double(), scores[labels == 0].double()
     if len(positive) == 0 or len(negative) == 0:
-        raise UserError(f"`labels` must hold both classes, got {len(positive)} ones and {len(negative)} zeros")
+        raise UserError(f"`labels` must contain both classes, got {len(positive)} ones and {len(negative)} zeros")
     difference = positive.unsqueeze(1) - negative
     return float(((difference > 0).double() + 0.5 * (difference == 0)).mean())

@@ -1,4 +1,4 @@
-"""Coverage: whether retrieved texts contain a right answer."""
+"""Answer coverage: check whether retrieved text contains a correct answer."""
 
 import re
 import string
@@ -11,9 +11,15 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Make answers comparable: lower case, no ASCII punctuation, no English articles, single spaces.
+    """Normalise an answer for comparison: lower case, no ASCII punctuation, no English articles, single spaces.
 
-    Source: Rajpurkar et al., *SQuAD*, 2016, its evaluation; as in HotpotQA, MuSiQue and KET-RAG.
+    Source: the evaluation script of Rajpurkar et al., *SQuAD*, 2016, which HotpotQA, MuSiQue and KET-RAG also use.
+
+    Args:
+        text: Answer or retrieved text.
+
+    Returns:
+        Normalised text, which may be empty.
 
     Example:
         >>> normalize_answer("The  Cat's  hat, a hat.")
@@ -23,10 +29,22 @@ def normalize_answer(text: str) -> str:
 
 
 def coverage(context: str, answers: Sequence[str]) -> float:
-    """Return 1 if a context contains one of the right answers, else 0.
+    """Return 1 if the context contains at least one of the correct answers, and 0 otherwise.
 
-    Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context". Both are normalised, and
-    the answer is looked for anywhere, also within a word. An answer of which nothing is left is found nowhere.
+    Both are normalised. An answer may match anywhere in the context, even inside a word. An answer that is empty after
+    normalisation never matches.
+
+    Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context".
+
+    Args:
+        context: Retrieved text.
+        answers: Correct answers, at least one.
+
+    Returns:
+        1.0 or 0.0.
+
+    Raises:
+        UserError: If ``answers`` is empty or a string.
 
     Example:
         >>> coverage("He died in the Year 869, in Piacenza.", ["the year 869"])
@@ -37,7 +55,14 @@ def coverage(context: str, answers: Sequence[str]) -> float:
 
 
 def checked_answers(answers: Sequence[str]) -> Sequence[str]:
-    """Return right answers, one or more."""
+    """Return the answers after checking that they are a non-empty list.
+
+    Args:
+        answers: Correct answers.
+
+    Raises:
+        UserError: If ``answers`` is empty or a string.
+    """
     if isinstance(answers, str) or not answers:
-        raise UserError(f"`answers` must be a list of one or more right answers, got {answers!r}")
+        raise UserError(f"`answers` must be a list of at least one correct answer, got {answers!r}")
     return answers

@@ -1,4 +1,4 @@
-"""Measures of rankings: nDCG, reciprocal rank, recall, capped and perfect recall; and their names."""
+"""Ranking measures and their names: nDCG, reciprocal rank, recall, capped recall and perfect recall."""
 
 import re
 from collections.abc import Callable
@@ -11,37 +11,61 @@ from graphrerank.utils.checks import UserError, check_counts
 
 
 def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -> None:
-    """Refuse what no measure of rankings takes, such as a ranking of more relevant documents than the query has."""
+    """Check the arguments of a ranking measure.
+
+    Args:
+        ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+        qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``.
+        top_k: Cutoff rank. None for no cutoff.
+
+    Raises:
+        UserError: If a shape does not fit, ``top_k`` is not positive, or a query has no relevant document or fewer than
+            its ranking contains.
+    """
     check_counts(top_k=top_k)
     for name, tensor in (("ranked_relevance", ranked_relevance), ("qrels", qrels)):
         if tensor.ndim != 2:
-            raise UserError(f"`{name}` must have two dimensions, one row a query, got shape {tuple(tensor.shape)}")
+            raise UserError(
+                f"`{name}` must have two dimensions, with one row per query, got shape {tuple(tensor.shape)}"
+            )
     if len(ranked_relevance) != len(qrels):
-        raise UserError(f"`qrels` must have a row for each of {len(ranked_relevance)} rankings, got {len(qrels)}")
+        raise UserError(f"`qrels` must have one row per ranking, {len(ranked_relevance)}, got {len(qrels)}")
     num_relevant = (qrels > 0).sum(dim=1)
     if (num_relevant == 0).any():
         row = int((num_relevant == 0).nonzero()[0])
         raise UserError(
-            f"`qrels` must hold a positive gain for every query, got none in row {row}; leave such queries out"
+            f"`qrels` must contain a positive gain for every query, got none in row {row}. Remove queries without "
+            "relevant documents"
         )
     if (crowded := (ranked_relevance > 0).sum(dim=1) > num_relevant).any():
         raise UserError(
-            f"`ranked_relevance` must not hold more relevant documents than `qrels`, got more in row "
-            f"{int(crowded.nonzero()[0])}; rank each document once and take both from the same query"
+            f"`ranked_relevance` must not contain more relevant documents than `qrels`, got more in row "
+            f"{int(crowded.nonzero()[0])}. Rank each document once, and take both arguments from the same query"
         )
 
 
 def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
-    r"""Give the discounted gain of the top K as a share of the best one reachable.
+    r"""Return the normalised discounted cumulative gain of the top K.
 
     .. math::
         \mathrm{nDCG@}K = \frac{\mathrm{DCG@}K(y)}{\mathrm{DCG@}K(y^{*})}, \qquad
         \mathrm{DCG@}K(y) = \sum_{r=1}^{K} \frac{y_r}{\log_2(1 + r)}
 
-    where ``y`` are the gains in rank order and ``y*`` all gains of the query from the highest down.
+    where :math:`y` are the gains in rank order and :math:`y^{*}` all gains of the query in descending order.
 
     Source: Järvelin and Kekäläinen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002, in the form of
-    trec_eval's ``ndcg_cut_K``: the gain is the relevance itself, not ``2 ** y - 1``.
+    ``ndcg_cut_K`` of trec_eval: the gain is the relevance itself, not ``2 ** y - 1``.
+
+    Args:
+        ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+        qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``, padded with 0.
+        top_k: Cutoff rank K.
+
+    Returns:
+        nDCG@K of each query, ``[num_queries]`` float64.
+
+    Raises:
+        UserError: If the arguments do not fit each other. See :func:`check_rankings`.
 
     Example:
         >>> ndcg(torch.tensor([[0, 1]]), torch.tensor([[1]]), top_k=2)  # 1 / log2(3)
@@ -57,13 +81,22 @@ def _dcg(gain: Tensor) -> Tensor:
 
 
 def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | None = None) -> Tensor:
-    r"""Give one over the rank of the first relevant document.
+    r"""Return the reciprocal of the rank of the first relevant document.
 
     .. math:: \mathrm{RR} = \frac{1}{\min \{ r : y_r > 0 \}}, \qquad 0 \text{ if no relevant document is ranked}
 
-    Source: Voorhees, "The TREC-8 Question Answering Track Report", 1999; trec_eval's ``recip_rank``.
+    Source: Voorhees, "The TREC-8 Question Answering Track Report", 1999; ``recip_rank`` of trec_eval.
 
-    ``top_k`` may be None: as deep as the ranking goes.
+    Args:
+        ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+        qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``, padded with 0.
+        top_k: Cutoff rank. If None, the whole ranking is used.
+
+    Returns:
+        Reciprocal rank of each query, ``[num_queries]`` float64.
+
+    Raises:
+        UserError: If the arguments do not fit each other. See :func:`check_rankings`.
 
     Example:
         >>> reciprocal_rank(torch.tensor([[0, 0, 0, 2], [1, 0, 0, 1]]), torch.tensor([[2, 0], [1, 1]]))
@@ -72,16 +105,28 @@ def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | Non
     check_rankings(ranked_relevance, qrels, top_k)
     relevant = (ranked_relevance[:, :top_k] > 0).to(torch.float64)
     rank = torch.arange(1, relevant.shape[1] + 1, dtype=torch.float64, device=relevant.device)
-    # a rank of nothing in front, so that a ranking of depth 0 has a best reciprocal rank, 0
+    # A column of zeros gives rankings of depth 0 a reciprocal rank of 0, because amax needs at least one column.
     return torch.nn.functional.pad(relevant / rank, (1, 0)).amax(dim=1)
 
 
 def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
-    r"""Give the share of a query's relevant documents that are in its top K.
+    r"""Return the fraction of a query's relevant documents that are in the top K.
 
     .. math:: \mathrm{R@}K = \frac{|R \cap \mathrm{top}_K|}{|R|}
 
-    Source: trec_eval's ``recall_K``. Not the R@K of "EA-GraphRAG", which is a hit rate (1 if any is found).
+    Source: ``recall_K`` of trec_eval. R@K of "EA-GraphRAG" is different: it is a hit rate, 1 if any relevant document
+    is found.
+
+    Args:
+        ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+        qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``, padded with 0.
+        top_k: Cutoff rank K.
+
+    Returns:
+        R@K of each query, ``[num_queries]`` float64.
+
+    Raises:
+        UserError: If the arguments do not fit each other. See :func:`check_rankings`.
 
     Example:
         >>> recall(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=3)
@@ -92,12 +137,23 @@ def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
 
 
 def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
-    r"""Give the share found of the relevant documents that the top K has room for.
+    r"""Return the number of relevant documents in the top K, divided by the largest possible number.
 
     .. math:: \mathrm{CR@}K = \frac{|R \cap \mathrm{top}_K|}{\min(K, |R|)}
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models",
     2021, where it is called capped recall.
+
+    Args:
+        ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+        qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``, padded with 0.
+        top_k: Cutoff rank K.
+
+    Returns:
+        CR@K of each query, ``[num_queries]`` float64.
+
+    Raises:
+        UserError: If the arguments do not fit each other. See :func:`check_rankings`.
 
     Example:
         >>> capped_recall(torch.tensor([[1, 1, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=2)
@@ -108,12 +164,25 @@ def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Ten
 
 
 def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
-    r"""Return whether all relevant documents of a query are in its top K.
+    r"""Return 1 if all relevant documents of a query are in the top K, and 0 otherwise.
 
     .. math:: \mathrm{PR@}K = [\,R \subseteq \mathrm{top}_K\,]
 
+    A query with more than K relevant documents always scores 0.
+
     Source: "GraphER: An Efficient Graph-Based Enrichment and Reranking Method for Retrieval-Augmented Generation",
-    "Metrics". A query with more than K relevant documents is always 0.
+    "Metrics".
+
+    Args:
+        ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+        qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``, padded with 0.
+        top_k: Cutoff rank K.
+
+    Returns:
+        PR@K of each query, ``[num_queries]`` float64.
+
+    Raises:
+        UserError: If the arguments do not fit each other. See :func:`check_rankings`.
 
     Example:
         >>> ranked_relevance = torch.tensor([[1, 0, 1], [1, 0, 1]])
@@ -132,40 +201,63 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "nDCG": ndcg,
     "MRR": reciprocal_rank,
 }
-_ALIASES = {"R_cap": "CR"}  # as others write it
+_ALIASES = {"R_cap": "CR"}  # alternative names of other libraries
 _NAME = re.compile(r"(?P<base>PR|R|CR|R_cap|nDCG|MRR)(@(?P<top_k>[1-9][0-9]*))?(?P<multi>/multi)?")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A ranking measure; calling it scores each query.
+    """Ranking measure with a cutoff. Calling it scores each query.
+
+    Attributes:
+        base: Name without cutoff, one of ``PR``, ``R``, ``CR``, ``nDCG`` and ``MRR``.
+        top_k: Cutoff rank. None for the whole ranking, which only ``MRR`` allows.
+        multi: Whether only queries with more than one relevant document are scored.
 
     Example:
         >>> parse_measure("PR@10/multi")
         Measure(base='PR', top_k=10, multi=True)
     """
 
-    base: str  # one of `PR`, `R`, `CR`, `nDCG`, `MRR`
-    top_k: int | None  # cutoff rank; None = as deep as the ranking goes (`MRR` only)
-    multi: bool = False  # count only queries with more than one relevant document
+    base: str
+    top_k: int | None
+    multi: bool = False
 
     @property
     def name(self) -> str:
-        """The measure's one name everywhere, such as ``PR@10/multi``."""
+        """Canonical name of the measure, such as ``PR@10/multi``."""
         cutoff = "" if self.top_k is None else f"@{self.top_k}"
         return f"{self.base}{cutoff}{'/multi' if self.multi else ''}"
 
     def __call__(self, ranked_relevance: Tensor, qrels: Tensor) -> Tensor:
-        """Score each query, ``[num_queries]`` float64 in [0, 1]; NaN where ``/multi`` leaves it out."""
+        """Score each query.
+
+        Args:
+            ranked_relevance: Gains in rank order, ``[num_queries, depth]``.
+            qrels: Gains of all relevant documents, ``[num_queries, max_relevant]``, padded with 0.
+
+        Returns:
+            Scores ``[num_queries]``, float64 in [0, 1]. With ``multi``, queries with one relevant document score NaN.
+
+        Raises:
+            UserError: If the arguments do not fit each other. See :func:`check_rankings`.
+        """
         per_query = _FUNCTIONS[self.base](ranked_relevance, qrels, top_k=self.top_k)
         return per_query.masked_fill((qrels > 0).sum(dim=1) < 2, torch.nan) if self.multi else per_query
 
 
 def parse_measure(name: str) -> Measure:
-    """Read a measure's name; a ValueError if it has none of the known forms.
+    """Return the measure with a given name.
 
-    These are ``PR@K``, ``R@K``, ``R_cap@K`` or ``CR@K`` (capped recall), ``nDCG@K``, ``MRR@K`` or ``MRR``, each also
-    with ``/multi`` (only queries with more than one relevant document count).
+    Args:
+        name: One of ``PR@K``, ``R@K``, ``CR@K`` or ``R_cap@K`` (capped recall), ``nDCG@K``, ``MRR@K`` and ``MRR``. The
+            suffix ``/multi`` restricts a measure to queries with more than one relevant document.
+
+    Returns:
+        The measure.
+
+    Raises:
+        UserError: If the name has another form.
 
     Example:
         >>> parse_measure("nDCG@10").name, parse_measure("R_cap@10").name
@@ -173,7 +265,7 @@ def parse_measure(name: str) -> Measure:
     """
     match = _NAME.fullmatch(name)
     if match is None or (match["top_k"] is None and match["base"] != "MRR"):
-        known = "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K above 0, each also as NAME/multi"
-        raise UserError(f"`name` must be {known}; got {name!r}")
+        forms = "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR"
+        raise UserError(f"`name` must be {forms}, with K at least 1 and optionally followed by /multi, got {name!r}")
     base = _ALIASES.get(match["base"], match["base"])
     return Measure(base, int(match["top_k"]) if match["top_k"] else None, match["multi"] is not None)

@@ -1,4 +1,4 @@
-"""Topological Recall: recall with partial credit for relevant nodes that are near a retrieved one in the graph."""
+"""Topological Recall: recall with partial credit for relevant nodes that are close to a retrieved node in the graph."""
 
 import math
 
@@ -8,26 +8,32 @@ from torch import Tensor
 from graphrerank.corpus import CorpusGraph
 from graphrerank.utils.checks import UserError
 
-BLOCK_CELLS = 1 << 22  # distances held at once, 32 MiB
+#: Largest number of distances in memory at once, 32 MiB.
+BLOCK_CELLS = 1 << 22
 
 
 def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> Tensor:
-    r"""Average over the relevant nodes how near they are to the retrieved ones.
+    r"""Return the mean closeness of the relevant nodes to the retrieved nodes.
 
     .. math:: \mathrm{TR} = \frac{1}{|R|} \sum_{i \in R} \frac{1}{1 + u(i)}
 
-    with :math:`u` of :func:`path_uncertainty`: a retrieved node counts 1, an unreachable one 0. Equal to recall over
-    all retrieved nodes plus :func:`missed_topological_recall`.
+    with :math:`u` of :func:`path_uncertainty`. A retrieved relevant node contributes 1, and an unreachable one
+    contributes 0. Topological Recall equals recall over all retrieved nodes plus :func:`missed_topological_recall`.
 
-    Source: FastInsight, Definition 7 and Corollary 1. *Where we differ:* see :func:`path_uncertainty`.
+    Source: FastInsight, Definition 7 and Corollary 1. *Differences from the paper:* see :func:`path_uncertainty`.
 
     Args:
-        graph: The corpus, undirected.
-        retrieved: ``[Q, K]`` int64 retrieved nodes of each query in any order, padded with -1.
-        relevant: ``[Q, R]`` int64 relevant nodes of each query, each once, padded with -1; one at least.
+        graph: Undirected corpus graph.
+        retrieved: Retrieved nodes of each query in any order, ``[Q, K]`` int64, padded with -1.
+        relevant: Relevant nodes of each query, ``[Q, R]`` int64, unique per row, padded with -1. Each query needs at
+            least one.
 
     Returns:
-        ``[Q]`` float64, in [0, 1].
+        Topological Recall of each query, ``[Q]`` float64 in [0, 1].
+
+    Raises:
+        UserError: If a shape does not fit, a node is not in the graph, or a query has no relevant node or a repeated
+            one.
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
@@ -38,50 +44,80 @@ def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) 
 
 
 def missed_topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> Tensor:
-    r"""Give the part of Topological Recall that comes from relevant nodes that were not retrieved: MissTR.
+    r"""Return the part of Topological Recall that comes from relevant nodes that were not retrieved (MissTR).
 
     .. math:: \mathrm{MissTR} = \frac{1}{|R|} \sum_{i \in R \setminus N} \frac{1}{1 + u(i)}
 
-    Source: FastInsight, Corollary 1. Arguments and result as of :func:`topological_recall`; 0 where all are found.
+    with :math:`u` of :func:`path_uncertainty` and :math:`N` the retrieved nodes.
+
+    Source: FastInsight, Corollary 1.
+
+    Args:
+        graph: Undirected corpus graph.
+        retrieved: Retrieved nodes of each query in any order, ``[Q, K]`` int64, padded with -1.
+        relevant: Relevant nodes of each query, ``[Q, R]`` int64, unique per row, padded with -1.
+
+    Returns:
+        MissTR of each query, ``[Q]`` float64 in [0, 1], 0 if all relevant nodes were retrieved.
+
+    Raises:
+        UserError: If a shape does not fit, a node is not in the graph, or a query has no relevant node or a repeated
+            one.
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
+        >>> missed_topological_recall(graph, torch.tensor([[0, -1]]), torch.tensor([[0, 1, 2]]))  # 1 / (1 + ln 2) / 3
+        tensor([0.1969], dtype=torch.float64)
     """
     uncertainty = path_uncertainty(graph, retrieved, relevant)
     return _credit(uncertainty.masked_fill(uncertainty == 0, torch.inf), relevant)
 
 
 def path_uncertainty(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> Tensor:
-    r"""Measure how far each relevant node is from the nearest retrieved one, in summed log degrees.
+    r"""Return the uncertainty of the path from each relevant node to the nearest retrieved node.
 
     .. math:: u(i) = \min_{j \in N} \sum_{k \in SP(j, i),\ k \neq i} \ln(1 + \deg k)
 
-    with :math:`N` the retrieved nodes and :math:`SP(j, i)` the nodes of the path of fewest edges, both ends among them;
-    the degree, ``graph.num_neighbours``, is that of the whole graph. A retrieved node has :math:`u = 0`.
+    with :math:`N` the retrieved nodes and :math:`SP(j, i)` the nodes of a path with the fewest edges, including both
+    ends. The degree is that of the whole graph, ``graph.num_neighbours``. A retrieved node has :math:`u = 0`.
 
-    Source: FastInsight, Definition 7. *Where we differ:* where several paths have the fewest edges, the paper does not
-    say which is meant; we take the one of least :math:`u`.
+    Source: FastInsight, Definition 7. *Differences from the paper:* if several paths have the fewest edges, the paper
+    does not say which one to use. This function uses the one with the smallest :math:`u`.
 
-    All queries run at once, one search from each relevant node; a search ends where no longer path can be better, so
-    that it seldom leaves the neighbourhood of the retrieved nodes. Arguments as of :func:`topological_recall`.
+    All queries are processed at once, with one search from each relevant node. A search stops when no longer path can
+    be better, so it rarely leaves the neighbourhood of the retrieved nodes.
+
+    Args:
+        graph: Undirected corpus graph.
+        retrieved: Retrieved nodes of each query in any order, ``[Q, K]`` int64, padded with -1.
+        relevant: Relevant nodes of each query, ``[Q, R]`` int64, unique per row, padded with -1.
 
     Returns:
-        ``[Q, R]`` float64; inf where no path leads to a retrieved node, and where padded.
+        Uncertainty ``[Q, R]``, float64. It is inf for padding and for nodes without a path to a retrieved node.
 
     Raises:
-        ValueError: If a shape does not fit, a node is not in the graph, or a query has no relevant node or one twice.
+        UserError: If a shape does not fit, a node is not in the graph, or a query has no relevant node or a repeated
+            one.
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
+        >>> path_uncertainty(graph, torch.tensor([[0, -1]]), torch.tensor([[0, 1, 2]]))  # ln 2 for node 1
+        tensor([[0.0000, 0.6931,    inf]], dtype=torch.float64)
     """
     _check(graph, retrieved, relevant)
     result = torch.full(relevant.shape, torch.inf, dtype=torch.float64, device=relevant.device)
     row, column = torch.nonzero(relevant >= 0, as_tuple=True)
     size = max(1, BLOCK_CELLS // max(1, graph.num_nodes))
-    for part in torch.split(torch.arange(row.numel(), device=row.device), size):
-        rows, columns = row[part], column[part]
+    for block in torch.split(torch.arange(row.numel(), device=row.device), size):
+        rows, columns = row[block], column[block]
         result[rows, columns] = _search(graph, retrieved[rows], relevant[rows, columns])
     return result
 
 
 def _search(graph: CorpusGraph, retrieved: Tensor, start: Tensor) -> Tensor:
-    """Search from some nodes, ``[S]``, to the nearest of the retrieved ones, ``[S, K]``; returns ``[S]``."""
+    """Return the uncertainty ``[S]`` of the paths from ``start [S]`` to the nearest of ``retrieved [S, K]``."""
     num_nodes, searches = graph.num_nodes, torch.arange(start.numel(), device=start.device)
-    cost = torch.log1p(graph.num_neighbours.double())  # of passing through a node
+    cost = torch.log1p(graph.num_neighbours.double())  # cost of a node on a path
     wanted = torch.zeros(start.numel() * num_nodes, dtype=torch.bool, device=start.device)
     search, column = torch.nonzero(retrieved >= 0, as_tuple=True)
     wanted[search * num_nodes + retrieved[search, column]] = True
@@ -92,9 +128,9 @@ def _search(graph: CorpusGraph, retrieved: Tensor, start: Tensor) -> Tensor:
     best[wanted[frontier]] = 0.0
     while frontier.numel():
         search = torch.div(frontier, num_nodes, rounding_mode="floor")
-        # a search goes on as a whole: without some of its nodes, others would be reached by longer paths
+        # Stop or continue a search as a whole. Without some of its nodes, it would reach others by longer paths.
         nearest = torch.full_like(best, torch.inf).scatter_reduce_(0, search, distance[frontier], "amin")
-        frontier = frontier[(nearest + math.log(2) < best)[search]]  # a further node costs ln 2 or more
+        frontier = frontier[(nearest + math.log(2) < best)[search]]  # each further node adds at least ln 2
         search = torch.div(frontier, num_nodes, rounding_mode="floor")
         origin, neighbour = graph.neighbours(frontier - search * num_nodes)
         cell = search[origin] * num_nodes + neighbour
@@ -115,14 +151,18 @@ def _credit(uncertainty: Tensor, relevant: Tensor) -> Tensor:
 def _check(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> None:
     for name, nodes in (("retrieved", retrieved), ("relevant", relevant)):
         if nodes.ndim != 2 or len(nodes) != len(retrieved):
-            raise UserError(f"`{name}` must be [{len(retrieved)}, ...], one row a query, got {list(nodes.shape)}")
+            raise UserError(
+                f"`{name}` must have shape [{len(retrieved)}, ...], with one row per query, got {list(nodes.shape)}"
+            )
         if nodes.numel() and not (int(nodes.min()) >= -1 and int(nodes.max()) < graph.num_nodes):
             raise UserError(
-                f"`{name}` must number nodes 0 to {graph.num_nodes - 1} or be -1, got {int(nodes.min())} to "
+                f"`{name}` must be node indices from 0 to {graph.num_nodes - 1} or -1, got {int(nodes.min())} to "
                 f"{int(nodes.max())}"
             )
     ascending = torch.sort(relevant, dim=1).values
     repeated = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
     if (bad := repeated | ~(relevant >= 0).any(1)).any():
         row = int(bad.nonzero()[0])
-        raise UserError(f"`relevant` must hold a node of every query, each once, got {relevant[row].tolist()}")
+        raise UserError(
+            f"`relevant` must contain at least one node per query and no node twice, got {relevant[row].tolist()}"
+        )

@@ -68,5 +68,5 @@ def test_kinds_of_questions() -> None:
 @pytest.mark.parametrize("measure", [exact_match, answer_f1])
 @pytest.mark.parametrize("answers", [[], "Metz"])
 def test_no_right_answer(measure, answers) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match="`answers` must be a list of one or more right answers, got "):
+    with pytest.raises(ValueError, match="`answers` must be a list of at least one correct answer, got "):
         measure("Metz", answers)
