@@ -290,7 +290,7 @@ MUTATIONS = (
     ),
     Mutation("serving/routes.py", "held bytes are not given back", "self._hold(request, -len(body))", "pass"),
     Mutation("serving/work_estimates.py", "edges that are explained cost nothing", "if explain:", "if False:"),
-    Mutation("utils/safe_loading.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
+    Mutation("utils/safe_loading.py", "a level too deep", "range(MAX_JSON_DEPTH + 2)", "range(MAX_JSON_DEPTH + 3)"),
     Mutation("utils/safe_loading.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
     Mutation("models/checkpoint.py", "another is primary", "(name in primary, name)", "(name not in primary, name)"),
     Mutation(

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank_papers.ea_graphrag.syntax.features import COMPONENTS, StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.features import PARSER_COMPONENTS, StanzaParser, SyntaxFeatures
 from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units, count_units, read_tree
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
@@ -36,7 +36,7 @@ def parse(sentences: Iterable[list[str]]) -> list[Any]:
     """Parse gold tokens by spaCy."""
     from spacy.tokens import Doc
 
-    pipeline = load_spacy(ENGLISH, components=[name for name in COMPONENTS if name != "ner"])
+    pipeline = load_spacy(ENGLISH, components=[name for name in PARSER_COMPONENTS if name != "ner"])
     return list(pipeline.pipe(Doc(pipeline.vocab, words=words) for words in sentences))
 
 

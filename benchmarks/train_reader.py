@@ -20,7 +20,7 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.utils.files import save_tensors
 from graphrerank_papers.answers.extractive_reader import (
     NUM_WEIGHTS,
-    WEIGHTS,
+    READER_WEIGHTS,
     ExtractiveReader,
     answer_spans,
     feature_rows,
@@ -90,7 +90,7 @@ def main() -> None:
             rows += contexts_of(given.datasets, name, split, complete=complete)
     weights = train(rows, decay=given.decay)
     with tempfile.TemporaryDirectory() as folder:
-        path = WEIGHTS if given.write else Path(folder) / "weights.safetensors"
+        path = READER_WEIGHTS if given.write else Path(folder) / "weights.safetensors"
         save_tensors(path, {"weights": weights.half()})
         reader = ExtractiveReader(path)
         for name, split in JUDGED:

@@ -49,10 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     require_extra("documents", "graphrerank index")
     if given.language_model is not None:
         require_extra("llm", "graphrerank index --language-model")
-    from graphrerank.corpus_store.opening import MANIFEST
+    from graphrerank.corpus_store.opening import CORPUS_MANIFEST
     from graphrerank_documents.index_folder import IndexedFolder, index_folder
 
-    if (given.out / MANIFEST).is_file():
+    if (given.out / CORPUS_MANIFEST).is_file():
         return _grow(given)
 
     def finish(folder: Path, made: IndexedFolder) -> None:
@@ -83,7 +83,7 @@ def _grow(given: Namespace) -> int:
 
 def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str) -> str:
     """Draft questions in a folder that will be ``out``; return their number and the setting that trains on them."""
-    from graphrerank.data.synthetic_queries.questions import DRAFTED
+    from graphrerank.data.synthetic_queries.questions import DRAFTED_FILE
     from graphrerank.utils.caching import cache_folder
     from graphrerank_documents.draft_folder import draft_folder
 
@@ -97,4 +97,4 @@ def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str)
         made = draft_folder(folder, count, model=model, drafted_by=name)
     if not made:
         return "no drafted questions: the passages have too few words"
-    return f"{made:,} drafted questions, not of users: {out / DRAFTED} (data.drafted={made} trains on them)"
+    return f"{made:,} drafted questions, not of users: {out / DRAFTED_FILE} (data.drafted={made} trains on them)"

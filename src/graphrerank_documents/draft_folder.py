@@ -4,7 +4,7 @@ from pathlib import Path
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.folder import AUTO
-from graphrerank.data.synthetic_queries.questions import DRAFTED, MANY, REWORDED, draft_questions
+from graphrerank.data.synthetic_queries.questions import DRAFTED_FILE, MANY, REWORDED, draft_questions
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, parse_json_answer
@@ -46,7 +46,7 @@ def draft_folder(
         {"text": text, "relevant": [graph.node_ids[node] for node in nodes], "kind": kind, "drafted_by": drafted_by}
         for text, nodes, kind in drafts
     )
-    write_json_lines(Path(folder) / DRAFTED, rows)
+    write_json_lines(Path(folder) / DRAFTED_FILE, rows)
     return len(drafts)
 
 

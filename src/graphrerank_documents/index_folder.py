@@ -13,7 +13,7 @@ from pathlib import Path
 
 from graphrerank.data.folder_layout import ACCOUNT, CORPUS
 from graphrerank.data.readers.records import read_jsonl
-from graphrerank.data.synthetic_queries.questions import DRAFTED
+from graphrerank.data.synthetic_queries.questions import DRAFTED_FILE
 from graphrerank.text.languages import detect_language
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import (
@@ -371,7 +371,7 @@ def _write(
         write_bytes(temporary / READ, gzip.compress(records, 1, mtime=0))
         account = {"account": str(made), "links": asdict(made.links), "unread": made.unread, "dropped": made.dropped}
         write_json(temporary / ACCOUNT, account)
-        if (drafted := temporary / DRAFTED).is_file():  # keep the drafted questions whose passages still exist
+        if (drafted := temporary / DRAFTED_FILE).is_file():  # keep the drafted questions whose passages still exist
             ids = {row["_id"] for row in rows}
             drafts = [draft for _, draft in read_jsonl(drafted) if ids.issuperset(draft["relevant"])]
             drafted.unlink()

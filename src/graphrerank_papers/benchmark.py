@@ -21,10 +21,10 @@ from graphrerank_papers.experiments import do_step, step_file, write_tables
 #: File of the published numbers that ship with this project.
 PUBLISHED = Path(__file__).with_name("published.json")
 #: Measure of the published numbers.
-COMPARED = "R@5"
+COMPARED_MEASURE = "R@5"
 
 #: Cells of a table row, keyed by column name.
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,23 +82,23 @@ class PublishedRow:
         source: Publication of the numbers, with the corpus if the publication states it.
         embedder: Name of the text encoder.
         language_model: Name of the language model.
-        recall: :data:`COMPARED` in percent, by data set.
+        recall: :data:`COMPARED_MEASURE` in percent, by data set.
     """
 
     method: str
     source: str
     embedder: str
     language_model: str
-    recall: Annotated[Mapping[str, Annotated[float, Field(ge=0, le=100)]], Field(alias=COMPARED)]
+    recall: Annotated[Mapping[str, Annotated[float, Field(ge=0, le=100)]], Field(alias=COMPARED_MEASURE)]
 
-    def shown(self, dataset: str) -> Row:
+    def shown(self, dataset: str) -> TableRow:
         """Return the row of this method in the table of a data set.
 
         Args:
             dataset: Name of the data set.
         """
         texts = {"method": self.method, "source": self.source, "embedder": self.embedder}
-        return {**texts, "language model": self.language_model, COMPARED: self.recall[dataset] / 100}
+        return {**texts, "language model": self.language_model, COMPARED_MEASURE: self.recall[dataset] / 100}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class Benchmark:
     Attributes:
         sets: Data sets by key. Settings are converted to :class:`BenchmarkSet`.
         rows: Systems by key. Settings are converted to :class:`BenchmarkRow`.
-        measures: Names of the measures. Must contain :data:`COMPARED`.
+        measures: Names of the measures. Must contain :data:`COMPARED_MEASURE`.
         split: Split of the questions.
         num_queries: Maximum number of questions per data set. If None, all are used.
         published: JSON file of published numbers. If None, :data:`PUBLISHED` is used.
@@ -130,9 +130,10 @@ class Benchmark:
         for name, entry in self.sets.items():
             if unknown := set(entry.skip) - set(self.rows):
                 raise UserError(f"`job.sets.{name}.skip` must be among `job.rows` {list(self.rows)}, got {unknown}")
-        if COMPARED not in parse_measures(self.measures):
+        if COMPARED_MEASURE not in parse_measures(self.measures):
             raise UserError(
-                f"`job.measures` must contain {COMPARED} to compare with published numbers, got {list(self.measures)}"
+                f"`job.measures` must contain {COMPARED_MEASURE} to compare with published numbers, "
+                f"got {list(self.measures)}"
             )
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
@@ -156,7 +157,7 @@ class Benchmark:
             print(f"{key} is not in `paths.datasets`. See docs/papers/builders.md to build it.", flush=True)
         if not available:
             raise UserError(f"`paths.datasets` must contain at least one of {list(self.sets)}, got none of them")
-        tables: dict[str, list[Row]] = {"data sets": []}
+        tables: dict[str, list[TableRow]] = {"data sets": []}
         for key, entry in available.items():
             prepare = cache(partial(parts.prepare, entry.data or key, encoder=self.encoder, splits=(self.split,)))
             rows = [row for name, row in self.rows.items() if name not in entry.skip]
@@ -183,7 +184,7 @@ class Benchmark:
 
     def _measure(
         self, parts: ComponentFactory, run_dir: Path, key: str, prepared: PreparedDataset, row: BenchmarkRow
-    ) -> Row:
+    ) -> TableRow:
         """Measure a system on a data set, or read its earlier result."""
         dataset, known = prepared.dataset, self.sets[key]
         settings = parts.settings("pipeline", row.pipeline)
@@ -203,7 +204,7 @@ class Benchmark:
             None if loaded is None else hash_files([loaded.path]),
         ]
 
-        def run() -> Row:
+        def run() -> TableRow:
             print(f"{key}: {row.title}", flush=True)
             build = parts.pipeline_factory(prepared, retriever=row.retriever, encoder=self.encoder)
             queries = judged_queries(dataset, self.split, self.num_queries)

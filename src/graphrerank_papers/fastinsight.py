@@ -26,7 +26,7 @@ QUALITY = "CR@10"
 RECALL, NEARNESS, MISSED = "R@10", "TR", "MissTR"
 
 #: Cells of a table row, keyed by column name.
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 #: Scores ``[Q]`` by measure.
 Values = Mapping[str, Tensor]
 
@@ -75,7 +75,7 @@ class FastInsightCurves:
         for name in self.settings:
             if not _steps_with(default, name):
                 raise UserError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
-        tables: dict[str, list[Row]] = {}
+        tables: dict[str, list[TableRow]] = {}
         report = ""
         if not self.budgets:
             raise UserError("`job.budgets` must contain at least one budget, got none")
@@ -86,7 +86,7 @@ class FastInsightCurves:
         print(report)
         return run_dir
 
-    def _rows(self, parts: ComponentFactory, data: str) -> Iterator[tuple[str, Row]]:
+    def _rows(self, parts: ComponentFactory, data: str) -> Iterator[tuple[str, TableRow]]:
         """Yield the rows of a data set, each with the title of its table."""
         prepared = parts.prepare(data, retriever=self.retriever, encoder=self.encoder, splits=(self.split,))
         prepared = parts.with_pair_encoder(prepared, self.pair_encoder)
@@ -156,7 +156,7 @@ def gain_correlations(start: Values, end: Values, *, recall: str) -> dict[str, f
     return {"Recall": float(correlation[0, 1]), MISSED: float(correlation[0, 2])}
 
 
-def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
+def topological_quartiles(start: Tensor, scores: Tensor) -> list[TableRow]:
     """Group questions by quartiles of the vector search, and average a pipeline's scores in each group.
 
     A question belongs to the lowest group whose upper quartile is at least its score, so questions with equal scores

@@ -21,7 +21,7 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
 
 #: Version of the stages. Increment it when the content of a stage changes.
-FORMAT = 2
+INDEX_FORMAT = 2
 #: Number of texts that are encoded between two writes, which is the most that an interruption loses.
 BLOCK_TEXTS = 4096
 
@@ -54,7 +54,7 @@ class Stages:
             name: Name of the stage.
             *dependencies: Keys of earlier stages, fingerprints and settings that determine the stage.
         """
-        return f"{name}-{hashlib.sha256(repr((FORMAT, name, *dependencies)).encode()).hexdigest()[:24]}"
+        return f"{name}-{hashlib.sha256(repr((INDEX_FORMAT, name, *dependencies)).encode()).hexdigest()[:24]}"
 
     def get(self, key: str, kind: type[RecordT], make: Callable[[], RecordT]) -> RecordT:
         """Return a stage, computing and writing it first if it is missing or damaged.

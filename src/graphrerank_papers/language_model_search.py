@@ -19,7 +19,7 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.indexing import padded_ranking, scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
-END = "answer is"  # occurs in the sentence that ends the reasoning
+ANSWER_MARK = "answer is"  # occurs in the sentence that ends the reasoning
 PASSAGE_CHARACTERS = 2000  # of each passage in a prompt of IRCoT
 
 QueryPath = tuple[int, tuple[int, ...]]  # query and passages
@@ -128,7 +128,7 @@ class ChainOfThought(Step):
             answers = self._model.ask(prompts, system=self.prompt.instructions(), read=_first_sentence)
             for row, thought in zip(rows, answers, strict=True):
                 thoughts[row].append(thought)
-            rows = [row for row in rows if END not in thoughts[row][-1].lower()]
+            rows = [row for row in rows if ANSWER_MARK not in thoughts[row][-1].lower()]
             if not rows:
                 break
             texts = [thoughts[row][-1] for row in rows]

@@ -14,8 +14,8 @@ from graphrerank.language_models.strict_answers import ask_strictly, parse_objec
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 from graphrerank.utils.checks import UserError
 
-SAME = 0.95  # cosine from which two sentences count as equal
-FULL = 7 / 8  # share of the limit from which nothing is added: what still fits is short and uninformative
+SAME_SENTENCE_COSINE = 0.95  # cosine from which two sentences count as equal
+FULL_SHARE = 7 / 8  # share of the limit from which nothing is added: what still fits is short and uninformative
 WORDS_PER_TOKEN = 0.6  # requested by the prompt: slightly less than fits
 
 
@@ -46,13 +46,13 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
     nearest = np.zeros(len(unit))
     selected: list[int] = []
     used, is_free = 0, tokens <= limit
-    while is_free.any() and used < FULL * limit:
+    while is_free.any() and used < FULL_SHARE * limit:
         best = int(np.where(is_free, centrality * central - (1 - centrality) * nearest, -np.inf).argmax())
         selected.append(best)
         used += int(tokens[best])
         nearest = np.maximum(nearest, unit @ unit[best])
         is_free[best] = False
-        is_free &= (tokens <= limit - used) & (nearest < SAME)
+        is_free &= (tokens <= limit - used) & (nearest < SAME_SENTENCE_COSINE)
     return selected
 
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from graphrerank.corpus.filters import MOST_CONDITIONS, check_filter, passing
+from graphrerank.corpus.filters import MAX_CONDITIONS, check_filter, passing
 from graphrerank.corpus.metadata import Metadata
 
 RECORDS = [
@@ -74,7 +74,7 @@ def test_numbers_and_texts_ascend_as_they_compare() -> None:
         ({"or": []}, r"`filter\.or` must be a list of one filter or more"),
         ({"and": [{"not": 3}]}, r"`filter\.and\.not` must be a mapping"),
         ([1], r"`filter` must be a mapping"),
-        ({"or": [{"year": 1}] * 2 * MOST_CONDITIONS}, r"at most 128 conditions"),
+        ({"or": [{"year": 1}] * 2 * MAX_CONDITIONS}, r"at most 128 conditions"),
         ({"or": [{"year": list(range(9000))}] * 3}, r"at most 128 conditions, as which 156 choices count"),
     ],
 )

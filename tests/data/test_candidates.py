@@ -16,7 +16,7 @@ from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus import CorpusGraph, candidate_edges
 from graphrerank.data import candidates
 from graphrerank.data.candidates import (
-    TENSORS,
+    CANDIDATE_TENSORS,
     PreparedDataset,
     prepare,
     with_cross_encoder,
@@ -121,12 +121,12 @@ def test_fingerprints_and_factories_among_the_arguments_name_the_cache(dataset: 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 0.9])
 def test_a_flipped_bit_changes_no_candidate(dataset: Dataset, tmp_path: Path, share: float) -> None:
     ranking = run(dataset, HashEncoder(), tmp_path).ranking  # mapped from the file
-    expected = {name: getattr(ranking, name).clone() for name in TENSORS}
+    expected = {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
     (file,) = tmp_path.glob("*.safetensors")
     flip_bit(file, share)
     with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; it is computed again"):
         found = run(dataset, HashEncoder(), tmp_path)
-    assert all(torch.equal(getattr(found.ranking, name), expected[name]) for name in TENSORS)
+    assert all(torch.equal(getattr(found.ranking, name), expected[name]) for name in CANDIDATE_TENSORS)
     run(dataset, HashEncoder(), tmp_path)
     assert CountingRetriever.calls == 2
 

@@ -8,7 +8,7 @@ import torch
 from graphrerank.corpus.edge_types import ENTITY, OTHER, REFERENCE
 from graphrerank.data.folder import (
     CHUNKS,
-    FILE,
+    FILE_EDGES,
     MENTIONS,
     RANDOM,
     EdgeSettings,
@@ -120,12 +120,12 @@ def test_edges_to_nearest_neighbours() -> None:
 def test_edges_by_source(tmp_path: Path) -> None:
     edges = derive(tmp_path, file_edges((0, 1), (1, 0)), EdgeSettings(False, mentions=True, adjacency=True))
     assert {source: pairs.tolist() for source, (pairs, _, _) in edges.by_source.items()} == {
-        FILE: [[0, 1], [1, 0]],
+        FILE_EDGES: [[0, 1], [1, 0]],
         CHUNKS: [[0, 1]],
         MENTIONS: [[0, 1]],
     }
-    assert edges.counts() == {FILE: 1, MENTIONS: 1, CHUNKS: 1}
-    assert list(edges.counts()) == [FILE, MENTIONS, CHUNKS]
+    assert edges.counts() == {FILE_EDGES: 1, MENTIONS: 1, CHUNKS: 1}
+    assert list(edges.counts()) == [FILE_EDGES, MENTIONS, CHUNKS]
     assert edges.derived.stated[0].tolist() == [[0, 1], [1, 0], [0, 1]]
 
 

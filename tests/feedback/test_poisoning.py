@@ -13,7 +13,13 @@ import torch
 from graphrerank.core import Ranking
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.measuring import measure_ranking
-from graphrerank.feedback.learning import FEWEST_JUDGED, JUDGED, LearningData, learn_from_sessions, split_sessions
+from graphrerank.feedback.learning import (
+    JUDGED_GUARD,
+    MIN_JUDGED_QUERIES,
+    LearningData,
+    learn_from_sessions,
+    split_sessions,
+)
 from graphrerank.feedback.log import OTHER_USER, Session, read_log
 from graphrerank.feedback.propensity import USER_SESSIONS, USER_SHARE, user_weights
 from graphrerank.feedback.relevance import order
@@ -45,17 +51,17 @@ def judged(material: LearningData, count: int = TOPICS) -> Dataset:
     ids = {name: node for node, name in enumerate(dataset.graph.node_ids)}
     topics = {row: text.split("word")[1].split("a")[0] for text, row in list(material.row.items())[:count]}
     rows = [(row, ids[f"{letter}{topic}"], 1.0) for row, topic in topics.items() for letter in "po"]
-    return replace(dataset, splits={JUDGED: Qrels.of(rows)}, known_fingerprint="x")
+    return replace(dataset, splits={JUDGED_GUARD: Qrels.of(rows)}, known_fingerprint="x")
 
 
 def guarded(material: LearningData, count: int = TOPICS) -> LearningData:
     prepared = replace(material.prepared, dataset=judged(material, count))
-    return replace(material, prepared=prepared, guards=[JUDGED])
+    return replace(material, prepared=prepared, guards=[JUDGED_GUARD])
 
 
 def ndcg(material: LearningData, scores: torch.Tensor) -> float:
     dataset, nodes = judged(material), material.lists.nodes
-    qrels = dataset.split(JUDGED)
+    qrels = dataset.split(JUDGED_GUARD)
     ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
     return float(measure_ranking(dataset, qrels, qrels.queries, ranking, ["nDCG@10"])["nDCG@10"].mean())
 
@@ -84,7 +90,7 @@ def test_enough_judged_questions_stand_in_for_users(material: LearningData, simu
     learned = learn_from_sessions(guarded(material), poisoned(material))
     assert "judged questions" in learned.refusals[0]
     assert "known users" not in str(learned.refusals)
-    few = learn_from_sessions(guarded(material, FEWEST_JUDGED - 1), poisoned(material))
+    few = learn_from_sessions(guarded(material, MIN_JUDGED_QUERIES - 1), poisoned(material))
     assert "too few known users" in few.refusals[0]
 
 

@@ -2,7 +2,7 @@ import torch
 
 from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.feedback.learning import LearningData
-from graphrerank.feedback.stages import FEW, STAGES, ModelUpdate, exact_scores, fit_stage, quick_scores
+from graphrerank.feedback.stages import FEW_PARAMETERS, STAGES, ModelUpdate, exact_scores, fit_stage, quick_scores
 
 
 def targets_of(material: LearningData, prefix: str) -> torch.Tensor:
@@ -32,13 +32,15 @@ def test_parts_of_scores_add_up_to_the_models(material: LearningData) -> None:
 def test_factors_are_folded_into_the_weights(material: LearningData) -> None:
     """Factors of the retriever and the network are exact; those of types to first order."""
     every, parts = torch.arange(len(material.lists.nodes)), (material.model, material.prepared, material.lists)
-    change = fit_stage(FEW, *parts, every, targets_of(material, "t"))
+    change = fit_stage(FEW_PARAMETERS, *parts, every, targets_of(material, "t"))
     quick = quick_scores(change, *parts, every)
     exact = exact_scores(change.model, material.prepared, every)
     correlation = torch.corrcoef(torch.stack([quick[material.lists.mask], exact[material.lists.mask]]))[0, 1]
     assert float(correlation) > 0.95
     types = dict.fromkeys(list(change.factors)[2:], 1.0)
-    scaled = quick_scores(ModelUpdate(FEW, material.model, {"retriever": 2.0, "model": 0.5, **types}), *parts, every)
+    scaled = quick_scores(
+        ModelUpdate(FEW_PARAMETERS, material.model, {"retriever": 2.0, "model": 0.5, **types}), *parts, every
+    )
     torch.testing.assert_close(scaled, 2 * material.lists.of_gcs + 0.5 * material.lists.learned)
 
 
@@ -55,5 +57,7 @@ def test_every_stage_raises_what_was_clicked(material: LearningData) -> None:
 
 def test_the_parents_own_shares_change_nothing(material: LearningData) -> None:
     shares = torch.softmax(material.lists.scores.double().masked_fill(~material.lists.mask, -1e30), dim=1)
-    change = fit_stage(FEW, material.model, material.prepared, material.lists, torch.arange(len(shares)), shares)
+    change = fit_stage(
+        FEW_PARAMETERS, material.model, material.prepared, material.lists, torch.arange(len(shares)), shares
+    )
     assert all(abs(factor - 1) < 0.02 for factor in change.factors.values())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models.answer_cache import AnswerCache
-from graphrerank.language_models.strict_answers import REFUSED, ask_strictly, parse_object_answer
+from graphrerank.language_models.strict_answers import REFUSED_ANSWER, ask_strictly, parse_object_answer
 
 
 def even(answer: str) -> int:
@@ -17,7 +17,7 @@ def even(answer: str) -> int:
 
 
 def asked_again(question: str, reason: str) -> str:
-    return question + REFUSED.format(reason=reason)
+    return question + REFUSED_ANSWER.format(reason=reason)
 
 
 def test_a_refused_answer_is_asked_for_again_with_the_reason(

@@ -12,7 +12,7 @@ from graphrerank.core import CandidateGraphs
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import (
     PRETRAINED,
-    WEIGHTS,
+    WEIGHTS_FILE,
     Checkpoint,
     find_checkpoint,
     load_checkpoint,
@@ -69,7 +69,7 @@ def test_round_trip(form: str, request: pytest.FixtureRequest, random_batch: Cal
     assert torch.equal(loaded.model(*inputs), model()(*inputs))
     assert not loaded.model.training
     assert loaded.manifest.content == manifest()
-    assert loaded.path == (path / WEIGHTS if form == "folder" else path)
+    assert loaded.path == (path / WEIGHTS_FILE if form == "folder" else path)
 
 
 def test_a_manifest_next_to_a_ckpt_comes_before_the_one_above(ckpt: Path) -> None:
@@ -117,14 +117,14 @@ def test_a_file_that_is_no_ckpt_is_refused(ckpt: Path, content: object) -> None:
 
 
 def test_missing_and_damaged_files_are_named(folder: Path) -> None:
-    whole = (folder / WEIGHTS).read_bytes()
+    whole = (folder / WEIGHTS_FILE).read_bytes()
     for content in (b"", b"hello", b"\xff" * 64, whole[:-8]):
-        (folder / WEIGHTS).write_bytes(content)
-        with pytest.raises(ValueError, match=rf"{WEIGHTS}: damaged weights"):
+        (folder / WEIGHTS_FILE).write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{WEIGHTS_FILE}: damaged weights"):
             load_checkpoint(folder)
     for missing, message in (
-        (folder / "nowhere" / WEIGHTS, "nowhere: no such checkpoint"),
-        (folder / WEIGHTS, rf"{WEIGHTS}: no such file"),
+        (folder / "nowhere" / WEIGHTS_FILE, "nowhere: no such checkpoint"),
+        (folder / WEIGHTS_FILE, rf"{WEIGHTS_FILE}: no such file"),
         (folder / MANIFEST, rf"needed {MANIFEST} in .*, found none"),
     ):
         missing.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def test_weights_of_another_feature_mode_are_refused_by_name(folder: Path, wante
 def test_checkpoints_are_found_by_name_or_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_checkpoint(str(folder)) == folder
     (only,) = load_checkpoints("attack").values()
-    assert only.path == PRETRAINED / "attack" / WEIGHTS
+    assert only.path == PRETRAINED / "attack" / WEIGHTS_FILE
     with pytest.raises(ValueError, match=r"one of the shipped names \[.*'attack'.*\], got 'nowhere'"):
         find_checkpoint("nowhere")
     (folder / "attack").mkdir()

@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank.language_models.strict_answers import REFUSED
+from graphrerank.language_models.strict_answers import REFUSED_ANSWER
 from graphrerank.text import WordTokenizer
-from graphrerank_papers.summaries import FULL, SAME, pick_sentences, write_summaries
+from graphrerank_papers.summaries import FULL_SHARE, SAME_SENTENCE_COSINE, pick_sentences, write_summaries
 
 
 def test_a_summary_that_is_too_long_is_asked_for_again(scripted_model: Any) -> None:
-    again = "- a\n- b" + REFUSED.format(reason="the summary must have at most 2 tokens, got 3")
+    again = "- a\n- b" + REFUSED_ANSWER.format(reason="the summary must have at most 2 tokens, got 3")
     answers = {"- a\n- b": "one two three", again: "one two", "- c": "x"}
     model = scripted_model(lambda _, question: {"summary": answers[question]})
     assert write_summaries(model, [["a", "b"], ["c"]], WordTokenizer(), limit=2) == ["one two", "x"]
@@ -28,12 +28,12 @@ def one_by_one(vectors: Tensor, num_tokens: list[int], limit: int, centrality: f
     """Pick as the docstring says, in plain Python."""
     mean = vectors.mean(dim=0)
     picked: list[int] = []
-    while sum(num_tokens[p] for p in picked) < FULL * limit:
+    while sum(num_tokens[p] for p in picked) < FULL_SHARE * limit:
         best, chosen = float("-inf"), None
         for number, vector in enumerate(vectors):
             room = limit - sum(num_tokens[p] for p in picked)
             likeness = [float(vector @ vectors[p]) for p in picked]
-            if number in picked or num_tokens[number] > room or max(likeness, default=0.0) >= SAME:
+            if number in picked or num_tokens[number] > room or max(likeness, default=0.0) >= SAME_SENTENCE_COSINE:
                 continue
             nearest = max([0.0, *likeness])
             score = centrality * float(vector @ mean / mean.norm()) - (1 - centrality) * nearest

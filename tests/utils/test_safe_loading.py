@@ -13,7 +13,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.evaluation.tables import Cell, Table, markdown_table, print_table
 from graphrerank.utils.safe_loading import (
-    MAX_LAYERS,
+    MAX_MODEL_LAYERS,
     check_arguments,
     check_depth,
     check_hub_model,
@@ -121,7 +121,7 @@ def test_a_file_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"num_layers": MAX_LAYERS + 1},
+        {"num_layers": MAX_MODEL_LAYERS + 1},
         {"encoder": {"num_hidden_layers": 10_000}},
         {"num_layers": float("nan")},
         {"hidden_channels": [64] * 300},

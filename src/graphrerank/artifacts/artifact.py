@@ -12,7 +12,7 @@ from torch import nn
 
 from graphrerank.artifacts.formats import FORMATS, Format
 from graphrerank.corpus.edge_types import EDGE_TYPES, MEANINGS
-from graphrerank.models.checkpoint import WEIGHTS
+from graphrerank.models.checkpoint import WEIGHTS_FILE
 from graphrerank.models.manifest import Manifest, check_artifact_file, check_manifest, read_manifest
 from graphrerank.utils.checks import UserError
 
@@ -37,7 +37,7 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
     chosen = formats.get(next(iter(formats), "") if format_name is None else format_name)
     if chosen is None:
         raise UserError(f"{folder}: has the formats {list(formats)}, got `format` {format_name!r}; export it again")
-    for name in (chosen.file, WEIGHTS):
+    for name in (chosen.file, WEIGHTS_FILE):
         check_artifact_file(folder, manifest, name)
     return Artifact(chosen.load(folder / chosen.file), manifest, folder)
 
@@ -56,7 +56,7 @@ def read_artifact_manifest(folder: Path) -> Manifest:
 def artifact_name(manifest: Manifest) -> str:
     """Return the name of an artifact with a hash of its weights."""
     assert manifest.artifact is not None
-    return f"{manifest.name}@{manifest.artifact.sha256[WEIGHTS][:12]}"
+    return f"{manifest.name}@{manifest.artifact.sha256[WEIGHTS_FILE][:12]}"
 
 
 def model_info(manifest: Manifest) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.checks import check_counts, check_not_negative
 
 EAGER = "eager"
-WARM_UP = 3  # calls before the clock runs: TorchScript optimises in them
+NUM_WARM_UP_CALLS = 3  # calls before the clock runs: TorchScript optimises in them
 
 
 def bench_artifact(
@@ -55,9 +55,9 @@ def bench_table(times: Sequence[dict[str, Any]]) -> str:
 @torch.inference_mode()
 def _rounds(models: Mapping[str, Callable[..., Tensor]], batch: ParityBatch, rounds: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(WARM_UP + rounds):
+    for _ in range(NUM_WARM_UP_CALLS + rounds):
         for name, model in models.items():
             start = perf_counter()
             model(*batch.inputs)
             seconds[name].append(perf_counter() - start)
-    return {name: taken[WARM_UP:] for name, taken in seconds.items()}
+    return {name: taken[NUM_WARM_UP_CALLS:] for name, taken in seconds.items()}

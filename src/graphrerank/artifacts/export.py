@@ -13,13 +13,13 @@ from graphrerank.artifacts.artifact import read_artifact_manifest
 from graphrerank.artifacts.formats import FORMATS, Exportable, Format
 from graphrerank.artifacts.parity import (
     NUM_BATCHES,
-    ROUNDING,
+    TIE_TOLERANCE,
     TOLERANCE,
     example_batch,
     parity_batches,
     parity_differences,
 )
-from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
+from graphrerank.models.checkpoint import WEIGHTS_FILE, Checkpoint, library_versions, load_checkpoint, save_weights
 from graphrerank.models.manifest import (
     MANIFEST,
     RerankerManifest,
@@ -89,11 +89,11 @@ def export_artifact(
         batches = parity_batches(manifest, num_batches)
         differences = parity_differences(eager, others, batches, calibration=calibration)
         largest = dict(zip([*chosen, "safetensors"], differences.values(), strict=True))
-        parity = {"batches": num_batches, "tolerance": TOLERANCE, "rounding": ROUNDING, "max_difference": largest}
+        parity = {"batches": num_batches, "tolerance": TOLERANCE, "rounding": TIE_TOLERANCE, "max_difference": largest}
         entry = {"inputs": exportable.inputs, "outputs": exportable.outputs, "parity": parity}
         entry["versions"] = library_versions()
         entry["checkpoint"] = checkpoint_fingerprint(checkpoint)
-        names = [WEIGHTS, *(form.file for form in chosen.values())]
+        names = [WEIGHTS_FILE, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
 
@@ -150,7 +150,7 @@ def is_exported(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) ->
         manifest = read_artifact_manifest(folder)
         entry = manifest.content["artifact"]
         if (entry.get("checkpoint"), entry.get("versions")) == (checkpoint_fingerprint(checkpoint), library_versions()):
-            for name in (WEIGHTS, *(FORMATS[name].file for name in formats)):
+            for name in (WEIGHTS_FILE, *(FORMATS[name].file for name in formats)):
                 check_artifact_file(folder, manifest, name)
             return True
     return False
@@ -191,7 +191,7 @@ def _check_target(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: needed a folder for the artifact, found a file")
     names = {file.name for file in folder.iterdir()} if folder.exists() else set()
-    foreign = sorted(names - {WEIGHTS, MANIFEST, *(form.file for form in FORMATS.values())})
+    foreign = sorted(names - {WEIGHTS_FILE, MANIFEST, *(form.file for form in FORMATS.values())})
     if names and (foreign or MANIFEST not in names or read_manifest(folder).artifact is None):
         found = f"{foreign[0]!r}" if foreign else "no manifest of an artifact"
         raise UserError(f"{folder}: needed an empty folder or an artifact to replace, found {found}; choose another")

@@ -32,7 +32,8 @@ from graphrerank.models.manifest import Manifest, RerankerManifest
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import temporary_folder
 
-MACHINE_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")  # name files and classes
+# names of files and classes of the exporting machine
+MACHINE_METADATA_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")
 ONE_THREAD = {"cpp.threads": 1}  # else `aot` uses as many threads as the export had, whatever the service sets
 COMPILERS = ("g++", "clang++", "cl")
 INTEGERS = ("edge_index", "edge_type", "ptr", "degree")
@@ -75,7 +76,7 @@ class Exportable:
             if hook:
                 hook.remove()
         for node in program.graph.nodes:
-            for key in MACHINE_KEYS:
+            for key in MACHINE_METADATA_KEYS:
                 node.meta.pop(key, None)
         return program
 

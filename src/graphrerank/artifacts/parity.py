@@ -16,7 +16,7 @@ from graphrerank.models.manifest import Manifest, RerankerManifest
 from graphrerank.utils.checks import UserError
 
 TOLERANCE = 1e-5  # maximum absolute difference of a score or a probability
-ROUNDING = 2e-6  # relative to the largest score, or to 1: closer scores may swap ranks
+TIE_TOLERANCE = 2e-6  # relative to the largest score, or to 1: closer scores may swap ranks
 NUM_BATCHES = 500
 REPEATED = 8  # batches that are scored twice: TorchScript profiles a graph's first call and optimises it at the second
 # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
@@ -151,7 +151,7 @@ def _difference(batch: ParityBatch, scores: Tensor, expected: Tensor, tolerance:
     order = batch.order(scores)
     ordered = expected[order.clamp(min=0)].masked_fill(order < 0, -torch.inf)
     rise = (ordered - ordered.cummin(1).values).nan_to_num(nan=0.0)  # NaN in the padding
-    rounding = ROUNDING * max(1.0, expected.abs().max().item())
+    rounding = TIE_TOLERANCE * max(1.0, expected.abs().max().item())
     if rise.numel() and (late := rise.max().item()) > rounding:
         needed = f"scores that differ by more than {rounding:.1e} must rank as the eager model's"
         raise UserError(f"{needed}, got a candidate {late:.1e} too late")

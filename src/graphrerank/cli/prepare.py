@@ -15,10 +15,10 @@ from graphrerank.corpus_store.opening import read_corpus_manifest
 from graphrerank.corpus_store.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
-from graphrerank.data.folder import EDGES
+from graphrerank.data.folder import EDGES_FILE
 from graphrerank.data.readers.documents import CorpusRecord, read_documents
 from graphrerank.data.readers.edges import read_edges
-from graphrerank.data.readers.entities import ENTITIES, read_entities
+from graphrerank.data.readers.entities import ENTITIES_FILE, read_entities
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.utils.checks import UserError
@@ -69,7 +69,7 @@ def change_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> Non
         remove = [] if cfg.remove is None else [line.strip() for _, line in read_lines(Path(cfg.remove))]
         source = None if cfg.add is None else existing_folder(cfg.add, needed="corpus.jsonl")
         documents = [] if source is None else list(read_documents(source))
-        edges, relations = ([], []) if source is None else _read_edges(source / EDGES, cfg.edge_meanings)
+        edges, relations = ([], []) if source is None else _read_edges(source / EDGES_FILE, cfg.edge_meanings)
         growth = grow_corpus(
             folder,
             [document.doc_id for document in documents],
@@ -103,7 +103,7 @@ def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[Ne
 
 def _read_entities(folder: Path | None, documents: Sequence[CorpusRecord]) -> list[Sequence[str]] | None:
     """Read the names of each document's entities; None if there is no such file."""
-    path = None if folder is None else folder / ENTITIES
+    path = None if folder is None else folder / ENTITIES_FILE
     if path is None or not path.is_file():
         return None
     number = {document.doc_id: place for place, document in enumerate(documents)}

@@ -32,7 +32,7 @@ from graphrerank.corpus.metadata_index import (
     kind_of,
 )
 from graphrerank.corpus.permissions import SHOWN_CHARS
-from graphrerank.corpus.times import FORMS
+from graphrerank.corpus.times import TIME_FORMS
 from graphrerank.utils.checks import UserError
 
 Filter = Mapping[str, Any]
@@ -40,9 +40,9 @@ RANGES = ("gt", "gte", "lt", "lte")
 OPERATORS = ("eq", "ne", "in", *RANGES, "exists")
 BOTH, EITHER, NEITHER = "and", "or", "not"
 #: Conditions of one filter. Each of them reads all passages.
-MOST_CONDITIONS = 64
+MAX_CONDITIONS = 64
 #: Values in all ``in`` conditions of one filter.
-MOST_CHOICES = 10_000
+MAX_CHOICES = 10_000
 SHOWN_FIELDS = 50  # in an error
 
 
@@ -95,7 +95,7 @@ def _meeting(name: str, condition: Any, index: MetadataIndex) -> Mask:
 
 
 def check_filter(
-    conditions: Any, *, path: str = "filter", most: int = MOST_CONDITIONS, count: list[int] | None = None
+    conditions: Any, *, path: str = "filter", most: int = MAX_CONDITIONS, count: list[int] | None = None
 ) -> None:
     """Refuse a value that is no filter.
 
@@ -124,9 +124,9 @@ def check_filter(
         else:
             operators = _operators(condition)
             _check_condition(name, field_path, operators)
-            count[0] += MOST_CONDITIONS * len(operators.get("in", ())) // MOST_CHOICES
+            count[0] += MAX_CONDITIONS * len(operators.get("in", ())) // MAX_CHOICES
         if count[0] > most:
-            choices = MOST_CHOICES // MOST_CONDITIONS
+            choices = MAX_CHOICES // MAX_CONDITIONS
             raise UserError(f"`filter` must hold at most {most} conditions, as which {choices} choices count")
 
 
@@ -138,11 +138,11 @@ def _check_condition(name: str, path: str, operators: Mapping[str, Any]) -> None
             raise UserError(f"`{path}` must be of the operators {OPERATORS}, got {str(operator)[:SHOWN_CHARS]!r}")
         if operator == "exists" and not isinstance(value, bool):
             raise UserError(f"`{path}.exists` must be true or false")
-        if operator == "in" and not (isinstance(value, list | tuple) and len(value) <= MOST_CHOICES):
-            raise UserError(f"`{path}.in` must be a list of at most {MOST_CHOICES} texts, numbers or truth values")
+        if operator == "in" and not (isinstance(value, list | tuple) and len(value) <= MAX_CHOICES):
+            raise UserError(f"`{path}.in` must be a list of at most {MAX_CHOICES} texts, numbers or truth values")
         for choice in value if operator == "in" else [value]:
             if operator != "exists" and encode_value_of(name, choice) is None:
-                needed = FORMS if name in TIMES else "of texts, finite numbers or truth values"
+                needed = TIME_FORMS if name in TIMES else "of texts, finite numbers or truth values"
                 raise UserError(f"`{path}.{operator}` must be {needed}")
     kinds = {kind_of(name, value) for operator, value in operators.items() if operator in RANGES}
     if len(kinds) > 1 or "b" in kinds:

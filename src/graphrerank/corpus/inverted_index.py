@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphrerank.corpus.packed_strings import Integers, PackedStrings, kept_entries, renumbered, slots_of
+from graphrerank.corpus.packed_strings import IntegerArray, PackedStrings, kept_entries, renumbered, slots_of
 
 
 class Vocabulary(Sequence[str]):
@@ -51,23 +51,23 @@ class AddedTokens:
     """
 
     first: int
-    ptr: Integers
-    tokens: Integers
-    counts: Integers
+    ptr: IntegerArray
+    tokens: IntegerArray
+    counts: IntegerArray
 
-    def held(self, token: int) -> tuple[Integers, Integers]:
+    def held(self, token: int) -> tuple[IntegerArray, IntegerArray]:
         """Return the texts that contain a token, in ascending order, and its number of occurrences in each."""
         sorted_tokens, texts, counts = self._by_token
         rows = slice(*np.searchsorted(sorted_tokens, [token, token + 1]))
         return texts[rows], counts[rows]
 
     @cached_property
-    def _by_token(self) -> tuple[Integers, Integers, Integers]:
+    def _by_token(self) -> tuple[IntegerArray, IntegerArray, IntegerArray]:
         order = np.argsort(self.tokens, kind="stable")
         return self.tokens[order], self.text_of_token[order].astype(np.int32), self.counts[order]
 
     @property
-    def text_of_token(self) -> Integers:
+    def text_of_token(self) -> IntegerArray:
         """``[P]`` int64, the number of the text that each entry belongs to."""
         return np.repeat(np.arange(self.first, self.first + len(self.ptr) - 1), np.diff(self.ptr))
 
@@ -91,13 +91,13 @@ class Postings:
     """
 
     words: Vocabulary
-    ptr: Integers
-    texts: Integers
-    counts: Integers
-    lengths: Integers
+    ptr: IntegerArray
+    texts: IntegerArray
+    counts: IntegerArray
+    lengths: IntegerArray
     num_tokens: int
     added: AddedTokens | None = None
-    numbers: Integers | None = None
+    numbers: IntegerArray | None = None
     whole: "Postings | None" = None
 
     @cached_property
@@ -129,8 +129,8 @@ class Postings:
         return replace(self, ptr=ptr, texts=texts, counts=counts, added=None, numbers=None)
 
     def _with_added(
-        self, added: AddedTokens, numbers: Integers, ptr: Integers, texts: Integers, counts: Integers
-    ) -> tuple[Integers, Integers, Integers]:
+        self, added: AddedTokens, numbers: IntegerArray, ptr: IntegerArray, texts: IntegerArray, counts: IntegerArray
+    ) -> tuple[IntegerArray, IntegerArray, IntegerArray]:
         """Merge the selected entries of added texts into compacted postings, token by token."""
         added_texts = numbers[added.text_of_token]
         selected = added_texts >= 0
@@ -141,7 +141,7 @@ class Postings:
         merged_counts = np.concatenate([counts, added.counts[selected]])[order]
         return merged_ptr, merged_texts, merged_counts
 
-    def held(self, word: str) -> tuple[Integers, Integers]:
+    def held(self, word: str) -> tuple[IntegerArray, IntegerArray]:
         """Return the texts that contain a word, in ascending order, and its occurrences in each: two ``[p]`` int32."""
         token = self.words.rank(word)
         texts = counts = np.zeros(0, dtype=np.int32)
@@ -172,12 +172,12 @@ class TextStems:
     """
 
     words: Vocabulary
-    ptr: Integers
-    stems: Integers
+    ptr: IntegerArray
+    stems: IntegerArray
     in_lead: npt.NDArray[np.bool_]
-    texts_with: Integers
+    texts_with: IntegerArray
     num_texts: int
-    rows: Integers | None = None
+    rows: IntegerArray | None = None
 
     def select(self, nodes: npt.NDArray[np.int64], *, own_statistics: bool = True) -> "TextStems":
         """Return the stems of some texts, in which hidden texts do not occur.

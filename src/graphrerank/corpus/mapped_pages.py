@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from graphrerank.utils.files import open_plain
 
-MOST_BYTES = 1 << 29  # 0.5 GiB
+MAX_RESIDENT_BYTES = 1 << 29  # 0.5 GiB
 RESIDENT = Path("/proc/self/statm")  # of Linux; its third number is pages of files
 
 
@@ -22,7 +22,7 @@ class MappedPages:
     Pages given back stay in the kernel's cache while there is room. Linux only.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_RESIDENT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._maps: list[mmap.mmap] = []
         self._kept_bytes = 0  # left when pages were given back last

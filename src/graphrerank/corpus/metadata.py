@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from graphrerank._moved import moved_names
-from graphrerank.corpus.filters import MOST_CONDITIONS, Filter, check_filter, filterable_fields, passing
-from graphrerank.corpus.metadata_fields import RELATIONS, SUPERSEDES, TIMES
+from graphrerank.corpus.filters import MAX_CONDITIONS, Filter, check_filter, filterable_fields, passing
+from graphrerank.corpus.metadata_fields import RELATION_FIELDS, SUPERSEDES, TIMES
 from graphrerank.corpus.metadata_index import (
-    END,
+    KEY_END,
     Entries,
     Mask,
     MetadataIndex,
@@ -23,7 +23,7 @@ from graphrerank.corpus.metadata_index import (
     entry_of,
     terms_of,
 )
-from graphrerank.corpus.packed_strings import Integers, chosen, renumbered
+from graphrerank.corpus.packed_strings import IntegerArray, chosen, renumbered
 from graphrerank.corpus.permissions import PRINCIPALS
 
 __getattr__ = moved_names(__name__)
@@ -46,7 +46,7 @@ class Metadata:
     records: Sequence[Any]
     stored: Entries | None = None
     num_stored: int = 0
-    numbers: Integers | None = None
+    numbers: IntegerArray | None = None
     parts: tuple[Entries, ...] | None = field(default=None, repr=False)
     ranks_now: bool = True
 
@@ -104,7 +104,7 @@ class Metadata:
     @cached_property
     def has_relations(self) -> bool:
         """Whether some passage supersedes or contradicts another."""
-        return self.index.has_field(*RELATIONS)
+        return self.index.has_field(*RELATION_FIELDS)
 
     @cached_property
     def superseding(self) -> dict[str, list[int]]:
@@ -133,7 +133,7 @@ class Metadata:
 
     def audiences(self) -> list[frozenset[str] | None]:
         """List the principals of each passage, None for a public one."""
-        presence, prefix = f"{PRINCIPALS}{END}", f"{PRINCIPALS}{END}s"
+        presence, prefix = f"{PRINCIPALS}{KEY_END}", f"{PRINCIPALS}{KEY_END}s"
         audiences = list[frozenset[str] | None]()
         for record in self.records:
             terms = set(terms_of(as_mapping(record)))
@@ -150,5 +150,5 @@ class Metadata:
         Raises:
             UserError: If it is no filter, no passage has one of its fields, or a field is reserved.
         """
-        check_filter(conditions, most=2 * MOST_CONDITIONS)  # those of a request, and those of its `as_of`
+        check_filter(conditions, most=2 * MAX_CONDITIONS)  # those of a request, and those of its `as_of`
         return passing(conditions, self.index)

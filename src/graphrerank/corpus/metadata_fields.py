@@ -8,11 +8,11 @@ from graphrerank.corpus.times import parse_time
 from graphrerank.utils.checks import UserError
 
 #: Fields with a list of ids of other passages, some of which may be hidden.
-RELATIONS = SUPERSEDES, CONTRADICTS = "supersedes", "contradicts"
+RELATION_FIELDS = SUPERSEDES, CONTRADICTS = "supersedes", "contradicts"
 #: ``supersedes`` from the other end, in edge files and in answers.
 SUPERSEDED = "superseded_by"
 #: Fields that no filter may use.
-RESERVED = (PRINCIPALS, *RELATIONS)
+RESERVED = (PRINCIPALS, *RELATION_FIELDS)
 #: Fields whose texts are times in ISO 8601.
 TIMES = VALID_FROM, VALID_TO = "valid_from", "valid_to"
 

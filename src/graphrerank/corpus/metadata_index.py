@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphrerank.corpus.metadata_fields import TIMES, check_record
-from graphrerank.corpus.packed_strings import Integers, PackedStrings, kept_entries
+from graphrerank.corpus.packed_strings import IntegerArray, PackedStrings, kept_entries
 from graphrerank.corpus.permissions import PRINCIPALS
 from graphrerank.corpus.times import as_text, parse_time
 from graphrerank.utils.checks import UserError
@@ -34,8 +34,8 @@ from graphrerank.utils.checks import UserError
 logger = logging.getLogger(__name__)
 
 #: Character that ends the name of a field in an entry.
-END = "\0"
-#: Character that sorts after ``END``: ``<field>BEYOND`` follows all entries of the field.
+KEY_END = "\0"
+#: Character that sorts after ``KEY_END``: ``<field>BEYOND`` follows all entries of the field.
 BEYOND = "\1"
 Mask = npt.NDArray[np.bool_]
 #: First entry of a range, and the first one after it.
@@ -53,8 +53,8 @@ class Entries:
     """
 
     terms: PackedStrings
-    ptr: Integers
-    holders: Integers
+    ptr: IntegerArray
+    holders: IntegerArray
 
     @classmethod
     def of(cls, records: Sequence[Any], *, first: int = 0) -> "Entries":
@@ -82,7 +82,7 @@ class Entries:
         holders = np.fromiter(chain.from_iterable(passages_of[term] for term in terms), np.int32, int(ptr[-1]))
         return cls(PackedStrings.of_encoded(terms), ptr, holders)
 
-    def between(self, start: str, stop: str) -> Integers:
+    def between(self, start: str, stop: str) -> IntegerArray:
         """Return the passages with an entry in a range, some of them perhaps repeatedly.
 
         Args:
@@ -100,9 +100,9 @@ class Entries:
         Returns:
             The missing entries, or None if the index has them or no passage has a time.
         """
-        passages_of = defaultdict[str, list[Integers]](list)
+        passages_of = defaultdict[str, list[IntegerArray]](list)
         for name in TIMES:
-            start, instants_start, instants_stop = (self.terms.place(f"{name}{END}{kind}") for kind in "stu")
+            start, instants_start, instants_stop = (self.terms.place(f"{name}{KEY_END}{kind}") for kind in "stu")
             if instants_start != instants_stop:
                 continue
             for index in range(start, instants_start):
@@ -110,7 +110,7 @@ class Entries:
                 if (instant := encode_instant(text)) is None:
                     logger.warning("`metadata.%s` %r is no time: its passages are valid at no time", name, text[:80])
                 else:
-                    passages_of[f"{name}{END}{instant}"].append(self.holders[self.ptr[index] : self.ptr[index + 1]])
+                    passages_of[f"{name}{KEY_END}{instant}"].append(self.holders[self.ptr[index] : self.ptr[index + 1]])
         if not passages_of:
             return None
         terms = sorted(passages_of)
@@ -125,17 +125,17 @@ class Entries:
         """List the names of the fields, nested ones with dots."""
         index = 0
         while index < len(self.terms):
-            name = self.terms[index].partition(END)[0]
+            name = self.terms[index].partition(KEY_END)[0]
             yield name
             index = self.terms.place(name + BEYOND)
 
     def texts(self, name: str) -> Iterator[str]:
         """List the distinct texts of a field."""
-        start = f"{name}{END}s"
+        start = f"{name}{KEY_END}s"
         for index in range(self.terms.place(start), self.terms.place(name + BEYOND)):
             yield self.terms[index][len(start) :]
 
-    def select(self, numbers: Integers) -> "Entries":
+    def select(self, numbers: IntegerArray) -> "Entries":
         """Return the entries of some passages.
 
         Args:
@@ -158,9 +158,9 @@ class MetadataIndex:
 
     parts: tuple[Entries, ...]
     num_passages: int
-    numbers: Integers | None = None
+    numbers: IntegerArray | None = None
 
-    def holders(self, *ranges: EntryRange) -> Integers:
+    def holders(self, *ranges: EntryRange) -> IntegerArray:
         """Return the passages with an entry in one of some ranges, some of them perhaps repeatedly.
 
         Args:
@@ -168,7 +168,7 @@ class MetadataIndex:
                 them.
         """
         per_range = [part.between(*bounds) for bounds in ranges for part in self.parts]
-        holders: Integers = np.concatenate([np.zeros(0, np.int32), *per_range])
+        holders: IntegerArray = np.concatenate([np.zeros(0, np.int32), *per_range])
         if self.numbers is not None:
             holders = self.numbers[holders]
             holders = holders[holders >= 0]
@@ -195,12 +195,12 @@ class MetadataIndex:
 
 def all_of_field(name: str) -> EntryRange:
     """Return the range of all entries of a field."""
-    return name + END, name + BEYOND
+    return name + KEY_END, name + BEYOND
 
 
 def entry_of(name: str, value: Any) -> EntryRange:
     """Return the range of the one entry of a field with a value."""
-    term = f"{name}{END}{encode_value_of(name, value)}"
+    term = f"{name}{KEY_END}{encode_value_of(name, value)}"
     return term, term + "\0"
 
 
@@ -212,7 +212,7 @@ def entries_between(name: str, bounds: Mapping[str, Any]) -> EntryRange:
         bounds: Values of one kind by operator: ``gt``, ``gte``, ``lt`` and ``lte``.
     """
     kind = kind_of(name, next(iter(bounds.values())))
-    start, stop = f"{name}{END}{kind}", f"{name}{END}{chr(ord(kind) + 1)}"
+    start, stop = f"{name}{KEY_END}{kind}", f"{name}{KEY_END}{chr(ord(kind) + 1)}"
     for operator, value in bounds.items():
         term, beyond = entry_of(name, value)
         if operator in ("gt", "gte"):
@@ -279,16 +279,16 @@ def terms_of(record: Any, name: str | None = None) -> Iterator[str]:
     """
     if isinstance(record, Mapping):
         if name is None and PRINCIPALS in record:
-            yield PRINCIPALS + END
+            yield PRINCIPALS + KEY_END
         for key, value in record.items():
             plain = str(key).replace("\0", "\ufffd")
             yield from terms_of(value, plain if name is None else f"{name}.{plain}")
             if name is None and key in TIMES and (instant := encode_instant(value)) is not None:
-                yield f"{key}{END}{instant}"
+                yield f"{key}{KEY_END}{instant}"
     elif isinstance(record, list | tuple):
         for value in record:
             yield from terms_of(value, name)
         if not record:
-            yield f"{name}{END}"
+            yield f"{name}{KEY_END}"
     elif record is not None and (encoded := encode_value(record)) is not None:
-        yield f"{name}{END}{encoded}"
+        yield f"{name}{KEY_END}{encoded}"

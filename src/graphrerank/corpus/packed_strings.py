@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.signedinteger[Any]]
+IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
 
-def renumbered(nodes: npt.NDArray[np.int64], num_nodes: int, before: Integers | None = None) -> Integers:
+def renumbered(nodes: npt.NDArray[np.int64], num_nodes: int, before: IntegerArray | None = None) -> IntegerArray:
     """Number some of ``num_nodes`` in their order: ``[num_nodes]`` int32, -1 for the others.
 
     With the numbers that others had ``before``: ``[N']``, the new number of each.
@@ -20,13 +20,15 @@ def renumbered(nodes: npt.NDArray[np.int64], num_nodes: int, before: Integers | 
     return number[:-1] if before is None else number[before]
 
 
-def kept_entries(ptr: Integers, entries: Integers, numbers: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+def kept_entries(
+    ptr: IntegerArray, entries: IntegerArray, numbers: IntegerArray
+) -> tuple[IntegerArray, npt.NDArray[np.bool_]]:
     """Keep the entries ``[P]`` of rows whose ``numbers`` are not -1: where rows then begin, and a mask ``[P]``."""
     kept = numbers[entries] >= 0
     return np.append(0, np.cumsum(kept))[ptr], kept
 
 
-def slots_of(start: Integers, stop: Integers) -> tuple[Integers, Integers]:
+def slots_of(start: IntegerArray, stop: IntegerArray) -> tuple[IntegerArray, IntegerArray]:
     """List the places from ``start [M]`` to ``stop [M]``: of each the row and the place."""
     count = stop - start
     row = np.repeat(np.arange(len(count)), count)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.corpus.filters import Filter
-from graphrerank.corpus.metadata_fields import RELATIONS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO
+from graphrerank.corpus.metadata_fields import RELATION_FIELDS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.times import as_iso, now, parse_time
 from graphrerank.utils.checks import UserError
@@ -52,7 +52,7 @@ def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
     found = []
     for place in place_of.values():
         record = metadata.record(nodes[place])
-        for kind in RELATIONS:
+        for kind in RELATION_FIELDS:
             others = record.get(kind) or ()
             for other in [others] if isinstance(others, str) else others:
                 if isinstance(other, str) and place_of.get(other, place) != place:

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from graphrerank.utils.checks import UserError
 
-FORMS = (
+TIME_FORMS = (
     "a time in ISO 8601, such as 2025-01-31, 20250131, 2025-01, 2025-01-31T10:00Z or 2025-01-31T10:00:00.5+02:00 "
     "(UTC where no zone is written)"
 )
@@ -59,7 +59,7 @@ def parse_time(text: object) -> int:
         return instant
     except ValueError:
         shown = repr(text)
-        raise UserError(f"needed {FORMS}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}") from None
+        raise UserError(f"needed {TIME_FORMS}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}") from None
 
 
 def now() -> int:

@@ -30,7 +30,7 @@ from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.metadata_fields import check_record
 from graphrerank.corpus.permissions import PRINCIPALS
 from graphrerank.corpus_store.opening import (
-    MANIFEST,
+    CORPUS_MANIFEST,
     VECTOR_INDEXES,
     Array,
     Columns,
@@ -42,10 +42,10 @@ from graphrerank.corpus_store.opening import (
     read_corpus_manifest,
     stated_edges,
 )
-from graphrerank.corpus_store.preparation import PARTS, StoredVectors, prepare_corpus
+from graphrerank.corpus_store.preparation import PARTS_FOLDER, StoredVectors, prepare_corpus
 from graphrerank.corpus_store.word_columns import hash_strings, read_words
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges, graph_of
+from graphrerank.data.derived_edges import EXTRACTORS, FILE_ENTITIES, DerivedEdges, graph_of
 from graphrerank.data.encoder import check_finite_vectors
 from graphrerank.data.qrels import Qrels
 from graphrerank.utils.caching import hash_texts, short_hash
@@ -206,7 +206,7 @@ class _Growth:
         if "title_lengths" in self._old:
             append("title_lengths", np.array(title_lengths))
         if (rule := self._manifest.derived) is not None and rule.entity_source is not None:
-            if entities is None and (source := rule.entity_source) not in (FILE, *EXTRACTORS):
+            if entities is None and (source := rule.entity_source) not in (FILE_ENTITIES, *EXTRACTORS):
                 raise UserError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
             names = [None] * len(texts) if entities is None else map(sorted, normalized_names(entities))
             columns.append_strings("stated.entities", map(json.dumps, names))
@@ -301,7 +301,7 @@ class _Growth:
                 "edge_counts": {},  # counted by source when it was prepared
                 "columns": entries,
             }
-            write_json(self._folder / MANIFEST, old.model_copy(update=changed).model_dump())
+            write_json(self._folder / CORPUS_MANIFEST, old.model_copy(update=changed).model_dump())
         count, gone = entries["token.lengths"].shape[0], entries["removed"].shape[0]
         is_due = count - old.num_prepared + gone >= max(COMPACT_LEAST, COMPACT_SHARE * old.num_prepared)
         return Growth(num_added, len(removed), count - gone, needs_compaction=is_due)
@@ -323,7 +323,7 @@ def compact_corpus(folder: str | Path) -> Path:
         dataset = open_corpus(folder)
         removed = dataset.graph.passages.removed
         kept = torch.arange(dataset.graph.num_nodes) if removed is None else torch.nonzero(~removed).flatten()
-        shutil.rmtree(folder / PARTS, ignore_errors=True)  # of a stopped preparation
+        shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # of a stopped preparation
         encoder, vectors = None, "float16"
         if (known := manifest.encoder) is not None:
             encoder = StoredVectors(known.name, known.fingerprint, dataset.graph.encoded, kept)

@@ -50,9 +50,9 @@ from graphrerank.utils.safe_loading import plain_name, read_json
 
 __getattr__ = moved_names(__name__)
 
-MANIFEST = "corpus.json"
+CORPUS_MANIFEST = "corpus.json"
 FORMAT = 3
-CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
+CONTENT_COLUMNS = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 Array = npt.NDArray[Any]
 PlainName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder: no path
@@ -307,7 +307,7 @@ class CorpusManifest(BaseModel):
 
 def is_corpus_folder(path: str | Path) -> bool:
     """Return whether a folder was written by :func:`prepare_corpus`."""
-    return (Path(path) / MANIFEST).is_file()
+    return (Path(path) / CORPUS_MANIFEST).is_file()
 
 
 def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> Dataset:
@@ -383,7 +383,7 @@ def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifes
 
 def read_corpus_manifest(folder: Path) -> CorpusManifest:
     """Read the manifest of a corpus folder; a ValueError names what is wrong with it."""
-    path = folder / MANIFEST
+    path = folder / CORPUS_MANIFEST
     again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
     try:
         os.close(open_plain(path))
@@ -393,7 +393,7 @@ def read_corpus_manifest(folder: Path) -> CorpusManifest:
             raise UserError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
         return CorpusManifest.model_validate(content)
     except FileNotFoundError:
-        needed = f"{MANIFEST}, which `graphrerank prepare DIR` writes last"
+        needed = f"{CORPUS_MANIFEST}, which `graphrerank prepare DIR` writes last"
         raise UserError(f"{folder}: needed {needed}; found none") from None
     except (ValidationError, KeyError) as error:
         reason = str(error).partition("\n  For further")[0].replace("\n", " ")
@@ -462,7 +462,7 @@ def _vectors(columns: Columns) -> NodeVectors:
     """Map vectors and their index; the hash of a corpus that has grown is not known."""
     dtype = "<f2" if columns.entries["vectors"].dtype == "<f2" else "<f4"
     index = next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None)
-    pieces = [columns.entries[name].pieces for name in CONTENT]
+    pieces = [columns.entries[name].pieces for name in CONTENT_COLUMNS]
     content = combined_hash(*(of[0][1] for of in pieces)) if all(len(of) == 1 for of in pieces) else None
     return NodeVectors(columns.tensor("vectors", dtype, columns.entries["vectors"].shape[1:]), index, content)
 

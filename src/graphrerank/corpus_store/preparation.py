@@ -20,8 +20,8 @@ from graphrerank.corpus import PackedStrings
 from graphrerank.corpus.passages import Passages
 from graphrerank.corpus_store.graph_columns import graph_columns, string_columns
 from graphrerank.corpus_store.opening import (
+    CORPUS_MANIFEST,
     FORMAT,
-    MANIFEST,
     VECTOR_INDEXES,
     Columns,
     ColumnWriter,
@@ -45,7 +45,7 @@ __getattr__ = moved_names(__name__)
 
 PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
-PARTS = "parts"
+PARTS_FOLDER = "parts"
 COLUMNS = "columns-"
 PART_FORMAT = 1  # raise it when the same passages would give other parts
 
@@ -96,14 +96,16 @@ def prepare_corpus(
         if target is None:
             return folder
         if encoder is None:
-            dataset = with_vectors(dataset, None, folder / PARTS)  # refuses a data set that cannot do without vectors
+            dataset = with_vectors(
+                dataset, None, folder / PARTS_FOLDER
+            )  # refuses a data set that cannot do without vectors
         has_nearest = dataset.knn > 0 and encoder is not None
         dtype = getattr(torch, "float32" if has_nearest else vectors)  # edges are those of the encoder's exact numbers
         with progress_bar("passages", len(dataset.graph.passages)):
-            parts = _write_parts(folder / PARTS, dataset.graph.passages, part_size, encoder, dtype)
+            parts = _write_parts(folder / PARTS_FOLDER, dataset.graph.passages, part_size, encoder, dtype)
         stated = edges_to_state(dataset, has_nearest=has_nearest)
         if encoder is not None and has_nearest:
-            dataset = with_nearest_edges(dataset, encoder, parts, Path(cache or folder / PARTS))
+            dataset = with_nearest_edges(dataset, encoder, parts, Path(cache or folder / PARTS_FOLDER))
         shutil.rmtree(target, ignore_errors=True)  # of an interrupted preparation
         writer = ColumnWriter(target, {})
         num_tokens = write_texts(writer, parts)
@@ -113,7 +115,7 @@ def prepare_corpus(
         manifest = corpus_manifest(
             dataset, writer, fingerprint=fingerprint, encoder=encoder, num_tokens=num_tokens, has_nearest=has_nearest
         )
-        write_json(folder / MANIFEST, manifest.model_dump())
+        write_json(folder / CORPUS_MANIFEST, manifest.model_dump())
         remove_other_columns(folder, target)
         return folder
 
@@ -262,7 +264,7 @@ def corpus_manifest(
 
 def remove_other_columns(folder: Path, target: Path) -> None:
     """Remove the parts, and the columns of previous corpora, once the manifest names the new ones."""
-    for path in (folder / PARTS, *folder.glob(f"{COLUMNS}*")):
+    for path in (folder / PARTS_FOLDER, *folder.glob(f"{COLUMNS}*")):
         if path != target:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -299,7 +301,7 @@ def _not_in_fingerprint(dataset: Dataset) -> list[str]:
 def check_own_folder(folder: Path) -> None:
     """Refuse a folder with other files, or with symbolic links."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        is_own = path.name in (MANIFEST, PARTS) or path.name.startswith((COLUMNS, f".{MANIFEST}."))
+        is_own = path.name in (CORPUS_MANIFEST, PARTS_FOLDER) or path.name.startswith((COLUMNS, f".{CORPUS_MANIFEST}."))
         if not is_own or path.is_symlink():
             kind = "the symbolic link " if path.is_symlink() else ""
             raise UserError(f"{folder}: must be a new folder or a corpus folder, found {kind}{path.name!r} in it")

@@ -15,7 +15,7 @@ from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.utils.checks import UserError, check_share
 
 SHORTEST_CUT, LONGEST_CUT = 20, 80  # candidates that a cut leaves
-MOST_NOISE = 1500  # random edges of a query
+MAX_NOISE_EDGES = 1500  # random edges of a query
 
 
 class QueryDraws:
@@ -125,11 +125,11 @@ class CandidateAugmentation:
 
     def _with_noise(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         noisy = draws.uniform() < self.edge_noise
-        count = (draws.uniform() * MOST_NOISE).long() * noisy  # [B]
+        count = (draws.uniform() * MAX_NOISE_EDGES).long() * noisy  # [B]
         of_query = draws.choice(len(EDGE_TYPES))
         size = (graphs.ptr[1:] - graphs.ptr[:-1]).view(-1, 1, 1)
-        ends = (draws.uniform(MOST_NOISE, 2) * size).long() + graphs.ptr[:-1].view(-1, 1, 1)  # [B, MOST_NOISE, 2]
-        drawn = (torch.arange(MOST_NOISE) < count.unsqueeze(1)) & (ends[..., 0] != ends[..., 1])
+        ends = (draws.uniform(MAX_NOISE_EDGES, 2) * size).long() + graphs.ptr[:-1].view(-1, 1, 1)  # [B, MOST_NOISE, 2]
+        drawn = (torch.arange(MAX_NOISE_EDGES) < count.unsqueeze(1)) & (ends[..., 0] != ends[..., 1])
         random = ends[drawn]  # [M, 2]
         pairs = torch.cat([graphs.edge_index.flip(0).T, random, random.flip(1)])
         weight = torch.cat([graphs.edge_attr, graphs.edge_attr.new_ones(2 * len(random))])

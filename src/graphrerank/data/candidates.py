@@ -30,8 +30,8 @@ from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES,
 from graphrerank.utils.caching import cached_tensors, hash_texts, short_hash
 from graphrerank.utils.checks import UserError, check_counts
 
-FORMAT = 2  # raise it when the same arguments would give other candidate lists
-TENSORS = ("nodes", "scores", "features", "base_nodes")
+CANDIDATES_FORMAT = 2  # raise it when the same arguments would give other candidate lists
+CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # queries whose words are matched at once
 PAIR_QUERIES = 1024  # queries whose pairs' vectors are held together
 
@@ -167,19 +167,19 @@ def prepare(
     described, fingerprint = describe_retriever(build_retriever), "" if encoder is None else encoder.fingerprint
     retriever = as_retriever(build_retriever(dataset.graph))
     decisive = [dataset.fingerprint, fingerprint, described, retriever.fingerprint]
-    path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(FORMAT), *decisive]))}.safetensors"
+    path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(CANDIDATES_FORMAT), *decisive]))}.safetensors"
     vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
 
     def rank() -> dict[str, Tensor]:
         ranking = retriever.retrieve(Queries(dataset.query_ids, dataset.query_texts, vectors))
         if ranking.base_nodes is None:
             ranking = replace(ranking, base_nodes=ranking.nodes)
-        return {name: getattr(ranking, name).clone() for name in TENSORS}
+        return {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
 
     return PreparedDataset(
         dataset,
         vectors,
-        Ranking(**cached_tensors(path, TENSORS, rank)),
+        Ranking(**cached_tensors(path, CANDIDATE_TENSORS, rank)),
         retriever.feature_names,
         None if encoder is None else encoder.name,
         fingerprint or None,
@@ -207,7 +207,7 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Data
     graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
     if not dataset.knn:
         return dataset.with_graph(graph)
-    parts = [str(FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
+    parts = [str(CANDIDATES_FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
     path = cache / f"{dataset.name}-{NEAREST}-{short_hash(hash_texts(parts))}.safetensors"
 
     def find() -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from graphrerank.corpus.filters import Filter
 from graphrerank.data.derived_edges import DerivedEdges, FoundEdges
 from graphrerank.data.folder import (
     AUTO,
-    NEEDED,
+    NEEDED_FILES,
     EdgeSettings,
     build_graph,
     build_passages,
@@ -30,7 +30,7 @@ from graphrerank.data.folder import (
 from graphrerank.data.qrels import Qrels
 from graphrerank.data.readers.documents import Query
 from graphrerank.data.readers.edges import read_edges
-from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
+from graphrerank.data.readers.judgements import DEFAULT_SPLITS, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.data.synthetic_queries.questions import Draft
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
@@ -201,7 +201,7 @@ class Dataset:
             tensor([1])
         """
         check_edge_settings(language=language, num_random=random_edges, knn=knn)
-        folder = existing_folder(path, needed=NEEDED)
+        folder = existing_folder(path, needed=NEEDED_FILES)
         corpus = read_corpus(folder, corpus_where, drop_empty=drop_empty)
         queries, judgements = read_judged_queries(folder, splits, corpus.node_number, drop_unknown=drop_unknown)
         file_edges = read_edges(
@@ -439,7 +439,9 @@ def _splits_of(names: Sequence[str]) -> str:
     """Write a setting that makes train, val and test of the splits that there are; empty where it is not clear how."""
     held_out = "dev" if TEST not in names and "dev" in names else TEST
     if len(names) == 1:
-        return ", ".join(f'{name}: "{names[0]}[{part}]"' for name, part in zip((TRAIN, VAL, TEST), SHARES, strict=True))
+        return ", ".join(
+            f'{name}: "{names[0]}[{part}]"' for name, part in zip((TRAIN, VAL, TEST), DEFAULT_SPLITS, strict=True)
+        )
     if TRAIN in names and VAL not in names and held_out in names:
         return f'{TRAIN}: "{TRAIN}[:90%]", {VAL}: "{TRAIN}[90%:]", {TEST}: {held_out}'
     return ""

@@ -24,7 +24,7 @@ from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.utils.checks import UserError
 
 Edges = tuple[Tensor, Tensor, Tensor]  # pairs `[M, 2]`, weights `[M]` and types `[M]`
-FILE = "file"  # the source of entities that a data set folder has
+FILE_ENTITIES = "file"  # the source of entities that a data set folder has
 EXTRACTORS = {"spelling": PatternEntityExtractor, "spacy": SpacyEntityExtractor}
 NAME_WORDS = 6  # titles with more at the median are headlines, as of papers, and short ones occur by chance
 NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus nearest ones only of passages with fewer neighbours

@@ -38,20 +38,20 @@ from graphrerank.data.derived_edges import (
 from graphrerank.data.enrichment.neighbours import random_edges
 from graphrerank.data.readers.documents import EMPTY, FILTERED, CorpusRecord, read_all_documents
 from graphrerank.data.readers.edges import FileEdges
-from graphrerank.data.readers.entities import ENTITIES, read_entities
-from graphrerank.data.synthetic_queries.questions import DRAFTED, Draft, draft_questions, read_drafted
+from graphrerank.data.readers.entities import ENTITIES_FILE, read_entities
+from graphrerank.data.synthetic_queries.questions import DRAFTED_FILE, Draft, draft_questions, read_drafted
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
 from graphrerank.text.languages import detect_language, language_of
 from graphrerank.utils.checks import UserError, check_not_negative
 
-NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
-EDGES = "edges.tsv"  # read if present
+NEEDED_FILES = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
+EDGES_FILE = "edges.tsv"  # read if present
 AUTO = "auto"  # in place of names of edge files: every kind of edge that the texts give
 AUTO_KNN = 10  # edges of each passage to its nearest neighbours with `edges=auto`
 # Sources of edges, as `edge_counts` names them.
-FILE, MENTIONS, CHUNKS, RANDOM = "file", "mentions", "neighbouring chunks", "random"
+FILE_EDGES, MENTIONS, CHUNKS, RANDOM = "file", "mentions", "neighbouring chunks", "random"
 
 
 class FolderCorpus(NamedTuple):
@@ -120,7 +120,9 @@ class FolderEdges:
 
     def counts(self) -> dict[str, int]:
         """Return the number of joined pairs of documents by source: first files and mentions, then the others."""
-        sources = [source for source in dict.fromkeys([FILE, MENTIONS, *self.by_source]) if source in self.by_source]
+        sources = [
+            source for source in dict.fromkeys([FILE_EDGES, MENTIONS, *self.by_source]) if source in self.by_source
+        ]
         return {source: _num_pairs(self.by_source[source]) for source in sources}
 
 
@@ -198,7 +200,7 @@ def edge_files(folder: Path, edges: str | Sequence[str] | None) -> list[Path]:
         UserError: If it is another text, such as the name of one file.
     """
     if edges is None or edges == AUTO:
-        return [folder / EDGES] if (folder / EDGES).is_file() else []
+        return [folder / EDGES_FILE] if (folder / EDGES_FILE).is_file() else []
     if isinstance(edges, str):
         raise UserError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
     return [folder / file for file in edges]
@@ -217,7 +219,7 @@ def derive_edges(folder: Path, corpus: FolderCorpus, file_edges: FileEdges, sett
         UserError: If documents lack what a setting needs.
     """
     documents = corpus.documents
-    stated: dict[str, Edges] = {FILE: (file_edges.pairs, file_edges.weight, file_edges.types)}
+    stated: dict[str, Edges] = {FILE_EDGES: (file_edges.pairs, file_edges.weight, file_edges.types)}
     if (chunks := chunk_edges(folder, documents, settings)) is not None:
         stated[CHUNKS] = chunks
     source = entity_source(folder, settings)
@@ -288,7 +290,7 @@ def entity_source(folder: Path, settings: EdgeSettings) -> str | KnowledgeExtrac
         return settings.entities
     if not settings.is_automatic:
         return None
-    return "file" if (folder / ENTITIES).is_file() else "spelling"
+    return "file" if (folder / ENTITIES_FILE).is_file() else "spelling"
 
 
 def entity_names(
@@ -321,14 +323,14 @@ def entities_of(
         UserError: If there is no such extractor, or ``entities.jsonl`` is malformed.
     """
     if source == "file":
-        lines = read_entities(folder / ENTITIES, node_number, need_names=True)
+        lines = read_entities(folder / ENTITIES_FILE, node_number, need_names=True)
         names = {line.doc_id: line.names for line in lines}
         return [names.get(document.doc_id, ()) for document in documents]
     extractor = EXTRACTORS[source]() if isinstance(source, str) and source in EXTRACTORS else source
     if isinstance(extractor, str) or not hasattr(extractor, "extract"):
         raise UserError(
             f"`entities` must be null, spelling, spacy, file or an extractor (a config with `_target_`, which is not "
-            f"taken from a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
+            f"taken from a checkpoint's manifest: put its entities into {ENTITIES_FILE}), got {source!r}"
         )
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")
@@ -412,7 +414,7 @@ def read_or_draft_questions(
         count: Maximum number of questions.
         shares: Weights of the kinds of new questions. None for the defaults.
     """
-    path = folder / DRAFTED
+    path = folder / DRAFTED_FILE
     if path.is_file():
         return read_drafted(path, corpus.node_number)[:count]
     return draft_questions(graph, count, shares=shares)

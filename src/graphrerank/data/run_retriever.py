@@ -16,7 +16,7 @@ from graphrerank.core import Queries, Ranking, Retriever
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.readers.records import (
-    LARGEST,
+    MAX_FLOAT32,
     Id,
     bad_line,
     checked,
@@ -28,16 +28,16 @@ from graphrerank.data.readers.records import (
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import hash_files
 
-Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
-Row = tuple[int, str, str, Mapping[str, float]]  # line, query id, document id, score and features by name
+BoundedNumber = Annotated[float, Field(strict=True, ge=-MAX_FLOAT32, le=MAX_FLOAT32)]
+RunRow = tuple[int, str, str, Mapping[str, float]]  # line, query id, document id, score and features by name
 
 
 class RunCandidate(BaseModel):
     """A candidate in a run of JSONL."""
 
     doc_id: Id
-    score: Number
-    features: dict[str, Number] | None = None
+    score: BoundedNumber
+    features: dict[str, BoundedNumber] | None = None
 
 
 class RunLine(BaseModel):
@@ -114,7 +114,7 @@ def read_run(
     return Ranking(torch.from_numpy(nodes), torch.from_numpy(scores), torch.from_numpy(features))
 
 
-def _read_rows(path: Path) -> Iterator[Row]:
+def _read_rows(path: Path) -> Iterator[RunRow]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         yield from _read_jsonl_rows(path)
         return
@@ -130,7 +130,7 @@ def _read_rows(path: Path) -> Iterator[Row]:
         yield line, " ".join(columns[:second]), " ".join(columns[second + 1 : -3]), {BASE_SCORE: score}
 
 
-def _read_jsonl_rows(path: Path) -> Iterator[Row]:
+def _read_jsonl_rows(path: Path) -> Iterator[RunRow]:
     queries: set[str] = set()
     for line, record in read_jsonl(path):
         read = checked(path, line, record, RunLine)

@@ -21,7 +21,7 @@ from graphrerank.utils.progress import LOGGER, Clock, describe_seconds
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 SHARD_PAIRS = 128  # pairs likewise: ten seconds or so of a small cross-encoder on a CPU
-TIMED_PAIRS = 64  # read first, to estimate how long the others take
+NUM_TIMED_READS = 64  # read first, to estimate how long the others take
 MANY_TEXTS = 500  # from which on a terminal shows a progress bar
 ENTRY_BYTES = 300  # of Python objects for each text in memory: its hash, its array and their places in the dictionary
 NUMBER = np.dtype("<f4")  # of a pair's vector on disk
@@ -132,7 +132,7 @@ class PairCache(PairEncoder):
         if not missing:
             return
         self.encoder.encode(*([text] for text in pair_of[missing[0]]))  # loads the model, whose time says nothing
-        timed = missing[:: -(-len(missing) // TIMED_PAIRS)]  # of all lengths
+        timed = missing[:: -(-len(missing) // NUM_TIMED_READS)]  # of all lengths
         begin = clock()
         self._fill(store, timed, [pair_of[key] for key in timed], None)
         took = clock() - begin

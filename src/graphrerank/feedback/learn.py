@@ -15,7 +15,14 @@ from graphrerank.data.qrels import Qrels
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.data.synthetic_queries.questions import draft_questions
 from graphrerank.evaluation.encoder_checks import check_encoder
-from graphrerank.feedback.learning import DRAFTS, JUDGED, LearningData, LearningResult, learn_from_sessions, normalized
+from graphrerank.feedback.learning import (
+    DRAFTED_GUARD,
+    JUDGED_GUARD,
+    LearningData,
+    LearningResult,
+    learn_from_sessions,
+    normalized,
+)
 from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores
 from graphrerank.models.checkpoint import Checkpoint, load_primary
@@ -23,8 +30,8 @@ from graphrerank.training.training_data import evenly_spaced
 from graphrerank.utils.checks import UserError, check_not_negative
 from graphrerank.utils.files import hash_files, remove_leftovers
 
-MOST_QUERIES = 10_000  # of a log, the latest
-MOST_JUDGED = 500  # questions that guard
+MAX_LOG_QUERIES = 10_000  # of a log, the latest
+MAX_JUDGED_QUERIES = 500  # questions that guard
 
 
 def learn_log(
@@ -88,17 +95,17 @@ def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: i
 
     Judgements of ``test`` do not guard where there are others.
     """
-    queries = list({normalized(text): text for text in texts}.values())[-MOST_QUERIES:]
+    queries = list({normalized(text): text for text in texts}.values())[-MAX_LOG_QUERIES:]
     judged = {name: qrels for name, qrels in dataset.splits.items() if name != TEST} or dict(dataset.splits)
     drafts = [] if not drafted else draft_questions(dataset.graph, drafted, seed=seed)
     rows = [[(len(queries) + at, node, 1.0) for node in draft.nodes] for at, draft in enumerate(drafts)]
-    splits = {DRAFTS: Qrels.of(chain.from_iterable(rows))} if rows else {}
+    splits = {DRAFTED_GUARD: Qrels.of(chain.from_iterable(rows))} if rows else {}
     texts, first = [*queries, *(draft.text for draft in drafts)], len(queries) + len(drafts)
     if judged and not dataset.drafted:
         of_all = replace(dataset, splits=judged, known_fingerprint=dataset.fingerprint).merged()
-        asked = evenly_spaced(of_all.queries, MOST_JUDGED)
+        asked = evenly_spaced(of_all.queries, MAX_JUDGED_QUERIES)
         kept = of_all.of_queries(asked)
-        splits[JUDGED] = replace(kept, query=torch.searchsorted(asked, kept.query) + first)
+        splits[JUDGED_GUARD] = replace(kept, query=torch.searchsorted(asked, kept.query) + first)
         texts += [dataset.query_texts[query] for query in asked.tolist()]
     ids = [f"query {number}" for number in range(len(texts))]
     together = replace(dataset, query_ids=ids, query_texts=texts, splits=splits, answers={}, known_fingerprint=None)

@@ -18,8 +18,8 @@ from graphrerank.feedback.log import FeedbackLog, Session
 from graphrerank.feedback.propensity import Propensities, estimate_propensities, user_weights
 from graphrerank.feedback.relevance import Relevance, compare_worth, estimate_relevance, order
 from graphrerank.feedback.stages import (
-    EVIDENCE,
-    FEW,
+    FEW_PARAMETERS,
+    MIN_SESSIONS,
     ModelUpdate,
     ScoredLists,
     exact_scores,
@@ -34,14 +34,14 @@ from graphrerank.utils.checks import check_positive, check_positive_share
 
 __getattr__ = moved_names(__name__)
 
-EARLY = 0.6  # share of the sessions with positive feedback that come before those of the test
+TRAINING_SHARE = 0.6  # share of the sessions with positive feedback that come before those of the test
 CHOOSING = 4  # one in so many queries chooses the stage
 PRIOR_SESSIONS = 100.0  # that the parent's ranking counts as
-FEWEST_TESTED = 30  # queries on which the rankings differ
-FREQUENT, TOP_SHOWN = 10, 3  # queries, and passages of each, in the report
+MIN_TEST_QUERIES = 30  # queries on which the rankings differ
+NUM_REPORTED_QUERIES, NUM_REPORTED_PASSAGES = 10, 3  # queries, and passages of each, in the report
 MEASURE = "nDCG@10"
-DRAFTS, JUDGED = "drafted questions", "judged questions"  # names of guards
-FEWEST_JUDGED = 30  # judged questions that can stand in for known users
+DRAFTED_GUARD, JUDGED_GUARD = "drafted questions", "judged questions"  # names of guards
+MIN_JUDGED_QUERIES = 30  # judged questions that can stand in for known users
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def learn_from_sessions(
 
     Sessions without an authenticated user count as those of one user (:func:`user_weights`), because one client can
     send any number of them. Where the sessions of known users are too few to learn from or to test on, they count as
-    those of different users if at least ``FEWEST_JUDGED`` judged questions guard, or if ``allow_anonymous`` says so;
-    otherwise the result is refused.
+    those of different users if at least ``MIN_JUDGED_QUERIES`` judged questions guard, or if ``allow_anonymous`` says
+    so; otherwise the result is refused.
 
     Args:
         material: What the sessions' queries rank; a session whose query it lacks does not count.
@@ -133,8 +133,8 @@ def learn_from_sessions(
     check_positive_share(level=level)
     sessions = [session for session in sessions if normalized(session.query) in material.row]
     rows = [material.row[normalized(session.query)] for session in sessions]
-    allow_anonymous = allow_anonymous or _num_judged(material) >= FEWEST_JUDGED
-    divided, needed = _divide(sessions, user_weights(sessions)), EVIDENCE[FEW]
+    allow_anonymous = allow_anonymous or _num_judged(material) >= MIN_JUDGED_QUERIES
+    divided, needed = _divide(sessions, user_weights(sessions)), MIN_SESSIONS[FEW_PARAMETERS]
     too_few_users = min(divided.evidence, divided.later_evidence) < needed
     if too_few_users and allow_anonymous:
         divided = _divide(sessions, user_weights(sessions, anonymous_as_one=False))
@@ -191,7 +191,7 @@ def _lack_of_evidence(divided: "_Divided", needed: int, too_few_users: bool) -> 
         f"too few known users: no user counts for more than 5 sessions or 2 %, and all sessions without an "
         f"authenticated user count as those of one user, which leaves {divided.evidence:.0f} sessions with "
         f"positive feedback to learn from and {divided.later_evidence:.0f} to test on, where {needed} are needed; "
-        f"let the service know its users, give {FEWEST_JUDGED} judged questions, or set allow_anonymous=true if "
+        f"let the service know its users, give {MIN_JUDGED_QUERIES} judged questions, or set allow_anonymous=true if "
         f"no stranger could write to the log"
     )
 
@@ -218,7 +218,7 @@ def _test_on_later(
         differences = compare_worth(scores, lists.scores, lists.nodes, estimate)
         differing = differences[differences != 0]
         p = 1.0
-        if len(differing) >= FEWEST_TESTED:
+        if len(differing) >= MIN_TEST_QUERIES:
             p = float(randomization_tests(differing, seed=seed)[1])
         gain = float(differences.sum() / estimate.weight.sum())
         return {"estimated clicks more": gain, "p": p, "queries": len(tested_rows), "differing": len(differing)}
@@ -291,7 +291,7 @@ def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -
     """
     each = [1.0] * len(sessions) if weights is None else weights.tolist()
     timed = sorted((session.time, weight) for session, weight in zip(sessions, each, strict=True) if any(session.gains))
-    earlier = EARLY * sum(weight for _, weight in timed)
+    earlier = TRAINING_SHARE * sum(weight for _, weight in timed)
     reached = accumulate(weight for _, weight in timed)
     cut = next((time for (time, _), total in zip(timed, reached, strict=True) if total > earlier), 0.0)
     late = [session.time >= cut for session in sessions]
@@ -315,7 +315,7 @@ def describe_update(change: ModelUpdate) -> str:
 
 def _num_judged(material: LearningData) -> int:
     """Return the number of judged questions that guard."""
-    return len(material.prepared.dataset.split(JUDGED).queries) if JUDGED in material.guards else 0
+    return len(material.prepared.dataset.split(JUDGED_GUARD).queries) if JUDGED_GUARD in material.guards else 0
 
 
 def _best_stage(material: LearningData, estimate: Relevance, evidence: float, seed: int) -> ModelUpdate:
@@ -325,8 +325,8 @@ def _best_stage(material: LearningData, estimate: Relevance, evidence: float, se
     texts = [normalized(material.prepared.dataset.query_texts[row]) for row in asked.tolist()]
     chooses = torch.tensor([hash_texts([text])[1] % CHOOSING == 0 for text in texts])
     learning, choosing = asked[~chooses], asked[chooses]
-    chosen, best = FEW, None
-    stages = [stage for stage, needed in EVIDENCE.items() if evidence >= needed]
+    chosen, best = FEW_PARAMETERS, None
+    stages = [stage for stage, needed in MIN_SESSIONS.items() if evidence >= needed]
     for stage in stages if len(stages) > 1 and len(learning) and len(choosing) else ():
         change = fit_stage(stage, *parts, learning, targets, seed=seed)
         scores = quick_scores(change, *parts, choosing)
@@ -363,7 +363,7 @@ def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -
 
 def _moved(material: LearningData, change: ModelUpdate, rows: Sequence[int]) -> list[str]:
     """Describe what comes to the first ranks for the most frequent queries."""
-    frequent = Counter(rows).most_common(FREQUENT)
+    frequent = Counter(rows).most_common(NUM_REPORTED_QUERIES)
     queries = torch.tensor([row for row, _ in frequent])
     lists, ids = material.lists.select(queries), material.prepared.dataset.graph.node_ids
     new, old = (
@@ -375,7 +375,7 @@ def _moved(material: LearningData, change: ModelUpdate, rows: Sequence[int]) -> 
         before = {column: rank for rank, column in enumerate(old[at], 1)}
         risen = [
             f"{ids[int(lists.nodes[at, column])]} {before[column]} -> {rank}"
-            for rank, column in enumerate(new[at][:TOP_SHOWN], 1)
+            for rank, column in enumerate(new[at][:NUM_REPORTED_PASSAGES], 1)
             if before[column] != rank and int(lists.nodes[at, column]) >= 0
         ]
         text = material.prepared.dataset.query_texts[row]

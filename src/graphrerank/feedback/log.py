@@ -50,15 +50,16 @@ from graphrerank.feedback.traces import trace_events
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES
 
-SHOWN, FEEDBACK = "shown", "feedback"
-LIVE, INTERLEAVED, SHADOW = "live", "interleaved", "shadow"  # rankers
+SHOWN_EVENT, FEEDBACK_EVENT = "shown", "feedback"
+LIVE, INTERLEAVED_EVENT, SHADOW = "live", "interleaved", "shadow"  # rankers
 DISMISSED = "dismissed"
 GAINS = {"clicked": 1.0, "cited": 1.0, "accepted": 2.0, DISMISSED: 0.0}  # of kinds; what is dismissed has no other
 MAX_WEIGHT = 10.0
 MAX_ANONYMOUS_WEIGHT = 1.0  # strangers may make their feedback count less, never more
 MAX_LINE, MAX_IDS = 1 << 22, 1000  # bytes; passages of a list
 EARLIEST = 946_684_800.0  # 2000-01-01
-AHEAD, EARLY, LATE = 86_400.0, 60.0, 30 * 86_400.0  # seconds: of now; feedback before, and after what it is on
+MAX_AHEAD_SECONDS = 86_400.0  # between now and a later time in a log
+MAX_EARLY_SECONDS, MAX_LATE_SECONDS = 60.0, 30 * 86_400.0  # of feedback before and after the list that it is on
 # reasons for which lines are left out; no JSON is a half line, and nobody saw a shadow's list
 HALF_LINE, MALFORMED, OTHER_CORPUS, CLOCK_JUMP = "half line", "malformed", "other corpus", "clock jump"
 DOUBLED, UNKNOWN_ID, NOT_SHOWN, UNSEEN = "doubled", "unknown id", "feedback for nothing shown", "shadow"
@@ -196,7 +197,7 @@ def read_log(
     Example:
         >>> log = read_log("feedback.jsonl", known=dataset.graph.node_ids)  # doctest: +SKIP
     """
-    latest = (clock.time() if now is None else now) + AHEAD
+    latest = (clock.time() if now is None else now) + MAX_AHEAD_SECONDS
     left_out: Counter[str] = Counter()
     events = _Events(known, corpora)
     sha, lines = hashlib.sha256(), 0
@@ -276,7 +277,7 @@ class _Events:
         ]
         _require(bool(marks), UNKNOWN_ID)
         delays = [feedback.time - self.shown[name].time for name in request_ids]
-        _require(any(-EARLY <= delay <= LATE for delay in delays), CLOCK_JUMP)
+        _require(any(-MAX_EARLY_SECONDS <= delay <= MAX_LATE_SECONDS for delay in delays), CLOCK_JUMP)
         for name, kind, position in marks:
             list_shown = self.shown[name]
             is_known = feedback.authenticated and list_shown.authenticated and list_shown.user is not None
@@ -344,7 +345,7 @@ def _parsed(line: bytes) -> Any:
 
 def _event(raw: Mapping[str, Any], latest: float) -> Any:
     """Check an event; a ``_Shown`` or ``_Feedback``."""
-    kinds: dict[Any, type[_Shown | _Feedback]] = {SHOWN: _Shown, FEEDBACK: _Feedback}
+    kinds: dict[Any, type[_Shown | _Feedback]] = {SHOWN_EVENT: _Shown, FEEDBACK_EVENT: _Feedback}
     try:
         kind = kinds[str(raw.get("event"))]
         event = kind.model_validate({key: entry for key, entry in raw.items() if entry is not None})

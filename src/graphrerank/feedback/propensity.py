@@ -13,7 +13,7 @@ from graphrerank.feedback.log import Session
 
 SLOPE, SLOPE_SPREAD = 0.5, 0.4  # of the curve that is assumed where a log says nothing: rank to the power of -0.5
 RANK_SPREAD = 0.15  # of a single rank's logarithm around the curve
-RANKS = 1000  # that a curve covers
+NUM_RANKS = 1000  # that a curve covers
 LEAST_SHARE = 0.02  # of a random order, that clicks are divided by
 USER_SHARE, USER_SESSIONS = 0.02, 5.0  # share of what all users count, or number of sessions, that one counts at most
 
@@ -133,9 +133,9 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     found = torch.linalg.solve(precision, moment)
     error = float(torch.linalg.inv(precision)[0, 0].sqrt())
     slope = max(0.0, SLOPE + float(found[0]))
-    single = torch.zeros(RANKS, dtype=torch.float64)
-    single[1 : min(last, RANKS)] = found[1 : min(last, RANKS)]
-    log_rank = torch.arange(1, RANKS + 1, dtype=torch.float64).log()
+    single = torch.zeros(NUM_RANKS, dtype=torch.float64)
+    single[1 : min(last, NUM_RANKS)] = found[1 : min(last, NUM_RANKS)]
+    log_rank = torch.arange(1, NUM_RANKS + 1, dtype=torch.float64).log()
     curve, cautious = (torch.exp(single - eta * log_rank).clamp(max=1.0) for eta in (slope, max(0.0, slope - error)))
     source = f"from {swaps:,} random swaps" if swaps else f"from {harvested:,} passages at two ranks for one query"
     if not swaps and not harvested:

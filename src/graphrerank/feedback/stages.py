@@ -19,14 +19,15 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.utils.checks import UserError
 
-FEW, LAST, ALL = STAGES = ("few parameters", "last layers", "all parameters")
-EVIDENCE = {FEW: 30, LAST: 150, ALL: 2000}  # sessions with positive feedback that a stage needs to be tried
-BATCH = 64  # queries
-PROBE = 1.25  # factor by which a type's features are scaled to measure its effect
-SPREAD, LARGEST = 0.5, math.log(3.0)  # of logarithms of factors: a prior's standard deviation, and the most
+FEW_PARAMETERS, LAST_LAYERS, ALL_PARAMETERS = STAGES = ("few parameters", "last layers", "all parameters")
+MIN_SESSIONS = {FEW_PARAMETERS: 30, LAST_LAYERS: 150, ALL_PARAMETERS: 2000}  # with positive feedback, to try a stage
+BATCH_OF_LISTS = 64  # queries
+PROBE_FACTOR = 1.25  # factor by which a type's features are scaled to measure its effect
+PRIOR_STD = 0.5  # standard deviation of the prior on the logarithms of factors
+MAX_LOG_FACTOR = math.log(3.0)
 LAST_STEPS, LAST_RATE, LAST_BATCH = 60, 1e-3, 512  # passes over all lists, of so many at once
 ALL_EPOCHS, ALL_RATE = 3, 1e-4
-HEAD = ("lin_hidden", "lin_out", "gcs_weight")
+HEAD_LAYERS = ("lin_hidden", "lin_out", "gcs_weight")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
     if not isinstance(model, GATv2Reranker) or model.features != "scores":
         found = getattr(model, "features", type(model).__name__)
         raise UserError(f"`start` must be a gatv2_reranker with features=scores, such as base, got {found}")
-    probes = [_folded(model, {EDGE_TYPES[number]: PROBE}) for number in range(model.num_edge_types)]
+    probes = [_folded(model, {EDGE_TYPES[number]: PROBE_FACTOR}) for number in range(model.num_edge_types)]
     kept: list[Tensor] = []
     hook = model.norm.register_forward_hook(lambda _, __, out: kept.append(out.half()))
     parts, present = [], set[int]()
@@ -83,7 +84,7 @@ def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
             columns = [graphs.nodes + 1, of_gcs, learned, *kept.pop().T]
             for number, probe in enumerate(probes):
                 change = probe(*arguments) - of_gcs - learned if number in present else torch.zeros_like(learned)
-                columns.append(change / math.log(PROBE))
+                columns.append(change / math.log(PROBE_FACTOR))
             parts.append([_padded(graphs, column, prepared.top_k) for column in columns])
     finally:
         hook.remove()
@@ -122,9 +123,9 @@ def fit_stage(
     penalised: it changes no order.
     """
     y = targets[queries]
-    if stage == FEW:
+    if stage == FEW_PARAMETERS:
         return _fit_few(model, lists.select(queries), y.double())
-    if stage == LAST:
+    if stage == LAST_LAYERS:
         return _fit_last(model, lists.select(queries), y.float(), seed)
     return _fit_all(model, prepared, queries, y.float(), seed)
 
@@ -136,10 +137,10 @@ def quick_scores(
 
     Few parameters are linearised, and last layers read half precision; only other changes need a pass of the network.
     """
-    if change.stage == FEW:
+    if change.stage == FEW_PARAMETERS:
         z = torch.tensor([math.log(factor) for factor in change.factors.values()], dtype=torch.float64)
         return _few_scores(z, lists.select(queries)).float()
-    if change.stage == LAST:
+    if change.stage == LAST_LAYERS:
         with torch.no_grad():
             return _last_scores(model, change.model, lists.select(queries))
     return exact_scores(change.model, prepared, queries)
@@ -151,18 +152,18 @@ def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Model
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        z = LARGEST * torch.tanh(u / LARGEST)
-        penalty = ((z[0] - z[1]).square() / 2 + z[2:].square().sum()) / (2 * SPREAD**2)
+        z = MAX_LOG_FACTOR * torch.tanh(u / MAX_LOG_FACTOR)
+        penalty = ((z[0] - z[1]).square() / 2 + z[2:].square().sum()) / (2 * PRIOR_STD**2)
         total = _cross_entropy(_few_scores(z, lists), targets, lists.mask) + penalty / _total(targets)
         total.backward()  # type: ignore[no-untyped-call]
         return total.detach()
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        z = LARGEST * torch.tanh(u / LARGEST)
+        z = MAX_LOG_FACTOR * torch.tanh(u / MAX_LOG_FACTOR)
     names = ["retriever", "model", *(EDGE_TYPES[number] for number in lists.types)]
     factors = {name: math.exp(each) for name, each in zip(names, z.tolist(), strict=True)}
-    return ModelUpdate(FEW, _folded(model, factors), factors)
+    return ModelUpdate(FEW_PARAMETERS, _folded(model, factors), factors)
 
 
 def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
@@ -172,7 +173,7 @@ def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
 
 def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: int) -> ModelUpdate:
     changed = copy.deepcopy(model)
-    parameters = [p for name, p in changed.named_parameters() if name.split(".")[0] in HEAD]
+    parameters = [p for name, p in changed.named_parameters() if name.split(".")[0] in HEAD_LAYERS]
     optimizer, generator = torch.optim.Adam(parameters, lr=LAST_RATE), torch.Generator().manual_seed(seed)
     for _ in range(LAST_STEPS):
         for rows in torch.split(torch.randperm(len(targets), generator=generator), LAST_BATCH):
@@ -181,7 +182,7 @@ def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: i
             loss = _cross_entropy(_last_scores(model, changed, some), targets[rows], some.mask)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return ModelUpdate(LAST, changed, {})
+    return ModelUpdate(LAST_LAYERS, changed, {})
 
 
 def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredLists) -> Tensor:
@@ -200,7 +201,7 @@ def _fit_all(
     optimizer = torch.optim.AdamW(changed.parameters(), lr=ALL_RATE)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(ALL_EPOCHS):
-        for rows in torch.split(torch.randperm(len(queries), generator=generator), BATCH // 2):
+        for rows in torch.split(torch.randperm(len(queries), generator=generator), BATCH_OF_LISTS // 2):
             (graphs,) = _batches(changed, prepared, queries[rows])
             optimizer.zero_grad()
             scores = _padded(graphs, changed(*graphs.model_inputs(changed.inputs)), prepared.top_k)
@@ -208,7 +209,7 @@ def _fit_all(
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(changed.parameters(), 1.0)
             optimizer.step()
-    return ModelUpdate(ALL, changed, {})
+    return ModelUpdate(ALL_PARAMETERS, changed, {})
 
 
 def _total(targets: Tensor) -> float:
@@ -246,7 +247,7 @@ def _others(model: GATv2Reranker) -> list[int]:
 
 
 def _batches(model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor) -> Iterator[Any]:
-    for rows in torch.split(queries, BATCH):
+    for rows in torch.split(queries, BATCH_OF_LISTS):
         yield prepared.graphs(rows, inputs=model.inputs)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 CITED = ("cited", "citations", "gen_ai.citations")
 IDS = ("id", "document.id", "document_id", "doc_id")
-FLAT = re.compile(r"retrieval\.documents\.(\d+)\.document\.(id|score)")
-QUERIES = ("gen_ai.retrieval.query.text", "input.value")
+FLAT_DOCUMENT_KEY = re.compile(r"retrieval\.documents\.(\d+)\.document\.(id|score)")
+QUERY_KEYS = ("gen_ai.retrieval.query.text", "input.value")
 
 
 def trace_events(content: Any) -> Iterator[dict[str, Any]]:
@@ -43,10 +43,10 @@ def _of_span(span: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if documents is None:
         flat: dict[int, dict[str, Any]] = {}
         for key, held in attributes.items():
-            if found := FLAT.fullmatch(key):
+            if found := FLAT_DOCUMENT_KEY.fullmatch(key):
                 flat.setdefault(int(found[1]), {})[found[2]] = held
         documents = [flat[at] for at in sorted(flat)]
-    query = next((attributes[key] for key in QUERIES if key in attributes), None)
+    query = next((attributes[key] for key in QUERY_KEYS if key in attributes), None)
     times = {
         "time": int(span["startTimeUnixNano"]) / 1e9,
         "user": attributes.get("user.id") or attributes.get("enduser.id"),

@@ -21,7 +21,7 @@ __getattr__ = moved_names(__name__)
 GROUP = "graphrerank.extensions"
 BUILDERS = "graphrerank.builders"
 SERVICES = "graphrerank.services"
-COMMANDS = "graphrerank.commands"
+COMMAND_GROUP = "graphrerank.commands"
 
 
 @cache
@@ -60,7 +60,7 @@ def find_builder(name: str) -> Callable[..., dict[str, Any]]:
 
 def command_entries() -> dict[str, EntryPoint]:
     """Return the entry points of commands, by the name of the command, without importing them."""
-    return {entry.name: entry for entry in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name)}
+    return {entry.name: entry for entry in sorted(entry_points(group=COMMAND_GROUP), key=lambda entry: entry.name)}
 
 
 def plugin_command_help(entry: EntryPoint) -> tuple[str, str]:

@@ -11,7 +11,7 @@ with importing("lancedb", __name__):
     import pyarrow as pa
     from lancedb.rerankers import Reranker
 
-RELEVANCE, DISTANCE, SCORE, ROW = "_relevance_score", "_distance", "_score", "_rowid"  # LanceDB's columns
+RELEVANCE, DISTANCE, SCORE_COLUMN, ROW_COLUMN = "_relevance_score", "_distance", "_score", "_rowid"  # LanceDB's columns
 RANK_OFFSET = 60  # of LanceDB's reciprocal rank fusion
 
 
@@ -31,10 +31,10 @@ class GraphRerankReranker(Reranker):
         """Rank the union of both searches' rows, best first, with a column ``_relevance_score``."""
         fused: Counter[int] = Counter()
         for found in (vector_results, fts_results):
-            for rank, row in enumerate(found[ROW].to_pylist() if len(found) else [], start=1):
+            for rank, row in enumerate(found[ROW_COLUMN].to_pylist() if len(found) else [], start=1):
                 fused[row] += 1 / (RANK_OFFSET + rank)  # type: ignore[assignment]
         table = self.merge_results(vector_results, fts_results)
-        return self._ranked(query, table, [fused[row] for row in table[ROW].to_pylist()] if len(table) else [])
+        return self._ranked(query, table, [fused[row] for row in table[ROW_COLUMN].to_pylist()] if len(table) else [])
 
     def rerank_vector(self, query: str, vector_results: pa.Table) -> pa.Table:
         """Rank the rows of a search by vectors; as :meth:`rerank_hybrid`."""
@@ -42,7 +42,7 @@ class GraphRerankReranker(Reranker):
 
     def rerank_fts(self, query: str, fts_results: pa.Table) -> pa.Table:
         """Rank the rows of a full-text search; as :meth:`rerank_hybrid`."""
-        return self._ranked(query, fts_results, fts_results[SCORE].to_pylist())
+        return self._ranked(query, fts_results, fts_results[SCORE_COLUMN].to_pylist())
 
     def _ranked(self, query: str, table: pa.Table, scores: list[float]) -> pa.Table:
         if not len(table):

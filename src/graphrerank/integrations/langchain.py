@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from graphrerank.installation.extras import importing
-from graphrerank.integrations.metadata import Edge, ranked
+from graphrerank.integrations.metadata import InputEdge, ranked
 from graphrerank.rerank.graph_reranker import GraphReranker
 
 with importing("langchain", __name__):
@@ -25,7 +25,7 @@ class GraphRerankCompressor(BaseDocumentCompressor):
 
     reranker: GraphReranker
     top_n: int | None = None
-    edges: Callable[[Sequence[Document]], Sequence[Edge]] | None = None
+    edges: Callable[[Sequence[Document]], Sequence[InputEdge]] | None = None
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from graphrerank.installation.extras import importing
-from graphrerank.integrations.metadata import Edge, ranked
+from graphrerank.integrations.metadata import InputEdge, ranked
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.utils.checks import UserError
 
@@ -47,7 +47,7 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
         return [NodeWithScore(node=nodes[index].node, score=score) for index, score in found]
 
 
-def _following(nodes: Sequence[BaseNode]) -> set[Edge]:
+def _following(nodes: Sequence[BaseNode]) -> set[InputEdge]:
     """Return the edges between consecutive nodes, each of which names the other."""
     index_of, pairs = {node.node_id: index for index, node in enumerate(nodes)}, set()
     for index, node in enumerate(nodes):

@@ -7,9 +7,9 @@ from typing import Any
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.rerank.rerank_input import RerankInput
 
-Edge = tuple[int, int] | tuple[int, int, str]  # with its type
-FindEdges = Callable[[Sequence[str]], Sequence[Edge]]  # of texts or ids, pairs of positions
-SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # the metadata's keys
+InputEdge = tuple[int, int] | tuple[int, int, str]  # with its type
+FindEdges = Callable[[Sequence[str]], Sequence[InputEdge]]  # of texts or ids, pairs of positions
+SCORE_KEY, ENTITIES_KEY, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # the metadata's keys
 
 
 def input_from_metadata(
@@ -18,7 +18,7 @@ def input_from_metadata(
     metadata: Sequence[Mapping[str, Any]],
     *,
     scores: Sequence[float | None] | None = None,
-    edges: Sequence[Edge] = (),
+    edges: Sequence[InputEdge] = (),
     top_n: int | None = None,
 ) -> RerankInput:
     """Build the candidates of a query.
@@ -27,7 +27,7 @@ def input_from_metadata(
     name, and ``doc_id`` with ``chunk_id`` of those that have them; the first passage is a chunk that is there twice.
     Numbers may be texts. ``scores`` replace those of the metadata unless one is None; ``edges`` as of ``RerankInput``.
     """
-    given = [_number(entry.get(SCORE)) for entry in metadata] if scores is None else scores
+    given = [_number(entry.get(SCORE_KEY)) for entry in metadata] if scores is None else scores
     found = [score for score in given if score is not None]
     chunks: dict[tuple[str, int], int] = {}
     for place, entry in enumerate(metadata):
@@ -35,7 +35,7 @@ def input_from_metadata(
         if entry.get(DOC_ID) is not None and chunk is not None and chunk.is_integer():
             chunks.setdefault((str(entry[DOC_ID]), int(chunk)), place)
     chunk_of = {place: chunk for chunk, place in chunks.items()}
-    names = [entry.get(ENTITIES) or [] for entry in metadata]
+    names = [entry.get(ENTITIES_KEY) or [] for entry in metadata]
     return RerankInput(
         query,
         ["" if passage is None else passage for passage in passages],
@@ -63,7 +63,7 @@ def ranked(
     metadata: Sequence[Mapping[str, Any]] | None = None,
     *,
     scores: Sequence[float | None] | None = None,
-    edges: Sequence[Edge] = (),
+    edges: Sequence[InputEdge] = (),
     top_n: int | None = None,
 ) -> list[tuple[int, float]]:
     """Rank the passages of a query; arguments as of :func:`input_from_metadata`.

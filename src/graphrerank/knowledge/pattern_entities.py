@@ -7,10 +7,10 @@ from itertools import groupby
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text.stems import STOP_WORDS
 
-VERSION = 1  # of the rules: a change of what is extracted must change it
+PATTERNS_VERSION = 1  # of the rules: a change of what is extracted must change it
 LAST_CASED = 0x2000  # Latin, Greek, Cyrillic, Armenian and Georgian lie below
 LINKS = "of|de|del|della|der|des|di|do|dos|da|du|la|le|van|von|bin|ibn|al|el|zu|the"
-UNITS = (
+QUANTITIES = (
     "%|°[CF]|percent|[kMGT]?Hz|[kMGTP]i?B|[kMG]?W|[kmµnd]?mol|[kcmµnd]?[mgl]|[mµn]?s|[mk]?V|[kM]?Pa|kcal|kWh|km/h|mph|"
     "[mb]illions?|trillions?|thousand|hectares?|acres?|miles?|feet|metres?|meters?|kilomet(?:re|er)s?|years?|months?|"
     "weeks?|days?|hours?|minutes?|dollars?|euros?|pounds?|USD|EUR|GBP"
@@ -33,7 +33,7 @@ _ENTITY = re.compile(
     |_*[A-Za-z]\w+(?:(?:\.|::)[A-Za-z_]\w+)+(?:\(\))?|[a-z]+[A-Z]\w*)\b)
     |(?P<date>\b(?:\d{{1,2}}[ ][{_UPPER}]\w+[ ]\d{{4}}|[{_UPPER}]\w+[ ]\d{{1,2}},[ ]\d{{4}})\b)
     |(?P<name>\b{_NAME_WORD}(?:[ ](?:(?:{LINKS})[ ]){{0,2}}{_NAME_WORD}|(?<=\.){_NAME_WORD})*)
-    |(?P<amount>[$€£]\s?{_NUMBER}(?:\s(?:[mb]illion|trillion))?|\b{_NO_NUMBER}{_NUMBER}[ ]?(?:{UNITS})(?!\w))
+    |(?P<amount>[$€£]\s?{_NUMBER}(?:\s(?:[mb]illion|trillion))?|\b{_NO_NUMBER}{_NUMBER}[ ]?(?:{QUANTITIES})(?!\w))
     """,
     re.VERBOSE,
 )
@@ -59,7 +59,7 @@ class PatternEntityExtractor:
         ['Metz', 'Lothair II', '$5 million', 'os_path']
     """
 
-    fingerprint = repr(("pattern entities", VERSION))
+    fingerprint = repr(("pattern entities", PATTERNS_VERSION))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the entities of each text, in its order."""

@@ -10,13 +10,13 @@ from graphrerank.utils.checks import UserError
 
 # What became of a question. What is rejected or failed says nothing about the model: the next run asks again.
 ANSWERED = "answered"
-CUT = "cut"  # the limit of tokens ended the text, which counts as it is
+CUT_OFF = "cut"  # the limit of tokens ended the text, which counts as it is
 REFUSED = "refused"  # the model would not answer, or a filter took the answer away
 REJECTED = "rejected"  # the endpoint found the request at fault, as one that is too long
 FAILED = "failed"  # no usable answer in all attempts: no server, too slow, an error, or rubbish
 UNUSABLE = "unusable"  # a text that has not the form that its prompt asks for
-OUTCOMES = (ANSWERED, CUT, REFUSED, REJECTED, FAILED, UNUSABLE)
-KEPT = frozenset({ANSWERED, CUT, REFUSED})
+OUTCOMES = (ANSWERED, CUT_OFF, REFUSED, REJECTED, FAILED, UNUSABLE)
+CACHED_OUTCOMES = frozenset({ANSWERED, CUT_OFF, REFUSED})
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Reply:
     @property
     def said(self) -> str | None:
         """The answer, blank where it abstains; None where there is none, which is neither right nor an abstention."""
-        is_answer = self.outcome == ANSWERED or (self.outcome == CUT and self.text.strip())
+        is_answer = self.outcome == ANSWERED or (self.outcome == CUT_OFF and self.text.strip())
         return self.text if is_answer else None
 
     @property
@@ -76,7 +76,7 @@ def read_reply(body: Mapping[str, Any]) -> Reply:
     message, finish = choice["message"], choice.get("finish_reason")
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     read, written = (count if type(count) is int else None for count in counts)
-    content, outcome = message.get("content"), CUT if finish == "length" else ANSWERED
+    content, outcome = message.get("content"), CUT_OFF if finish == "length" else ANSWERED
     if message.get("refusal") or finish == "content_filter":
         content, outcome = "", REFUSED
     elif content is None and finish == "length":

@@ -15,8 +15,8 @@ __getattr__ = moved_names(__name__)
 
 Answer = TypeVar("Answer")
 
-AGAIN = "\n\nAn earlier answer could not be used: "
-REFUSED = AGAIN + "{reason}. Answer again, in the form that was asked for."
+ASK_AGAIN = "\n\nAn earlier answer could not be used: "
+REFUSED_ANSWER = ASK_AGAIN + "{reason}. Answer again, in the form that was asked for."
 
 
 def ask_strictly(
@@ -57,7 +57,7 @@ def ask_strictly(
                 results[index] = answer
             except ValueError as error:
                 reason = str(error)
-            messages[index] = questions[index] + REFUSED.format(reason=reason)
+            messages[index] = questions[index] + REFUSED_ANSWER.format(reason=reason)
         pending = [index for index in pending if results[index] is None]
         if not pending:
             break
@@ -66,7 +66,7 @@ def ask_strictly(
 
 def first_message(message: str) -> str:
     """Return what was asked first, of a message that may ask again."""
-    return message.partition(AGAIN)[0]
+    return message.partition(ASK_AGAIN)[0]
 
 
 def parse_json_answer(content: str) -> Any:

@@ -38,9 +38,9 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files, save_tensors
 from graphrerank.utils.safe_loading import untrusted_file
 
-WEIGHTS = "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 ADDED = ("num_scores", "num_pair_scores")  # arguments that a cross-encoder's scores change
-ADDED_PART = "lin_pairs"  # the layer that reads them
+PAIR_SCORE_LAYER = "lin_pairs"  # the layer that reads them
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 BEST = Path("checkpoints", "best.ckpt")  # in a model's folder within a run folder
@@ -89,10 +89,10 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint")
     manifest = read_manifest(path)
-    weights = untrusted_file(path, WEIGHTS) if path.is_dir() else path
+    weights = untrusted_file(path, WEIGHTS_FILE) if path.is_dir() else path
     if path.is_dir() and manifest.artifact is not None:
         check_manifest(path, manifest)
-        check_artifact_file(path, manifest, WEIGHTS)
+        check_artifact_file(path, manifest, WEIGHTS_FILE)
     state = _read_weights(weights)
     if model is not None:
         model.load_state_dict(state)
@@ -153,13 +153,13 @@ def load_primary(name: str | Path) -> Checkpoint:
 
 def checkpoint_files(path: Path) -> list[Path]:
     """List the checkpoints of a path: itself, the best one of its model, or that of each model of a run folder."""
-    if path.is_file() or (path / WEIGHTS).is_file():
+    if path.is_file() or (path / WEIGHTS_FILE).is_file():
         return [path]
     if (path / MANIFEST).is_file() and (path / BEST).is_file():
         return [path / BEST]
     files = [folder.parent / BEST for folder in sorted(path.glob(f"*/{MANIFEST}"))]
     if not files:
-        raise UserError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
+        raise UserError(f"{path}: holds neither {WEIGHTS_FILE} nor <system>/{MANIFEST}: not a run folder")
     return files
 
 
@@ -179,7 +179,7 @@ def build_model(manifest: Manifest) -> nn.Module:
 
 def save_weights(folder: Path, model: nn.Module) -> None:
     """Write ``model.safetensors``, atomically."""
-    save_tensors(folder / WEIGHTS, model.state_dict())
+    save_tensors(folder / WEIGHTS_FILE, model.state_dict())
 
 
 def library_versions() -> dict[str, str]:
@@ -233,7 +233,7 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
             f"{kept}"
         )
     missing, unexpected = model.load_state_dict(start.model.state_dict(), strict=False)
-    unknown = [name for name in missing if not (adds and name.startswith(ADDED_PART))] + unexpected
+    unknown = [name for name in missing if not (adds and name.startswith(PAIR_SCORE_LAYER))] + unexpected
     if unknown:
         raise UserError(f"`start`: the weights of {start.path} do not fit the model: {unknown}")
 

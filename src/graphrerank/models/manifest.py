@@ -39,8 +39,8 @@ __getattr__ = moved_names(__name__)
 MANIFEST = "manifest.json"
 
 Arguments = Annotated[dict[str, Any], AfterValidator(check_arguments)]
-Name = Annotated[str, AfterValidator(plain_name)]  # of a file or folder
-Names = Annotated[tuple[str, ...], Strict(False)]  # a JSON list
+FileName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder
+NameTuple = Annotated[tuple[str, ...], Strict(False)]  # a JSON list
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 RestartProb = Annotated[float, Field(ge=MIN_RESTART_PROB, le=1)]
 
@@ -74,7 +74,7 @@ class DataEntry(GroupEntry):
 class StartEntry(Entry):
     """The finished checkpoint whose weights a training began from, with the hash of its weights and its data sets."""
 
-    name: Name
+    name: FileName
     sha256: str
     trained_on: dict[str, DataEntry] = {}  # by name; their arguments name the data set
 
@@ -90,13 +90,13 @@ class EncoderEntry(GroupEntry):
 class RetrieverEntry(GroupEntry):
     """The retriever of the training's candidates, and the scores that the model reads, in order."""
 
-    feature_names: Names
+    feature_names: NameTuple
 
 
 class ArtifactEntry(Entry):
     """Hashes of an exported artifact's files, by name, and of its manifest without this entry."""
 
-    sha256: dict[Name, str] = {}
+    sha256: dict[FileName, str] = {}
     manifest_sha256: str | None = None
 
 
@@ -106,9 +106,9 @@ class Manifest(Entry):
     A model class names a subclass as its ``manifest_class``; without one it is :class:`RerankerManifest`.
     """
 
-    name: Name  # of the system, and of its run file
+    name: FileName  # of the system, and of its run file
     model: ModelEntry
-    features: Names  # that the model reads, in order
+    features: NameTuple  # that the model reads, in order
     primary: bool | None = None  # whether it is the model of a run that is used where one is needed; None if unsaid
     config: dict[str, Any] = {}  # the training's configuration, without folders of a machine
     artifact: ArtifactEntry | None = None  # added by an export

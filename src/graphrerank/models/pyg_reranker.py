@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from graphrerank.installation.extras import optional
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.utils.checks import UserError, check_choice
-from graphrerank.utils.safe_loading import MAX_LAYERS, MAX_SIZE
+from graphrerank.utils.safe_loading import MAX_MODEL_LAYERS, MAX_SIZE
 
-PACKAGE = "torch_geometric.nn"
+CONVOLUTIONS_MODULE = "torch_geometric.nn"
 _POINTS = "it reads positions of points in space, which passages do not have"
 _NODE_TYPES = "it reads graphs with several types of nodes, and passages are of one type"
 _WRAPPER = "it wraps another convolution object, which settings cannot name"
@@ -219,7 +219,7 @@ def convolution_names() -> list[str]:
         >>> {"GINConv", "SAGEConv", "TransformerConv"} <= set(convolution_names())
         True
     """
-    return sorted(set(optional(PACKAGE, "model=pyg").conv.__all__).difference(UNSUITABLE))
+    return sorted(set(optional(CONVOLUTIONS_MODULE, "model=pyg").conv.__all__).difference(UNSUITABLE))
 
 
 def find_convolution(name: str) -> Any:
@@ -235,11 +235,11 @@ def find_convolution(name: str) -> Any:
         UserError: If there is no convolution with that name, or it cannot be a layer of a reranker.
         MissingExtraError: If PyTorch Geometric is not installed.
     """
-    short = str(name).removeprefix(f"{PACKAGE}.")
+    short = str(name).removeprefix(f"{CONVOLUTIONS_MODULE}.")
     if short in UNSUITABLE:
         raise UserError(f"`conv` cannot be {short}: {UNSUITABLE[short]}")
     check_choice(convolution_names(), conv=short)
-    return getattr(optional(PACKAGE, "model=pyg").conv, short)
+    return getattr(optional(CONVOLUTIONS_MODULE, "model=pyg").conv, short)
 
 
 def _constructor_arguments(
@@ -286,7 +286,7 @@ def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
     if arguments.get("cached"):
         raise UserError(f"`conv_arguments` of {name} must not set `cached`, as each batch has other edges")
     for key, value in arguments.items():
-        largest = MAX_SIZE if key.endswith(("channels", "dim")) else MAX_LAYERS
+        largest = MAX_SIZE if key.endswith(("channels", "dim")) else MAX_MODEL_LAYERS
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) > largest:
             raise UserError(f"`conv_arguments` of {name} must have {key} of at most {largest}, got {value}")
 

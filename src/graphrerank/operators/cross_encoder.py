@@ -17,7 +17,7 @@ from graphrerank.utils.files import hash_model
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
 #: Names of the layers before and after the activation, and of the norm between them, by class of transformers.
-HEADS = {
+CLASSIFIER_LAYERS = {
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
     "RobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "XLMRobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
@@ -245,8 +245,8 @@ def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list
 def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
     """Copy the head of a sequence classifier of transformers, in float32 and evaluation mode."""
     kind, config = type(model).__name__, getattr(model, "config", None)
-    if kind not in HEADS or config is None:
-        raise UserError(f"{source}: the class of the model must be one of {sorted(HEADS)}, got {kind}")
+    if kind not in CLASSIFIER_LAYERS or config is None:
+        raise UserError(f"{source}: the class of the model must be one of {sorted(CLASSIFIER_LAYERS)}, got {kind}")
     if config.num_labels != 1:
         raise UserError(f"{source}: the classifier must have one logit, got {config.num_labels}")
     modern = kind.startswith("ModernBert")
@@ -256,7 +256,7 @@ def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
         norm_eps=config.norm_eps if modern else None,
     )
     with torch.no_grad():
-        for name, original_name in zip(("dense", "out", "norm"), HEADS[kind], strict=False):
+        for name, original_name in zip(("dense", "out", "norm"), CLASSIFIER_LAYERS[kind], strict=False):
             ours: Any = head.get_submodule(name)
             theirs: Any = model.get_submodule(original_name)
             ours.weight.copy_(theirs.weight)

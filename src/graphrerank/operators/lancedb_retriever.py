@@ -27,7 +27,7 @@ TABLE = "passages"
 #: Minimum number of training vectors per cell of an IVF index.
 TRAINED_VECTORS = 64
 #: Key in the metadata of the schema that identifies the corpus of the table.
-CONTENT = b"graphrerank.content"
+CONTENT_METADATA = b"graphrerank.content"
 
 
 @dataclass(eq=False)
@@ -250,7 +250,7 @@ class LanceDBRetriever(VectorStoreRetriever):
 
         vector = pa.list_(pa.float16() if self._half else pa.float32(), self._embedding.shape[1])
         columns = [("node", pa.int64()), ("id", pa.string()), ("text", pa.string()), ("vector", vector)]
-        return pa.schema(columns, metadata={CONTENT: f"{FORMAT}:{self._content}".encode()})
+        return pa.schema(columns, metadata={CONTENT_METADATA: f"{FORMAT}:{self._content}".encode()})
 
 
 def _valid(text: str) -> str:

@@ -19,7 +19,7 @@ STEPS_PER_WAIT = 8
 #: Number of entities of each seed passage from which :class:`EntityPPR` starts.
 ENTITIES_PER_SEED = 5
 #: Names that occur in more than this fraction of the passages, and in more than 10 of them, are not used as entities.
-MAX_SHARE = 0.01
+MAX_ENTITY_SHARE = 0.01
 
 
 def personalized_pagerank(
@@ -351,7 +351,7 @@ def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
         return graph.entities
     found = PatternEntityExtractor().extract(graph.all_texts)
     names = normalized_names([knowledge.names for knowledge in found])
-    return EntityIncidence.from_names(names, max_share=MAX_SHARE).to(graph.device)
+    return EntityIncidence.from_names(names, max_share=MAX_ENTITY_SHARE).to(graph.device)
 
 
 def _row_blocks(num_queries: int, width: int) -> list[slice]:

@@ -16,7 +16,7 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.redaction import check_no_password
 
 #: Field in the payload of the first point that identifies the corpus of the collection.
-CONTENT = "graphrerank"
+CONTENT_PAYLOAD = "graphrerank"
 #: Environment variable with the API key of the server.
 API_KEY = "QDRANT_API_KEY"
 #: Timeout of a request, in seconds.
@@ -86,7 +86,7 @@ class QdrantRetriever(VectorStoreRetriever):
             count = int(self._client.count(self._collection, exact=True).count)
             first = self._client.retrieve(self._collection, ids=[0], with_payload=True) if count else []
         fits = getattr(vectors, "size", None) == self._dim and str(getattr(vectors, "distance", "")) == "Dot"
-        if not fits or (count and not (first and (first[0].payload or {}).get(CONTENT) == self._stamp)):
+        if not fits or (count and not (first and (first[0].payload or {}).get(CONTENT_PAYLOAD) == self._stamp)):
             raise UserError(
                 f"{self.where} contains another corpus or the vectors of another encoder. Choose another "
                 "`collection` (retriever.collection=NAME)"
@@ -99,7 +99,7 @@ class QdrantRetriever(VectorStoreRetriever):
 
         payloads: list[dict[str, Any]] = [{"id": node_id} for node_id in node_ids]
         if start == 0:
-            payloads[0][CONTENT] = self._stamp
+            payloads[0][CONTENT_PAYLOAD] = self._stamp
         numbers = list(range(start, start + len(node_ids)))
         points = models.Batch(ids=numbers, vectors=vectors.tolist(), payloads=payloads)
         with self._named():

@@ -17,7 +17,7 @@ from graphrerank.operators.late_interaction import EncodingRetriever
 from graphrerank.utils.caching import cached_tensors, short_hash
 
 #: Names of the tensors in a cache file, which form a matrix in CSR format.
-TENSORS = ("indptr", "indices", "weights", "num_columns")
+MATRIX_TENSORS = ("indptr", "indices", "weights", "num_columns")
 #: Largest number of scores in memory at once: 128 MiB of float32.
 BLOCK_SCORES = 1 << 25
 #: Number of texts that are encoded before their vectors are moved to the CPU.
@@ -87,9 +87,9 @@ class SpladeRetriever(EncodingRetriever):
         def compute() -> dict[str, Tensor]:
             matrix = self._encode_corpus()
             rows = (matrix.crow_indices(), matrix.col_indices(), matrix.values(), torch.tensor(matrix.shape[1]))
-            return dict(zip(TENSORS, rows, strict=True))
+            return dict(zip(MATRIX_TENSORS, rows, strict=True))
 
-        tensors = cached_tensors(file, TENSORS, compute)
+        tensors = cached_tensors(file, MATRIX_TENSORS, compute)
         indptr, indices, weights = tensors["indptr"], tensors["indices"], tensors["weights"]
         return sparse_matrix(indptr, indices, weights, int(tensors["num_columns"])).to(self._device)
 

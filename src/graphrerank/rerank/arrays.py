@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.utils.checks import UserError
 
-LARGEST = 1e30  # keeps sums and differences of such numbers within float32
+MAX_MAGNITUDE = 1e30  # keeps sums and differences of such numbers within float32
 
 
 def to_floats(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
@@ -19,7 +19,7 @@ def to_floats(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
     to 1e30, or another shape.
     """
     array = to_array(name, given, shape, "iuf", "numbers").astype(np.float64)
-    check_entries(name, np.abs(array) <= LARGEST, array, f"be finite and at most {LARGEST:g} in size")
+    check_entries(name, np.abs(array) <= MAX_MAGNITUDE, array, f"be finite and at most {MAX_MAGNITUDE:g} in size")
     return torch.from_numpy(array.astype(np.float32))
 
 

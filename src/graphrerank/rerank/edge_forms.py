@@ -18,8 +18,8 @@ from graphrerank.utils.checks import UserError
 __getattr__ = moved_names(__name__)
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # sums of such weights, and their shares, stay within float32
-FORMS = "[i, j], [i, j, weight], [i, j, type], [i, j, weight, type] or [i, j, attributes]"
-Row = tuple[Any, Any, Any, Any]  # both ends, weight and type; None where there is none
+EDGE_FORMS = "[i, j], [i, j, weight], [i, j, type], [i, j, weight, type] or [i, j, attributes]"
+InputEdgeRow = tuple[Any, Any, Any, Any]  # both ends, weight and type; None where there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,9 @@ def _checked(
     return EdgeList(pairs[kept], weight[kept], kind[kept], count - int(kept.sum()), num_repeated)
 
 
-def edge_rows(given: Iterable[Any]) -> list[Row]:
-    """Return the ends, weight and type of edges in any of ``FORMS``, also with a multigraph's key before attributes."""
-    rows: list[Row] = []
+def edge_rows(given: Iterable[Any]) -> list[InputEdgeRow]:
+    """Return ends, weight and type of edges in any of ``EDGE_FORMS``, or with a multigraph's key before attributes."""
+    rows: list[InputEdgeRow] = []
     for place, edge in enumerate(given):
         match edge:
             case [first, second]:
@@ -120,12 +120,12 @@ def edge_rows(given: Iterable[Any]) -> list[Row]:
             case [first, second, weight, name]:
                 pass
             case _:
-                raise UserError(f"`edges` must each be {FORMS}, got another at place {place}")
+                raise UserError(f"`edges` must each be {EDGE_FORMS}, got another at place {place}")
         rows.append((first, second, weight, name))
     return rows
 
 
-def weights_of(rows: Sequence[Row]) -> list[float]:
+def weights_of(rows: Sequence[InputEdgeRow]) -> list[float]:
     """Return the weights of edges, 1 where there is none."""
     weights = [1.0 if weight is None else weight for _, _, weight, _ in rows]
     for place, weight in enumerate(weights):

@@ -26,7 +26,7 @@ from graphrerank.utils.checks import UserError
 NEIGHBOURHOOD = MATCH_FEATURES[2]
 ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors
 SMALLEST_EFFECT = 1e-6  # smaller ones are rounding
-Edge = tuple[tuple[int, int], str | None]  # indices of two passages, the lower first, and the type
+EdgeKey = tuple[tuple[int, int], str | None]  # indices of two passages, the lower first, and the type
 
 
 class EdgeEffect(NamedTuple):
@@ -132,7 +132,7 @@ class Explainer:
             yield from self._model(*variants.model_inputs(self._model.inputs)).reshape(-1, graphs.num_nodes)
 
 
-def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[Edge], Tensor]:
+def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[EdgeKey], Tensor]:
     """List the undirected edges, pairs and types; and the number of each directed edge's, ``[E]``."""
     names = (None,) if graphs.edge_type is None else EDGE_TYPES
     low, high = graphs.edge_index.min(0).values, graphs.edge_index.max(0).values
@@ -142,7 +142,7 @@ def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[Edge], Tensor]:
     return [(divmod(pair, graphs.num_nodes), names[number]) for pair, number in pairs_and_types], number_of
 
 
-def _largest(edges: Sequence[Edge], effects: Tensor, num_edges: int) -> list[tuple[EdgeEffect, ...]]:
+def _largest(edges: Sequence[EdgeKey], effects: Tensor, num_edges: int) -> list[tuple[EdgeEffect, ...]]:
     """Name, for each passage, the edges of the largest effects ``[P, n]``."""
     order = effects.abs().argsort(dim=0, descending=True, stable=True)[:num_edges]
     chosen = effects.gather(0, order)

@@ -5,17 +5,17 @@ import re
 from pathlib import Path
 
 from graphrerank.installation.extras import optional
-from graphrerank.models.checkpoint import WEIGHTS
+from graphrerank.models.checkpoint import WEIGHTS_FILE
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.utils.checks import UserError
 
-HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+HUB_ID_PATTERN = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 SNAPSHOTS = "snapshots"  # of a model in the hub's cache: a folder for each commit
 
 
 def is_hub_id(name: str) -> bool:
     """Return whether a name that is no path here could be one of the hub: ``owner/name``."""
-    return HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+    return HUB_ID_PATTERN.fullmatch(name) is not None and not Path(name).exists()
 
 
 def locate_model(name: str, *, revision: str | None = None) -> str:
@@ -30,11 +30,11 @@ def locate_model(name: str, *, revision: str | None = None) -> str:
         return name
     hub = optional("huggingface_hub", "a model of the hub")
     try:
-        folder = Path(hub.snapshot_download(name, revision=revision, allow_patterns=[MANIFEST, WEIGHTS]))
+        folder = Path(hub.snapshot_download(name, revision=revision, allow_patterns=[MANIFEST, WEIGHTS_FILE]))
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
         wanted = name if revision is None else f"{name} at {revision}"
         raise UserError(f"{wanted}: no such path here, and not to be had from {_hub_place()}: {error}") from error
-    if missing := [file for file in (MANIFEST, WEIGHTS) if not (folder / file).is_file()]:
+    if missing := [file for file in (MANIFEST, WEIGHTS_FILE) if not (folder / file).is_file()]:
         raise UserError(f"{name}: needed {missing[0]} in the hub's repository, found none")
     return str(folder)
 

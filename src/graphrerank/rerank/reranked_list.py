@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphrerank.calibration.list_confidence import ListConfidence
 
-SHOWN = 5  # passages in the representation
+NUM_IN_REPR = 5  # passages in the representation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,8 +50,10 @@ class RerankedList(Sequence[tuple[Any, float]]):
         return self.scores if self.probabilities is None else self.probabilities
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name!r}: {score:.4g}" for name, score in list(self)[:SHOWN])
-        return f"RerankedList({len(self)} passages, best first: {{{shown}{', ...' if len(self) > SHOWN else ''}}})"
+        shown = ", ".join(f"{name!r}: {score:.4g}" for name, score in list(self)[:NUM_IN_REPR])
+        return (
+            f"RerankedList({len(self)} passages, best first: {{{shown}{', ...' if len(self) > NUM_IN_REPR else ''}}})"
+        )
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from graphrerank.feedback.log import FEEDBACK, HASHED, SHADOW, SHOWN
+from graphrerank.feedback.log import FEEDBACK_EVENT, HASHED, SHADOW, SHOWN_EVENT
 from graphrerank.serving.auth import Caller, User
 from graphrerank.serving.fair_queue import client_network
 from graphrerank.utils.checks import UserError, check_counts
@@ -185,7 +185,7 @@ class FeedbackStore:
         self.folder, self._settings = Path(settings.path), settings
         self._key = folder_key(self.folder)
         most = settings.max_bytes // FILES_OF_LOG
-        self._files = {kind: _Appender(self.folder, kind, most, self.prune) for kind in (SHOWN, FEEDBACK)}
+        self._files = {kind: _Appender(self.folder, kind, most, self.prune) for kind in (SHOWN_EVENT, FEEDBACK_EVENT)}
         self._indices: dict[Path, _Index] = {}
         self._uses: dict[Path, _Use] = {}
         self._finding = threading.Lock()

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Generic, TypeVar
 
-from graphrerank.corpus_store.opening import MANIFEST, is_corpus_folder
+from graphrerank.corpus_store.opening import CORPUS_MANIFEST, is_corpus_folder
 from graphrerank.serving.json_log import log
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ def folder_version(folder: Path) -> str:
     """Hash paths, sizes and times of a folder's files, or of a corpus folder's manifest; empty if there are none."""
     root = folder.resolve()
     try:
-        files = [root / MANIFEST] if is_corpus_folder(root) else root.rglob("*")
+        files = [root / CORPUS_MANIFEST] if is_corpus_folder(root) else root.rglob("*")
         stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
     except FileNotFoundError:  # a file vanished meanwhile
         return ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from graphrerank.feedback.log import LIVE, SHOWN
+from graphrerank.feedback.log import LIVE, SHOWN_EVENT
 from graphrerank.serving import metrics
 from graphrerank.serving.auth import NAMED, Caller, User
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
@@ -73,7 +73,7 @@ class Recorder:
             return
         count = _num_remembered(answer.ids)
         event = {
-            "event": SHOWN,
+            "event": SHOWN_EVENT,
             "request_id": uid,
             "time": round(time.time(), 3),
             **self._log.sender(caller, user_named(caller, job)),

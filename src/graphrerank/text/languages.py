@@ -26,7 +26,7 @@ LANGUAGES = (ENGLISH, *(name for name in algorithms() if name not in (ENGLISH, *
 _WITH_STOP_WORDS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish"
 STOP_WORDS_OF = {name: getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}") for name in _WITH_STOP_WORDS.split()}
 SAMPLED_TEXTS, SAMPLED_CHARS = 200, 20_000  # that the language of a corpus is detected by
-FEWEST_WORDS = 20  # by which a language is detected
+MIN_DETECTION_WORDS = 20  # by which a language is detected
 SURE_SHARE = 0.15  # of the words, which the stop words of a language must be
 SURE_RATIO = 1.5  # of these to those of every other language
 UNSPACED_SHARE = 0.3  # of the letters
@@ -96,7 +96,7 @@ def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> 
             return CHARACTERS
     words = Counter(_WORD.findall(sample))
     total = sum(words.values())
-    if total < FEWEST_WORDS:
+    if total < MIN_DETECTION_WORDS:
         return ENGLISH
     found: Counter[str] = Counter()
     languages = _languages_by_word()

@@ -15,7 +15,7 @@ from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES
-from graphrerank.models.checkpoint import ADDED_PART
+from graphrerank.models.checkpoint import PAIR_SCORE_LAYER
 from graphrerank.models.registry import read_inputs
 from graphrerank.training.settings import FitSettings
 from graphrerank.utils.checks import UserError
@@ -200,7 +200,7 @@ def _queries_of_pairs(
     """
     limits = settings.cross_encoder_queries
     limit = limits.get(name, 0) if isinstance(limits, Mapping) else limits
-    only_these = settings.train_only is not None and set(settings.train_only) == {ADDED_PART}
+    only_these = settings.train_only is not None and set(settings.train_only) == {PAIR_SCORE_LAYER}
     dataset, names = prepared.dataset, splits[:2]
     train, val = (dataset.split(split).queries for split in names)
     read = [train, val] if limit is None else [evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))]

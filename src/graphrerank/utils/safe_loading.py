@@ -21,13 +21,13 @@ HUB_ID = re.compile(r"(?!.*(--|\.\.))\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII
 # control characters, marks that turn the direction of text, halves of pairs (bytes of file names that are no UTF-8)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LINE_MARKS = re.compile("[\t\n\u2028\u2029]")
-MAX_NAME = 200  # characters
-MAX_BYTES = 1 << 26  # of a manifest
+MAX_NAME_CHARS = 200  # characters
+MAX_JSON_BYTES = 1 << 26  # of a manifest
 MAX_LARGE_BYTES = 1 << 28  # of a file with a number for each query, passage or sentence
 BYTES_PER_VALUE = 16  # of the most that a file may have: three bytes (`[],`) take 72 of memory, so 64 MiB took 1.6 GB
-MAX_DEPTH = 32  # objects and lists within each other
+MAX_JSON_DEPTH = 32  # objects and lists within each other
 MAX_SIZE = 2**20  # a width, a number of candidates, a length
-MAX_LAYERS = 256
+MAX_MODEL_LAYERS = 256
 MIN_RESTART_PROB = 1e-3  # 14,000 steps of smoothing; a millionth would be 14 million
 
 
@@ -39,9 +39,9 @@ def plain_name(name: str) -> str:
         Traceback (most recent call last):
         graphrerank.utils.checks.UserError: must be a plain name, without "/" and not beginning with a dot, got '../x'
     """
-    if 0 < len(name) <= MAX_NAME and name.isprintable() and name[0] != "." and not set("/\\") & set(name):
+    if 0 < len(name) <= MAX_NAME_CHARS and name.isprintable() and name[0] != "." and not set("/\\") & set(name):
         return name
-    raise UserError(f'must be a plain name, without "/" and not beginning with a dot, got {name[:MAX_NAME]!r}')
+    raise UserError(f'must be a plain name, without "/" and not beginning with a dot, got {name[:MAX_NAME_CHARS]!r}')
 
 
 def check_name(**names: str) -> None:
@@ -61,8 +61,8 @@ def check_hub_model(**models: str) -> None:
     for argument, model in models.items():
         if not HUB_ID.fullmatch(model) or Path(model).exists():
             raise UserError(
-                f"`{argument}` of a file must be a model's id on the Hugging Face hub, got {model[:MAX_NAME]!r}; name "
-                f"a folder on the command line: {argument}=DIR"
+                f"`{argument}` of a file must be a model's id on the Hugging Face hub, got {model[:MAX_NAME_CHARS]!r}; "
+                f"name a folder on the command line: {argument}=DIR"
             )
 
 
@@ -87,7 +87,7 @@ def _is_hub_link(folder: Path, path: Path) -> bool:
     return snapshot.parent.name == "snapshots" and content.parent == snapshot.parents[1] / "blobs" and content.is_file()
 
 
-def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
+def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Read an untrusted JSON file; a ValueError that names it if it is too large, not JSON or too deep."""
     with path.open("rb") as stream:
         raw = stream.read(max_bytes + 1)
@@ -133,12 +133,12 @@ def shown_name(name: object) -> str:
 def check_depth(content: object, source: str) -> None:
     """Require JSON at most 32 levels deep, so that no recursion over it is too deep; errors name ``source``."""
     level = [content]
-    for _ in range(MAX_DEPTH + 2):  # below the deepest list are plain values, and nothing below those
+    for _ in range(MAX_JSON_DEPTH + 2):  # below the deepest list are plain values, and nothing below those
         if not level:
             return
         level = [list(entry.values()) if isinstance(entry, Mapping) else entry for entry in level]
         level = [part for entry in level if isinstance(entry, list | tuple) for part in entry]
-    raise UserError(f"{source}: needed JSON at most {MAX_DEPTH} levels deep, found more")
+    raise UserError(f"{source}: needed JSON at most {MAX_JSON_DEPTH} levels deep, found more")
 
 
 def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -152,16 +152,16 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
         if isinstance(entry, Mapping):
             pending += entry.items()
         elif isinstance(entry, list | tuple):
-            if len(entry) > MAX_LAYERS and name.endswith(("layers", "channels")):
-                raise UserError(f"`{name}` must have at most {MAX_LAYERS} entries, got {len(entry)}")
+            if len(entry) > MAX_MODEL_LAYERS and name.endswith(("layers", "channels")):
+                raise UserError(f"`{name}` must have at most {MAX_MODEL_LAYERS} entries, got {len(entry)}")
             pending += [(name, part) for part in entry]
         elif isinstance(entry, int | float):
             if name.endswith("seed"):
                 continue
-            largest = MAX_LAYERS if name.endswith("layers") else MAX_SIZE
+            largest = MAX_MODEL_LAYERS if name.endswith("layers") else MAX_SIZE
             smallest = MIN_RESTART_PROB if name == "restart_prob" else -largest
             if not smallest <= entry <= largest:
-                raise UserError(f"`{name}` must lie in [{smallest}, {largest}], got {str(entry)[:MAX_NAME]}")
+                raise UserError(f"`{name}` must lie in [{smallest}, {largest}], got {str(entry)[:MAX_NAME_CHARS]}")
         elif not isinstance(entry, str | None):
             raise UserError(f"`{name}` must be plain JSON, got {type(entry).__name__}")
     return arguments

@@ -18,9 +18,9 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files, load_tensors
 from graphrerank_papers.answers.packing import Context
 
-WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # trained by benchmarks/train_reader.py
+READER_WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # trained by benchmarks/train_reader.py
 NUM_WEIGHTS = 1 << 15
-NAME = "extractive_reader"
+READER_NAME = "extractive_reader"
 #: Kind of a question that expects "yes" or "no".
 YES_NO = "yes/no"
 YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
@@ -46,13 +46,13 @@ _PATTERNS = {
 }
 _FORMS = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
 #: Maximum number of spans of one form in a sentence.
-MOST_SPANS = 24
+MAX_SPANS = 24
 #: Maximum number of sentences per passage. Later sentences are ignored.
-MOST_SENTENCES = 12
+MAX_SENTENCES = 12
 #: Number of characters on either side of a span from which its features are computed.
 REACH = 45
 #: Number of words on either side of a span that are nearby words.
-NEAR = 6
+NEAR_WORDS = 6
 DASH = "\u2013"
 
 
@@ -78,7 +78,7 @@ class ExtractiveReader:
     span. It is a lower bound for language models, and a smoke test of the whole path.
     """
 
-    name = NAME
+    name = READER_NAME
 
     def __init__(self, weights: str | Path | None = None) -> None:
         """Set the file of the weights, which is loaded at the first use.
@@ -86,7 +86,7 @@ class ExtractiveReader:
         Args:
             weights: File with the tensor ``weights`` ``[NUM_WEIGHTS]``. If None, the shipped weights are used.
         """
-        self.path = WEIGHTS if weights is None else Path(weights)
+        self.path = READER_WEIGHTS if weights is None else Path(weights)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -113,7 +113,7 @@ class ExtractiveReader:
         """
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
         texts = {key: best_text(answer_spans(*key), self._weights) for key in dict.fromkeys(keys)}
-        return [Reply(texts[key], ANSWERED, NAME, 0, 0) for key in keys]
+        return [Reply(texts[key], ANSWERED, READER_NAME, 0, 0) for key in keys]
 
     @cached_property
     def _weights(self) -> Tensor:
@@ -285,11 +285,11 @@ def answer_spans(question_text: str, texts: Sequence[str]) -> list[AnswerSpan]:
 def _in_passage(question: Question, passage: ReaderPassage) -> Iterator[AnswerSpan]:
     if passage.title:
         yield AnswerSpan(passage.name, _features(question, passage, "title", passage.name, ("", ""), "0.0", 0))
-    for number, (start, stop) in enumerate(split_sentences(passage.text)[:MOST_SENTENCES]):
+    for number, (start, stop) in enumerate(split_sentences(passage.text)[:MAX_SENTENCES]):
         sentence = passage.text[start:stop]
         shared = len(question.stems & set(words(sentence)))
         for kind, form in _FORMS.items():
-            for place, found in enumerate(islice(form.finditer(sentence), MOST_SPANS)):
+            for place, found in enumerate(islice(form.finditer(sentence), MAX_SPANS)):
                 sides = sentence[max(0, found.start() - REACH) : found.start()], sentence[found.end() :][:REACH]
                 where = f"{min(number, 3)}.{min(place, 4)}"
                 yield AnswerSpan(found[0], _features(question, passage, kind, found[0], sides, where, shared))
@@ -302,7 +302,7 @@ def _features(
     wanted, role, (left, right) = question.wanted, passage.role, sides
     own = set(words(text))
     overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"
-    before, after = left.lower().split()[-NEAR:], right.lower().split()[:NEAR]
+    before, after = left.lower().split()[-NEAR_WORDS:], right.lower().split()[:NEAR_WORDS]
     near = set(words(" ".join([*before, *after])))
     last, nearest = before[-1] if before else "^", " ".join(before[-2:])
     inside = left.count("(") > left.count(")")

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphrerank.core import DTYPES
 from graphrerank.installation.extras import optional
 from graphrerank.language_models.prompt import is_schema
-from graphrerank.language_models.reply import ANSWERED, CUT, Reply
+from graphrerank.language_models.reply import ANSWERED, CUT_OFF, Reply
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
 from graphrerank.utils.files import hash_model
 
@@ -159,7 +159,7 @@ class TransformersLanguageModel:
         name = self.gguf_file or str(self.model).rstrip("/").rpartition("/")[2]
         for text, tokens, count in zip(texts, written.tolist(), read, strict=True):
             stop = next((index for index, token in enumerate(tokens) if token in self._ends), None)
-            outcome, length = (CUT, len(tokens)) if stop is None else (ANSWERED, stop + 1)
+            outcome, length = (CUT_OFF, len(tokens)) if stop is None else (ANSWERED, stop + 1)
             yield Reply(text, outcome, name, count, length)
 
     @property

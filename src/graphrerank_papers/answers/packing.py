@@ -7,9 +7,9 @@ from graphrerank.text import Tokenizer, WordTokenizer, count_tokens, split_sente
 from graphrerank.utils.checks import check_choice, check_counts, check_not_negative
 
 ORDERS = ("best_first", "best_last")
-UNITS = ("passages", "sentences")
+PACKING_UNITS = ("passages", "sentences")
 #: Text between two passages.
-SEPARATOR = "\n\n"
+PASSAGE_SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Context:
     @property
     def text(self) -> str:
         """Packed text."""
-        return SEPARATOR.join(self.passages)
+        return PASSAGE_SEPARATOR.join(self.passages)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Packing:
     def __post_init__(self) -> None:
         check_counts(token_budget=self.token_budget)
         check_not_negative(top_k=self.top_k or 0)
-        check_choice(UNITS, unit=self.unit)
+        check_choice(PACKING_UNITS, unit=self.unit)
         check_choice(ORDERS, order=self.order)
 
     def pack(self, ranked: Sequence[Sequence[str]]) -> list[Context]:
@@ -76,7 +76,7 @@ class Packing:
         Returns:
             Context of each question.
         """
-        (separator,) = count_tokens(self.tokenizer, [SEPARATOR])
+        (separator,) = count_tokens(self.tokenizer, [PASSAGE_SEPARATOR])
         contexts = []
         for texts in ranked:
             kept, used = list[str](), 0

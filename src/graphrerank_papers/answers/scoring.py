@@ -10,7 +10,7 @@ from graphrerank.metrics.coverage import checked_answers, coverage, normalize_an
 
 EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-Coverage"
 #: Measure of the accuracy according to a model's verdicts.
-JUDGED = "Judged"
+JUDGED_MEASURE = "Judged"
 #: Measures that need no model.
 SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)
 _SINGLED_OUT = frozenset({"yes", "no", "noanswer"})  # answers that have no partial match

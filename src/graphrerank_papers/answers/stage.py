@@ -24,7 +24,7 @@ from graphrerank_papers.answers.judges import (
     wins_table,
 )
 from graphrerank_papers.answers.packing import Context, Packing, candidate_texts
-from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
+from graphrerank_papers.answers.scoring import EM, F1, JUDGED_MEASURE, SCORED, question_kinds, score_answers
 from graphrerank_papers.answers.writers import RecordedModel, Writer, total_tokens
 
 #: Correct answers to each question, as in :func:`score_answers`.
@@ -159,12 +159,12 @@ class AnswerStage:
     @property
     def measures(self) -> tuple[str, ...]:
         """Names of the measures of :attr:`SystemAnswers.values`."""
-        return SCORED if self.judge is None else (*SCORED, JUDGED)
+        return SCORED if self.judge is None else (*SCORED, JUDGED_MEASURE)
 
     @property
     def tested(self) -> tuple[str, ...]:
         """Names of the measures that are tested for significance by default."""
-        return (F1, EM) if self.judge is None else (F1, EM, JUDGED)
+        return (F1, EM) if self.judge is None else (F1, EM, JUDGED_MEASURE)
 
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
         """Answer the queries of a data set from each system's ranking.
@@ -240,7 +240,7 @@ class AnswerStage:
             counts = AnswerCounts.of(self.writer.name, replies, packed)
             verdicts: Sequence[Reply | None] = ()
             if self.judge is not None:
-                values[JUDGED], verdicts = self.judge.judge(questions, said, right)
+                values[JUDGED_MEASURE], verdicts = self.judge.judge(questions, said, right)
                 judged = [verdict for verdict in verdicts if verdict is not None]
                 counts.verdicts = len(judged)
                 counts.verdicts_unusable = sum(parse_decision(verdict.text) is None for verdict in judged)

@@ -15,7 +15,16 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 from pydantic import Field
 
 from graphrerank.language_models.prompt import Prompt, in_form, is_schema, shipped_prompt
-from graphrerank.language_models.reply import ANSWERED, FAILED, KEPT, REFUSED, REJECTED, UNUSABLE, Reply, ReplyingModel
+from graphrerank.language_models.reply import (
+    ANSWERED,
+    CACHED_OUTCOMES,
+    FAILED,
+    REFUSED,
+    REJECTED,
+    UNUSABLE,
+    Reply,
+    ReplyingModel,
+)
 from graphrerank.language_models.strict_answers import ask_strictly, first_message, parse_object_answer
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import Tokenizer, WordTokenizer
@@ -29,7 +38,7 @@ from graphrerank_papers.knowledge.corpus_knowledge import grouped
 Answer = TypeVar("Answer")
 
 #: Maximum helpfulness of a partial answer.
-MOST_HELPFUL = 100
+MAX_HELPFULNESS = 100
 #: Outcomes of requests that brought no answer.
 LOST = {FAILED, REFUSED, REJECTED}
 
@@ -106,7 +115,7 @@ class RecordedModel:
         if waiting and path is not None:
             check_writable(path.parent)
         for index, reply in self.model.replies([questions[rows[key][0]] for key in waiting], system=system):
-            if reply.outcome in KEPT:
+            if reply.outcome in CACHED_OUTCOMES:
                 store.add([waiting[index]], [reply.to_bytes()])
             yield from ((row, reply) for row in rows[waiting[index]])
 
@@ -123,7 +132,7 @@ class RecordedModel:
         replies = dict(self.replies(questions, system=system))
         for row, question in {question: (row, question) for row, question in enumerate(questions)}.values():
             known = self._replies[first_message(question)]
-            if not any(message == question and earlier.outcome in KEPT for message, earlier in known):
+            if not any(message == question and earlier.outcome in CACHED_OUTCOMES for message, earlier in known):
                 known.append((question, replies[row]))  # a repeated question would get the same reply from the cache
                 self.recorded.append(replies[row])
         return [replies[row] for row in range(len(questions))]
@@ -433,9 +442,9 @@ def parse_partial_answer(content: str, *, is_final: bool = False) -> PartialAnsw
     Raises:
         UserError: If ``content`` has another form, or an answer with a helpfulness above 0 lacks its text or citations.
     """
-    fields = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MOST_HELPFUL)]}
+    fields = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MAX_HELPFULNESS)]}
     parsed = parse_object_answer(content, answer=str, **fields, summaries=list[int])
-    helpfulness = getattr(parsed, "helpfulness", MOST_HELPFUL)
+    helpfulness = getattr(parsed, "helpfulness", MAX_HELPFULNESS)
     if helpfulness and not (parsed.answer and parsed.summaries):
         raise UserError("an answer with `helpfulness` above 0 must have a text and cite at least one summary")
     return PartialAnswer(parsed.answer, helpfulness, tuple(sorted(set(parsed.summaries))))

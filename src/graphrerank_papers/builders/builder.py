@@ -17,9 +17,9 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import atomic_folder, hash_files, hash_json, write_json, write_text
 from graphrerank_papers.builders.raw_files import RawFiles
 
-CARD = "dataset.json"
+DATASET_CARD = "dataset.json"
 #: Name of the file that lists the dropped records, one per line.
-DROPPED = "dropped.jsonl"
+DROPPED_FILE = "dropped.jsonl"
 
 
 class DatasetWriter:
@@ -123,7 +123,7 @@ class DatasetWriter:
         """
         self.reasons[f"{kind}: {reason}"] += 1
         dropped = {"kind": kind, "id": record_id, "reason": reason, "detail": detail}
-        self._write(DROPPED, json.dumps(dropped, ensure_ascii=False))
+        self._write(DROPPED_FILE, json.dumps(dropped, ensure_ascii=False))
 
     def finish(self) -> None:
         """Write the judgements and edges, and close all files."""
@@ -213,7 +213,7 @@ class Builder:
                 writer.finish()
             Dataset.from_folder(folder)  # raises now, because an invalid folder could never be loaded
             card = self._card(writer, files, options)
-            write_json(folder / CARD, card)
+            write_json(folder / DATASET_CARD, card)
             write_text(folder / "README.md", _page(card))
         return card
 
@@ -260,7 +260,7 @@ def _page(card: dict[str, Any]) -> str:
     for split, judged in counts["qrels"].items():
         lines.append(f"| judged queries of `{split}` | {judged['queries']:,} ({judged['rows']:,} judgements) |")
     if card["dropped"]:
-        lines += ["", f"Dropped, one by one in `{DROPPED}`:", ""]
+        lines += ["", f"Dropped, one by one in `{DROPPED_FILE}`:", ""]
         lines += [f"- {reason}: {count:,}" for reason, count in card["dropped"].items()]
     lines += ["", *[f"- {note}" for note in card["notes"]], *([""] if card["notes"] else [])]
     lines += [f"Hash of all files: `{card['hash']}`.", ""]

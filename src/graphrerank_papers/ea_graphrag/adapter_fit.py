@@ -26,7 +26,7 @@ HALVINGS = 50
 #: Amount added to the price of a second, so that the faster of two equally good choices wins.
 TIE_PRICE = 1e-9
 #: Settings of earlier versions, and the settings that replace them.
-MOVED = {
+MOVED_SETTINGS = {
     "max_epochs": "trainer.max_epochs",
     "patience": "callbacks.early_stopping.patience",
     "learning_rate": "module.learning_rate",
@@ -58,7 +58,7 @@ class AdapterSettings:
 
     def __post_init__(self) -> None:
         check_counts(num_selected=self.num_selected)
-        for name, replacement in MOVED.items():
+        for name, replacement in MOVED_SETTINGS.items():
             if (number := getattr(self, name)) is not None:
                 raise UserError(f"`job.settings.{name}` has moved to `{replacement}`: set {replacement}={number}")
 

@@ -40,7 +40,7 @@ from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse
 from graphrerank_papers.experiments import do_step, hashed_order, step_file, write_tables
 
 #: Names of the two splits of the questions.
-PARTS = ("training", "validation")
+QUESTION_SPLITS = ("training", "validation")
 #: Manifest entries that must be unchanged when a run is resumed.
 DECISIVE = ("data", "paths", "right", "syntax", "model", "features", "training")
 #: Measures that cross-validation reports.
@@ -351,7 +351,7 @@ def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
     """
     for judged in sets:
         for row in judged.disagree.nonzero().flatten().tolist():
-            part, right = PARTS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
+            part, right = QUESTION_SPLITS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
             question = {"query_id": judged.paths.queries.ids[row], "text": judged.paths.queries.texts[row]}
             yield {"data": judged.name, "part": part, **question, "right": right}
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from graphrerank.core import CheckpointModel
 from graphrerank.core.model_inputs import QUERIES
-from graphrerank.models.manifest import Entry, Manifest, Names
+from graphrerank.models.manifest import Entry, Manifest, NameTuple
 from graphrerank.utils.checks import UserError
 
 #: Bound of the z-scores. Without it, the counts of a 2,000-token query lie hundreds of standard deviations from the
@@ -37,12 +37,12 @@ class SyntaxEntry(Entry):
         name: Source of the syntactic units, as in
             :class:`~graphrerank_papers.ea_graphrag.syntax.features.SyntaxFeatures`.
         fingerprint: Fingerprint that changes whenever the extracted features would change.
-        feature_names: Names of the raw features, in order.
+        feature_names: NameTuple of the raw features, in order.
     """
 
     name: str
     fingerprint: str
-    feature_names: Names
+    feature_names: NameTuple
 
 
 class ThresholdsEntry(Entry):
@@ -75,7 +75,7 @@ class AdapterManifest(Manifest):
     thresholds: ThresholdsEntry | None = None
     without_fusion: ThresholdsEntry | None = None
     paths: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    questions: dict[str, Names] = Field(default_factory=dict)
+    questions: dict[str, NameTuple] = Field(default_factory=dict)
 
     @property
     def num_features(self) -> int:

@@ -22,12 +22,12 @@ from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner
 from graphrerank_papers.experiments import hashed_order, write_tables
 
 #: Measure that the oracle maximises and that the significance tests compare.
-JUDGED = "PR@5"
-FULL = "full"
+ORACLE_MEASURE = "PR@5"
+FULL_FEATURES = "full"
 #: Routing policies, in the order of the table.
-WAYS = (*ROUTES, "random", "no fusion", FULL, "oracle")
+ROUTINGS = (*ROUTES, "random", "no fusion", FULL_FEATURES, "oracle")
 #: Routing policies that need the adapter's scores, and so also its time.
-PAID = ("fusion", "no fusion", FULL)
+PAID = ("fusion", "no fusion", FULL_FEATURES)
 
 #: Outcomes of all routes on ``n`` questions, float64. Each of ``ROUTED_MEASURES`` and ``seconds`` are ``[n, 3]``, one
 #: column per route; a measure is NaN where it is undefined. ``scores``, s(q), and ``route_seconds``, the time to score
@@ -230,14 +230,16 @@ def compare_routing(
     scores, seconds = choices["scores"], choices["seconds"]
     routes = choose_routes(scores, *thresholds)
     binary = torch.where(scores.double() >= sum(without_fusion) / 2, GRAPH, DENSE)
-    best = (choices[JUDGED] - 1e-6 * seconds / seconds.max().clamp(min=1e-30)).argmax(1)  # ties go to the fastest
-    rates, drawn = _random_rates(choices[JUDGED], routes, draws, seed)
+    best = (choices[ORACLE_MEASURE] - 1e-6 * seconds / seconds.max().clamp(min=1e-30)).argmax(
+        1
+    )  # ties go to the fastest
+    rates, drawn = _random_rates(choices[ORACLE_MEASURE], routes, draws, seed)
     routed = {way: torch.full_like(routes, route) for route, way in enumerate(ROUTES)}
-    routed |= {"no fusion": binary, FULL: routes, "oracle": best}
+    routed |= {"no fusion": binary, FULL_FEATURES: routes, "oracle": best}
     shares = {way: one_hot(chosen, len(ROUTES)).double() for way, chosen in routed.items()} | {"random": rates}
     values = {  # [n] for each policy and measure
         way: {key: torch.where(shares[way] > 0, choices[key] * shares[way], 0).sum(1) for key in ROUTED_MEASURES}
-        for way in WAYS
+        for way in ROUTINGS
     }
     rows = [
         {
@@ -246,16 +248,16 @@ def compare_routing(
             "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in PAID) * choices["route_seconds"]).mean()),
             **{f"to {route}": share for route, share in zip(ROUTES, shares[way].mean(0).tolist(), strict=True)},
         }
-        for way in WAYS
+        for way in ROUTINGS
     ]
-    full = values[FULL][JUDGED]
+    full = values[FULL_FEATURES][ORACLE_MEASURE]
     as_good = int((drawn >= full.mean() - 1e-9).sum())
     tests = ("random", "dense", "graph")
     return rows, {
         "questions": len(scores),
-        **{f"p {way}": float(paired_randomization(full, values[way][JUDGED])) for way in tests},
+        **{f"p {way}": float(paired_randomization(full, values[way][ORACLE_MEASURE])) for way in tests},
         "p draws": (1 + as_good) / (1 + draws),
-        "regret": float(values["oracle"][JUDGED].mean() - full.mean()),
+        "regret": float(values["oracle"][ORACLE_MEASURE].mean() - full.mean()),
     }
 
 

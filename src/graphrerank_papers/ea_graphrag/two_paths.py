@@ -15,7 +15,7 @@ from graphrerank.config.components import ComponentFactory, PipelineFactory
 from graphrerank.core import Queries, Ranking
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.loaders.merged import SEPARATOR
+from graphrerank.data.loaders.merged import NAME_SEPARATOR
 from graphrerank.data.qrels import Qrels
 from graphrerank.metrics import perfect_recall
 from graphrerank.metrics.coverage import coverage
@@ -24,21 +24,21 @@ from graphrerank.utils.caching import cached_tensors
 from graphrerank.utils.checks import UserError, check_positive_share
 from graphrerank.utils.files import hash_json
 from graphrerank_papers.answers.packing import candidate_texts
-from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
+from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED_MEASURE
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.experiments import hashed_order
 
 #: Name of the merged data set in ``conf/data``.
 MERGED = "merged"
 #: Number of questions that each path retrieves before timing starts.
-WARM_UP = 8
+NUM_WARM_UP_QUESTIONS = 8
 #: Names of the cached tensors.
-KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
+STORED_FIELDS = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 ROUTED_MEASURES = ("Hit@3", "Hit@5", "PR@5", "Answer@5")
 #: Settings of one data set; see :meth:`PathRunner.read`.
 Entry = Mapping[str, Any]
 #: Rules that decide whether a ranking is right; see :meth:`TwoPaths.is_right`.
-RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
+LABEL_RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class TwoPaths:
     def is_right(self, nodes: Tensor, rule: str, *, answers: AnswerStage | None = None) -> Tensor:
         """Decide for which questions a ranking is right.
 
-        The ``rule`` is one of :data:`RULES` with a depth, such as ``all_relevant@5``:
+        The ``rule`` is one of :data:`LABEL_RULES` with a depth, such as ``all_relevant@5``:
 
         - ``all_relevant``: all relevant passages are in the top 5.
         - ``any_relevant``: at least one relevant passage is in the top 5.
@@ -144,7 +144,7 @@ class TwoPaths:
         contexts = answers.packing.pack(candidate_texts(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
         right = [right_answers[query_id] for query_id in self.queries.ids]
         (answered,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
-        return answered.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
+        return answered.values[CONTAIN_MATCH if answers.judge is None else JUDGED_MEASURE] > 0
 
     def _relevance(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         relevance = self.qrels.relevance(self.rows, nodes, num_nodes=self.dataset.graph.num_nodes)
@@ -164,7 +164,7 @@ def parse_rule(rule: str) -> tuple[str, int]:
     """Parse a rule that decides whether a ranking is right, such as ``all_relevant@5``.
 
     Args:
-        rule: One of :data:`RULES`, ``@`` and the number of top passages.
+        rule: One of :data:`LABEL_RULES`, ``@`` and the number of top passages.
 
     Returns:
         Name of the rule, and number of top passages.
@@ -176,10 +176,11 @@ def parse_rule(rule: str) -> tuple[str, int]:
         >>> parse_rule("all_relevant@5")
         ('all_relevant', 5)
     """
-    matched = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
+    matched = re.fullmatch(rf"({'|'.join(LABEL_RULES)})@([1-9]\d*)", rule)
     if matched is None:
         raise UserError(
-            f"`right` must be one of {[f'{name}@5' for name in RULES]}, or have another depth than 5, got {rule!r}"
+            f"`right` must be one of {[f'{name}@5' for name in LABEL_RULES]}, or have another depth than 5, "
+            f"got {rule!r}"
         )
     return matched[1], int(matched[2])
 
@@ -229,7 +230,7 @@ class PathRunner:
         """
         prepared, build = self._prepare(name, entry)
         if self._merged is not None:
-            entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
+            entry = {**entry, "splits": [f"{name}{NAME_SEPARATOR}{split}" for split in entry["splits"]]}
         dataset = prepared.dataset
         splits = [dataset.split(str(split)) for split in entry["splits"]]
         qrels = Qrels(*(torch.cat([getattr(split, name) for split in splits]) for name in ("query", "node", "gain")))
@@ -238,7 +239,7 @@ class PathRunner:
         settings = {path: path_settings(pipeline) for path, pipeline in self.pipelines.items()}
         key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, list(queries.ids), settings])
         file = self._parts.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
-        tensors = cached_tensors(file, KEPT, partial(self._retrieve, prepared, build, queries))
+        tensors = cached_tensors(file, STORED_FIELDS, partial(self._retrieve, prepared, build, queries))
         dense, graph = (Ranking(tensors[f"{path}_nodes"], tensors[f"{path}_scores"]) for path in ("dense", "graph"))
         dense_seconds, graph_seconds = tensors["seconds"].tolist()
         return TwoPaths(dataset, queries, rows, qrels, dense, graph, (dense_seconds, graph_seconds))
@@ -263,7 +264,7 @@ class PathRunner:
         seconds = []
         for path, settings in self.pipelines.items():
             pipeline = build(settings)
-            pipeline.retrieve(queries.block(0, WARM_UP))
+            pipeline.retrieve(queries.block(0, NUM_WARM_UP_QUESTIONS))
             begin = time.perf_counter()
             ranking = pipeline.retrieve(queries).ranking
             seconds.append((time.perf_counter() - begin) / len(queries))

@@ -35,14 +35,14 @@ OF_FIT = ("learning_rate", "weight_decay", "max_epochs")
 OF_MODEL = ("restart_prob",)
 #: Measure by which settings are chosen.
 CHOOSE_BY = "PR@10"
-MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
+GRAPHER_MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
 TRAINER = {"limit_val_batches": 0, "enable_progress_bar": False}
 WARMUP_STEPS = 50
 
 #: Names and numbers of one point of the grid.
-Choice = tuple[tuple[str, float], ...]
+SearchedSettings = tuple[tuple[str, float], ...]
 #: Cells of a table row, keyed by column name.
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ExperimentStep:
     name: str
     system: str
     features: str = "scores"
-    choice: Choice = ()
+    choice: SearchedSettings = ()
     overrides: tuple[str, ...] = ()
     train: tuple[str, ...] = ()
     judge: tuple[str, ...] = ()
@@ -253,7 +253,7 @@ class GraphERTables:
             prepared = self._dataset(step, name)
             if prepared.dataset.name in values:
                 raise UserError(f"`job.test` must contain distinct data sets, got {prepared.dataset.name!r} twice")
-            measured = measure_queries(prepared, step.split, system, measures=MEASURES)
+            measured = measure_queries(prepared, step.split, system, measures=GRAPHER_MEASURES)
             values[prepared.dataset.name] = {measure: scores.tolist() for measure, scores in measured.items()}
         return {
             "parameters": sum(p.numel() for model in models.values() for p in model.parameters()),
@@ -286,7 +286,7 @@ class GraphERTables:
         )
         return reranker.checkpoint.model
 
-    def _test_sets(self, steps: Sequence[ExperimentStep]) -> list[Row]:
+    def _test_sets(self, steps: Sequence[ExperimentStep]) -> list[TableRow]:
         """Describe the test sets, with the ceiling for each number of candidates that a step uses."""
         rows = []
         for name in self.test:
@@ -306,7 +306,7 @@ class GraphERTables:
         return rows
 
 
-def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
+def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[TableRow]]:
     """Build a table of systems for each data set.
 
     A row has the measures, averaged over seeds and queries. For PR@10 it also has the standard deviation over seeds and
@@ -319,20 +319,23 @@ def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
     Returns:
         Rows by data set.
     """
-    tables: dict[str, list[Row]] = {}
+    tables: dict[str, list[TableRow]] = {}
     for dataset in next(iter(results.values()))[0]["values"]:
         averages = {
-            key: {name: torch.stack([_tensor(run, dataset, name) for run in runs]).mean(dim=0) for name in MEASURES}
+            key: {
+                name: torch.stack([_tensor(run, dataset, name) for run in runs]).mean(dim=0)
+                for name in GRAPHER_MEASURES
+            }
             for key, runs in results.items()
         }
         tables[dataset] = []
         for (system, mode), average in averages.items():
             best = average[CHOOSE_BY]
             by_seed = [float(_tensor(run, dataset, CHOOSE_BY).nanmean()) for run in results[system, mode]]
-            row: Row = {
+            row: TableRow = {
                 "system": system,
                 "features": mode,
-                **{name: float(average[name].nanmean()) for name in MEASURES},
+                **{name: float(average[name].nanmean()) for name in GRAPHER_MEASURES},
                 "deviation": stdev(by_seed) if len(by_seed) > 1 else None,
                 "95% interval": bootstrap_interval(best).tolist(),
             }
@@ -344,7 +347,7 @@ def system_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
     return tables
 
 
-def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, Any]]) -> list[TableRow]:
     """Build the rows of the ablations: PR@10 of each model, with the p-value of its paired test against the full model.
 
     Args:
@@ -356,7 +359,7 @@ def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, An
     """
     rows = []
     for change, result in {"none": full, **changed}.items() if changed else ():
-        row: Row = {"change": change}
+        row: TableRow = {"change": change}
         for dataset in full["values"]:
             ours, theirs = (_tensor(each, dataset, CHOOSE_BY) for each in (result, full))
             row[dataset] = float(ours.nanmean())
@@ -377,7 +380,7 @@ def mean_of(result: Mapping[str, Any], measure: str) -> float:
     return float(_tensor(result, dataset, measure).nanmean())
 
 
-def in_words(choice: Choice) -> str:
+def in_words(choice: SearchedSettings) -> str:
     """Describe settings in words.
 
     Args:

@@ -14,7 +14,7 @@ from graphrerank.core import top_k_by_node_order
 from graphrerank.text import Tokenizer
 
 #: Separator between documents that share a chunk.
-SEPARATOR = "\n\n"
+CHUNK_SEPARATOR = "\n\n"
 #: Maximum number of similarities in memory at once (64 MiB of float64).
 BLOCK_SCORES = 1 << 23
 SELECTIONS = ("pagerank", "random")
@@ -58,8 +58,8 @@ class TokenStream:
     """
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
-        self._text = SEPARATOR.join(texts)
-        begins = accumulate((len(text) + len(SEPARATOR) for text in texts), initial=0)
+        self._text = CHUNK_SEPARATOR.join(texts)
+        begins = accumulate((len(text) + len(CHUNK_SEPARATOR) for text in texts), initial=0)
         spans = tokenizer.spans(texts)
         self._starts = [begin + start for begin, tokens in zip(begins, spans, strict=False) for start, _ in tokens]
         self._bounds = list(accumulate(map(len, spans), initial=0))  # token offsets of the documents

@@ -30,10 +30,10 @@ RETRIEVED = ("context_tokens", "graph_share", "num_seeds")
 #: Settings of the index.
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")
 #: Number of questions per batch.
-BATCH = 16
+BATCH_QUESTIONS = 16
 
 #: Row of a table: settings and measures by name.
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 @dataclass(kw_only=True)
@@ -84,7 +84,7 @@ class KETSolutions:
         Raises:
             ValueError: If a question has no answer.
         """
-        tables: dict[str, list[Row]] = {}
+        tables: dict[str, list[TableRow]] = {}
         write_tables(run_dir, "KET-RAG's experiments", tables)
         self._open(parts)
         for table, row in self._rows():
@@ -112,7 +112,7 @@ class KETSolutions:
         self._builder = KETIndexBuilder(self._step["folder"], encoder=encoder, **models)
         self._built: KETIndex | None = None  # only one index is kept in memory
 
-    def _rows(self) -> Iterator[tuple[str, Row]]:
+    def _rows(self) -> Iterator[tuple[str, TableRow]]:
         """Yield the name of the table and the row of each evaluation."""
         for version in self.versions:
             for solution in self.solutions:
@@ -128,7 +128,7 @@ class KETSolutions:
                 for solution in sweep["solutions"]:
                     yield name, self._judge(solution, {**self.versions[-1], **along, name: value})
 
-    def _judge(self, solution: str, settings: Mapping[str, Any]) -> Row:
+    def _judge(self, solution: str, settings: Mapping[str, Any]) -> TableRow:
         """Evaluate a solution with index and retrieval settings that replace those of the pipeline step."""
         begin = time.perf_counter()
         index = self._index(solution, settings)
@@ -177,7 +177,7 @@ def judge_contexts(
     right: Sequence[Sequence[str]],
     *,
     answers: AnswerStage | None = None,
-) -> Row:
+) -> TableRow:
     """Retrieve contexts for questions, and evaluate whether they contain the right answers.
 
     Args:
@@ -191,9 +191,9 @@ def judge_contexts(
         number of ``questions``; ``ms``, the median milliseconds per question in batches of 16, without query encoding;
         and mean ``context_tokens``.
     """
-    retrieve(queries.block(0, BATCH))  # warm up before timing
+    retrieve(queries.block(0, BATCH_QUESTIONS))  # warm up before timing
     texts, packed, milliseconds = list[str](), list[Context](), list[float]()
-    for block in queries.blocks(BATCH):
+    for block in queries.blocks(BATCH_QUESTIONS):
         begin = time.perf_counter()
         contexts = retrieve(block)
         milliseconds.append(1000 * (time.perf_counter() - begin) / len(block))
@@ -201,7 +201,7 @@ def judge_contexts(
         packed += starmap(Context, zip(contexts.passages, contexts.num_tokens, strict=True))
     right = right[: len(queries)]
     covered = torch.tensor([coverage(*pair) for pair in zip(texts, right, strict=True)], dtype=torch.float64)
-    row: Row = {"Coverage": float(covered.mean()), "interval": bootstrap_interval(covered).tolist()}
+    row: TableRow = {"Coverage": float(covered.mean()), "interval": bootstrap_interval(covered).tolist()}
     if answers is not None:
         (written,) = answers.answer(queries.texts, {"": packed}, right).values()
         row |= {name: float(written.values[name].mean()) for name in ("EM", "F1")}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 #: Entity types that can be mentions.
 NAMES = ("DATE", "EVENT", "FAC", "GPE", "LANGUAGE", "LAW", "LOC", "NORP", "ORG", "PERSON", "PRODUCT", "WORK_OF_ART")
 #: Maximum number of words of a mention. Longer phrases are more often parser errors than names.
-MAX_WORDS = 8
+MAX_PHRASE_LENGTH = 8
 
 _AMOUNTS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 #: Entity types, such as "American" and "1974", that belong to the phrase that they modify.
@@ -234,7 +234,9 @@ def _without_brackets(tokens: list[Any]) -> Iterator[Any]:
 
 
 def _add(mentions: dict[int, Mention], root: Any, tokens: list[Any], label: str) -> None:
-    if not 0 < len(tokens) <= MAX_WORDS or (len(tokens) == 1 and (tokens[0].is_stop or tokens[0].pos_ == "DET")):
+    if not 0 < len(tokens) <= MAX_PHRASE_LENGTH or (
+        len(tokens) == 1 and (tokens[0].is_stop or tokens[0].pos_ == "DET")
+    ):
         return
     name = "".join(
         token.text_with_ws if after.i == token.i + 1 else f"{token.text} "
@@ -268,7 +270,7 @@ def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
         if other is None or not other.name[0].isupper() or child.left_edge.i not in (link, link + 1):
             continue
         is_name = child.dep_ == "pobj" and child.pos_ == "PROPN" if word == "of" else child.dep_ == "appos"
-        if word in ("of", "the") and is_name and len(name.name.split()) + len(other.name.split()) < MAX_WORDS:
+        if word in ("of", "the") and is_name and len(name.name.split()) + len(other.name.split()) < MAX_PHRASE_LENGTH:
             mentions[token.i] = Mention(f"{name.name} {word} {other.name}", name.label)
             if word == "the":
                 del mentions[child.i]

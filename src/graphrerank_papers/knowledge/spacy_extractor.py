@@ -21,12 +21,12 @@ from graphrerank_papers.knowledge.parsed_text import (
 )
 
 #: Version of the rules. Increment it when the extracted knowledge changes.
-VERSION = 2
+EXTRACTION_VERSION = 2
 MAX_TITLE_WORDS = 10
 #: Number of texts per batch.
 BATCH_SIZE = 64
 #: Components of the spaCy pipeline that are loaded.
-COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "ner")
+PIPELINE_COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "ner")
 
 #: Misplaced space, as in "Lambert( died after 938)".
 _OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")
@@ -62,7 +62,7 @@ class SpacyKnowledgeExtractor:
     @cached_property
     def fingerprint(self) -> str:
         """Fingerprint of spaCy, its pipeline, the rules and the settings. The final 0 was a setting of old versions."""
-        return repr(("spacy knowledge", *spacy_versions(self.model), VERSION, NAMES, self.titles, 0))
+        return repr(("spacy knowledge", *spacy_versions(self.model), EXTRACTION_VERSION, NAMES, self.titles, 0))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each text.
@@ -83,7 +83,7 @@ class SpacyKnowledgeExtractor:
 
     @cached_property
     def _pipeline(self) -> Any:
-        pipeline = load_spacy(self.model, components=COMPONENTS)
+        pipeline = load_spacy(self.model, components=PIPELINE_COMPONENTS)
         if "parser" not in pipeline.pipe_names:
             raise UserError(f"`model` must be a pipeline with a parser, got {self.model!r} with {pipeline.pipe_names}")
         return pipeline

@@ -29,15 +29,15 @@ from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, R
 
 GRAPHRAG, TOPICS = "GraphRAG", "topics"
 # name -> whether only the `top_p` summaries are retrieved, and whether questions are routed to topics
-WAYS = {GRAPHRAG: (False, False), TOPICS: (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
+RETAG_VARIANTS = {GRAPHRAG: (False, False), TOPICS: (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
 SCOPES = ("general graph", TOPICS)  # questions are searched in the one, or routed to the others
-BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
+BM25, EXPANDED, DENSE_SEARCH, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
 HYBRID_EXPANDED = "hybrid + expansion"
 TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
-COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID))
+COMPARED_RETRIEVERS = ((EXPANDED, BM25), (DENSE_SEARCH, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID))
 
-Row = dict[str, Any]  # of a table
-Choice = Mapping[str, float]  # settings of a retrieval; none: BM25 alone
+TableRow = dict[str, Any]  # of a table
+RetrievalSettings = Mapping[str, float]  # settings of a retrieval; none: BM25 alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +70,14 @@ class ReTAGSummaries:
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
-        bench, tables, page = _Bench(self, parts, run_dir), dict[str, list[Row]](), ""
+        bench, tables, page = _Bench(self, parts, run_dir), dict[str, list[TableRow]](), ""
         for table, row in bench.rows():
             tables.setdefault(table, []).append(row)
             page = write_tables(run_dir, "ReTAG: retrieval and answers", tables)
         print(page)
         return run_dir
 
-    def grid(self) -> dict[str, tuple[str | None, Sequence[Choice]]]:
+    def grid(self) -> dict[str, tuple[str | None, Sequence[RetrievalSettings]]]:
         """List the retrievals: the one whose best settings each extends, and the settings to choose from."""
         names = ("num_keywords", "num_sentences", "keyword_weight")
         expansions = product(self.num_keywords, self.num_sentences, self.keyword_weights)
@@ -86,7 +86,7 @@ class ReTAGSummaries:
         return {
             BM25: (None, [{}]),
             EXPANDED: (None, expanded),
-            DENSE: (None, [{"bm25_weight": 0.0, "dense_weight": 1.0}]),
+            DENSE_SEARCH: (None, [{"bm25_weight": 0.0, "dense_weight": 1.0}]),
             HYBRID: (None, hybrid),
             HYBRID_EXPANDED: (EXPANDED, hybrid),
         }
@@ -123,14 +123,14 @@ class _Bench:
         self._queries = Queries(ids, texts, query_encoder(self._encoder).encode(texts))
         self._levels: dict[int, LevelSummaries] = {}
 
-    def rows(self) -> Iterator[tuple[str, Row]]:
+    def rows(self) -> Iterator[tuple[str, TableRow]]:
         """Yield the rows, each with the name of its table."""
         index, job = self.index, self._job
         counts = {"communities": len(index.communities), "topics": "; ".join(index.topics.names)}
         yield "index", {**asdict(index.report), **counts}
         for level in range(index.communities.num_levels(0)):
             most = 0.0
-            for way in WAYS:  # all summaries and the retrieved ones, without topics and with
+            for way in RETAG_VARIANTS:  # all summaries and the retrieved ones, without topics and with
                 measured = measure_reading(self._way(way, level), self._queries)
                 most = most or measured["tokens"]
                 share = measured["tokens"] / most if most else None
@@ -141,13 +141,13 @@ class _Bench:
         if job.answers is not None:
             yield from self._answers(job.answers)
 
-    def _recall(self, scope: str, level: int) -> Iterator[tuple[str, Row]]:
+    def _recall(self, scope: str, level: int) -> Iterator[tuple[str, TableRow]]:
         """Choose the settings of each retrieval on one part of the questions, and evaluate it on the other."""
         first, second = self._split_questions()
         relevant, num_candidates = self._relevant(scope, level)
-        best: dict[str | None, Choice] = {None: {}}
+        best: dict[str | None, RetrievalSettings] = {None: {}}
         recalls: dict[str, Tensor] = {}
-        where: Row = {"level": level, "scope": scope}
+        where: TableRow = {"level": level, "scope": scope}
 
         def recall(retrieval: ReTAGRetrieval, rows: Tensor) -> Tensor:
             ranking = retrieval.retrieve(self._queries.select(rows)).ranking
@@ -180,9 +180,9 @@ class _Bench:
             }
             yield "recall over p", {**where, "retrieval": name, **curve}
         names = list(recalls)
-        pairs = [(names.index(one), names.index(other)) for one, other in COMPARED]
+        pairs = [(names.index(one), names.index(other)) for one, other in COMPARED_RETRIEVERS]
         tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=self._job.seed)
-        for index, (one, other) in enumerate(COMPARED):
+        for index, (one, other) in enumerate(COMPARED_RETRIEVERS):
             columns = {"difference": "difference", "interval": "interval", "p": "p_holm"}
             compared = {name: tests[key][index, 0].tolist() for name, key in columns.items()}
             yield "comparisons", {**where, "retrieval": one, "against": other, **compared}
@@ -209,10 +209,10 @@ class _Bench:
         scores = read_by_pairs(encoder, self._queries.texts, retrieval.summaries.graph.texts, candidates)
         return top_k_by_node_order(scores, self._job.top_p)[0], float(candidates.sum(1).double().mean())
 
-    def _answers(self, stage: AnswerStage) -> Iterator[tuple[str, Row]]:
+    def _answers(self, stage: AnswerStage) -> Iterator[tuple[str, TableRow]]:
         """Answer from the summaries of each way, write the answers, and compare them with GraphRAG's."""
         contexts, listed = {}, {}
-        for way in reversed(WAYS):
+        for way in reversed(RETAG_VARIANTS):
             retrieval = self._way(way, self._job.answer_level)
             texts, tokens = retrieval.summaries.graph.texts, retrieval.summaries.num_tokens.tolist()
             nodes = retrieval.retrieve(self._queries).ranking.nodes.tolist()
@@ -224,7 +224,7 @@ class _Bench:
         lines = []
         for way, written in answers.items():
             for query_id, reply, row in zip(self._queries.ids, written.replies, listed[way], strict=True):
-                line: Row = {"query_id": query_id, "system": way, "text": reply.text, "outcome": reply.outcome}
+                line: TableRow = {"query_id": query_id, "system": way, "text": reply.text, "outcome": reply.outcome}
                 if isinstance(reply, CitedReply):
                     cited = [node_ids[row[position]] for position in reply.citations]
                     line |= {"citations": cited, "helpfulness": reply.helpfulness}
@@ -240,12 +240,12 @@ class _Bench:
                     yield "win rates", {**asdict(rate), "judge": judge}
 
     def _way(self, name: str, level: int) -> ReTAGRetrieval:
-        """Retrieve in one of :data:`WAYS`, with the step's settings."""
-        retrieves, use_topics = WAYS[name]
+        """Retrieve in one of :data:`RETAG_VARIANTS`, with the step's settings."""
+        retrieves, use_topics = RETAG_VARIANTS[name]
         numbers = {key: self._step[key] for key in ("num_keywords", "num_sentences")}
         return self._retrieval(level, **numbers, top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
 
-    def _chosen(self, choice: Choice, level: int, scope: str, *, top_p: int | None = None) -> ReTAGRetrieval:
+    def _chosen(self, choice: RetrievalSettings, level: int, scope: str, *, top_p: int | None = None) -> ReTAGRetrieval:
         """Retrieve the first summaries, ``top_p`` of the job when None, with some settings, else by BM25 alone."""
         settings: dict[str, Any] = {"bm25_weight": 1.0, "dense_weight": 0.0, **choice}
         return self._retrieval(level, top_p=top_p or self._job.top_p, use_topics=scope == TOPICS, **settings)
@@ -263,7 +263,7 @@ class _Bench:
         )
 
 
-def count_answers(answers: SystemAnswers) -> Row:
+def count_answers(answers: SystemAnswers) -> TableRow:
     """Count the answers of a system, and the summaries that it cites (mean, None where none does) and has read."""
     cited = [reply for reply in answers.replies if isinstance(reply, CitedReply)]
     numbers = [len(reply.citations) for reply in cited if reply.text]

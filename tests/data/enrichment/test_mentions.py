@@ -36,7 +36,7 @@ def naive(titles: list[str], texts: list[str]) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_against_naive_regex_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, threshold in (("MAX_OWNERS", 1), ("MAX_SHARE", 1.0), ("MIN_CHARACTERS", 1)):
+    for name, threshold in (("MAX_OWNERS", 1), ("MAX_MENTION_SHARE", 1.0), ("MIN_CHARACTERS", 1)):
         monkeypatch.setattr(mentions, name, threshold)
     draw = random.Random(seed)
     words = ["Red", "red", "Green", "blue", "Sea", "of", "York", "New"]

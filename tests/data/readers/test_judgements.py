@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.judgements import AUTO_DOCUMENTS, SAME, divide_queries, near_duplicates
+from graphrerank.data.readers.judgements import AUTO_DOCUMENTS, DUPLICATE_SIMILARITY, divide_queries, near_duplicates
 from tests.support.folders import write_dataset
 
 TEXTS = [f"What does {name} number {i * i} do?" for i, name in enumerate(["Ada", "Bo", "Cy", "Di", "Ed"] * 12)]
@@ -101,7 +101,7 @@ def naive_pairs(texts: list[str]) -> set[tuple[int, int]]:
     weight = {gram: math.log(1 + len(distinct) / count) for gram, count in counts.items()}
 
     def alike(x: set[str], y: set[str]) -> bool:
-        return sum(weight[g] for g in x & y) >= SAME * sum(weight[g] for g in x | y) - 1e-6
+        return sum(weight[g] for g in x & y) >= DUPLICATE_SIMILARITY * sum(weight[g] for g in x | y) - 1e-6
 
     return {(i, j) for i, j in combinations(range(len(texts)), 2) if alike(grams[i], grams[j])}
 

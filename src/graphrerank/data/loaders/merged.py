@@ -10,12 +10,12 @@ from torch import Tensor
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_lists import GuardedEdges
 from graphrerank.corpus.metadata import Metadata
-from graphrerank.corpus.metadata_fields import RELATIONS
+from graphrerank.corpus.metadata_fields import RELATION_FIELDS
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.qrels import Qrels
 from graphrerank.utils.checks import UserError
 
-SEPARATOR = "-"  # between a data set's name and its id or split
+NAME_SEPARATOR = "-"  # between a data set's name and its id or split
 
 
 def load_merged(
@@ -44,12 +44,12 @@ def load_merged(
         pairs, weight, edge_type = graph.typed_edges()
         edges.append((pairs + len(node_ids), weight, edge_type))
         for split, qrels in part.splits.items():
-            splits[f"{key}{SEPARATOR}{split}"] = Qrels(
+            splits[f"{key}{NAME_SEPARATOR}{split}"] = Qrels(
                 qrels.query + len(query_ids), qrels.node + len(node_ids), qrels.gain
             )
-        answers |= {f"{key}{SEPARATOR}{query}": right for query, right in part.answers.items()}
-        node_ids += [f"{key}{SEPARATOR}{node}" for node in graph.node_ids]
-        query_ids += [f"{key}{SEPARATOR}{query}" for query in part.query_ids]
+        answers |= {f"{key}{NAME_SEPARATOR}{query}": right for query, right in part.answers.items()}
+        node_ids += [f"{key}{NAME_SEPARATOR}{node}" for node in graph.node_ids]
+        query_ids += [f"{key}{NAME_SEPARATOR}{query}" for query in part.query_ids]
         texts += graph.texts
         query_texts += part.query_texts
     pairs, weight, edge_type = (torch.cat(columns) for columns in zip(*edges, strict=True))
@@ -68,14 +68,14 @@ def _metadata(datasets: Mapping[str, Dataset]) -> Metadata | None:
             continue
         for number in range(len(metadata)):
             record = metadata.record(number)
-            renamed = {name: _renamed(key, record[name]) for name in RELATIONS if name in record}
+            renamed = {name: _renamed(key, record[name]) for name in RELATION_FIELDS if name in record}
             records.append({**record, **renamed})
     return Metadata(records) if any(records) else None
 
 
 def _renamed(key: str, ids: Any) -> Any:
     if isinstance(ids, str):
-        return f"{key}{SEPARATOR}{ids}"
+        return f"{key}{NAME_SEPARATOR}{ids}"
     return [_renamed(key, node_id) for node_id in ids] if isinstance(ids, list | tuple) else ids
 
 

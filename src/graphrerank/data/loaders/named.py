@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.folder import NEEDED_FILES
 from graphrerank.data.readers.fetch import Downloader, download, fetch
 from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.installation.plugins import find_builder
@@ -20,7 +21,6 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import temporary_folder
 
 LOGGER = logging.getLogger(__name__)
-NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ def load_named(
 
 def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     home = HOMES[source]
-    remedy = f"put {NEEDED} into {folder}, or set paths.datasets to the folder that holds {source}/; see {home.page}"
+    remedy = (
+        f"put {NEEDED_FILES} into {folder}, or set paths.datasets to the folder that holds {source}/; see {home.page}"
+    )
     if home.build is None:
         raise UserError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
     locations = ", ".join(home.files)

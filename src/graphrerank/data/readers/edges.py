@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER, edge_type_of
-from graphrerank.corpus.metadata_fields import RELATIONS, SUPERSEDED
+from graphrerank.corpus.metadata_fields import RELATION_FIELDS, SUPERSEDED
 from graphrerank.corpus.permissions import PRINCIPALS, resembles_principals
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_table, warn_left_out
 from graphrerank.utils.checks import UserError
@@ -29,7 +29,7 @@ EDGE_NAMES = (
     ("type", "relation", "relationship", "rel", "predicate", "edge_type", "kind", "label"),
     ("weight", "score"),
 )
-SHOWN = 5  # names in a warning
+NAMES_IN_WARNING = 5  # names in a warning
 # The name of a column that is not one of `EDGE_HEADER` is written in parentheses.
 _PRINCIPALS_COLUMN = f"({PRINCIPALS})"
 
@@ -166,7 +166,7 @@ class EdgeColumns:
         self._weights.append(weight)
         self._kinds.append(self.number_kind(row.kind))
         self._groups.append(self.group_number.setdefault(row.principals, len(self.group_number)))
-        if row.kind in (*RELATIONS, SUPERSEDED) and not row.principals:
+        if row.kind in (*RELATION_FIELDS, SUPERSEDED) and not row.principals:
             self.relations.append((row.kind, row.source, row.target))
 
     def count_repeated(self) -> int:
@@ -224,7 +224,7 @@ def _warn_of_unknown_types(
     kinds = [kind for kind in type_of if edge_types is None or kind in edge_types]
     unknown = [kind for kind in kinds if type_of[kind] == OTHER and kind not in meanings]
     if unknown:
-        shown = ", ".join([*map(repr, unknown[:SHOWN]), *["..."] * (len(unknown) > SHOWN)])
+        shown = ", ".join([*map(repr, unknown[:NAMES_IN_WARNING]), *["..."] * (len(unknown) > NAMES_IN_WARNING)])
         warnings.warn(
             f"{files[0].parent}: edges of the types {shown} are `other`, as the names mean nothing here; "
             f"`edge_meanings` says what they mean: {{{unknown[0]}: reference}}, or all of them: {{other: reference}}",

@@ -12,7 +12,7 @@ from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files
 
-ENTITIES = "entities.jsonl"  # read on request
+ENTITIES_FILE = "entities.jsonl"  # read on request
 Triple = tuple[str, str, str]
 
 
@@ -54,7 +54,9 @@ class FileKnowledge:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the corpus and the file."""
-        return repr(("file knowledge", hash_files([*find_record_files(self.folder, "corpus"), self.folder / ENTITIES])))
+        return repr(
+            ("file knowledge", hash_files([*find_record_files(self.folder, "corpus"), self.folder / ENTITIES_FILE]))
+        )
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Look up the knowledge of passages by the texts of their nodes."""
@@ -68,7 +70,7 @@ class FileKnowledge:
         passage_of = {document.doc_id: document.passage for document in read_documents(self.folder)}
         names: dict[str, list[str]] = {text: [] for text in passage_of.values()}
         triples: dict[str, list[Triple]] = {text: [] for text in names}
-        for line in read_entities(self.folder / ENTITIES, passage_of):
+        for line in read_entities(self.folder / ENTITIES_FILE, passage_of):
             names[passage_of[line.doc_id]] += line.names
             triples[passage_of[line.doc_id]] += line.triples
         known = {}

@@ -34,13 +34,13 @@ from graphrerank.utils.caching import hash_text
 from graphrerank.utils.checks import UserError
 
 TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
-SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
+DEFAULT_SPLITS = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
 AUTO, AUTO_DOCUMENTS = "auto", "auto_documents"
 BOUNDS = {TRAIN: 0.8, VAL: 0.9, TEST: 1.0}  # of the hash
-SAME = 0.7  # weighted Jaccard similarity from which on two questions are near-duplicates
-ROUNDING = 1e-9
+DUPLICATE_SIMILARITY = 0.7  # weighted Jaccard similarity from which on two questions are near-duplicates
+SIMILARITY_ROUNDING = 1e-9
 _BREAK = re.compile(r"[\W_]+")
-HEADER = ["query-id", "corpus-id", "score"]
+JUDGEMENT_HEADER = ["query-id", "corpus-id", "score"]
 QUERY_NAMES = ("query-id", "queryid", "query", "qid", "topic", "topic-id")  # of the first column of a header
 ITERATIONS = ("0", "q0", "iter", "iteration")  # the second of four columns, as TREC writes them
 SUFFIXES = (".tsv", ".csv", ".txt", ".qrels", ".trec")
@@ -63,7 +63,7 @@ def qrels_files(folder: Path) -> dict[str, Path]:
         files = sorted(path for path in (folder / "qrels").iterdir() if path.suffix in SUFFIXES)
         files = [path for path in files if path.stem.lower() != "readme"]
     else:
-        files = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
+        files = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == JUDGEMENT_HEADER]
     found: dict[str, Path] = {}
     for path in files:
         if found.setdefault(path.stem, path) != path:
@@ -85,7 +85,7 @@ def read_qrels(
     for line, query_id, doc_id, score in _qrels_rows(path):
         query, node, gain = query_number.get(query_id), node_number.get(doc_id), max(parse_number(score), 0.0)
         if math.isnan(gain):
-            needed = f"a number as score (columns {' '.join(HEADER)}, or TREC's query-id 0 corpus-id score)"
+            needed = f"a number as score (columns {' '.join(JUDGEMENT_HEADER)}, or TREC's query-id 0 corpus-id score)"
             raise bad_line(path, line, needed=needed, found=score)
         if query is None or node is None:
             table, key = ("queries", query_id) if query is None else ("corpus", doc_id)
@@ -123,10 +123,10 @@ def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
     for line, columns in read_table(path):
         is_first = num_columns is None
         if num_columns is None:
-            num_columns = 4 if _is_trec_row(columns) else len(HEADER)
+            num_columns = 4 if _is_trec_row(columns) else len(JUDGEMENT_HEADER)
         if is_csv:
             columns = columns[:num_columns]
-        check_columns(path, line, columns, count=num_columns, names=", ".join(HEADER))
+        check_columns(path, line, columns, count=num_columns, names=", ".join(JUDGEMENT_HEADER))
         is_header = is_first and columns[0].strip().lower().replace("_", "-") in QUERY_NAMES
         is_unjudged = is_csv and not columns[-1]
         if not is_header and not is_unjudged:
@@ -230,7 +230,7 @@ def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]]
     absent = [split for split in BOUNDS if split not in split_of]
     if absent:
         rule = AUTO if documents is None else AUTO_DOCUMENTS
-        by_place = ", ".join(f'{split}: "FILE[{share}]"' for split, share in zip(BOUNDS, SHARES, strict=True))
+        by_place = ", ".join(f'{split}: "FILE[{share}]"' for split, share in zip(BOUNDS, DEFAULT_SPLITS, strict=True))
         raise UserError(
             f"`splits={rule}` must give each split a question, got none in {absent} of {len(texts)} questions in "
             f"{len(first)} groups; by place in a file of qrels instead: 'data.splits={{{by_place}}}'"
@@ -265,7 +265,7 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
             holders[gram].append(place)
         for other in sorted(seen):
             shared = sum(weight[gram] for gram in own & grams[other])
-            if shared + ROUNDING >= SAME * (total[place] + total[other] - shared):
+            if shared + SIMILARITY_ROUNDING >= DUPLICATE_SIMILARITY * (total[place] + total[other] - shared):
                 yield other, place
 
 
@@ -273,7 +273,7 @@ def _prefix(grams: Iterable[str], weight: dict[str, float], total: float) -> lis
     """Return the rarest trigrams without which less than 0.7 of the weight is left."""
     taken, left = [], total
     for gram in sorted(grams, key=lambda gram: (-weight[gram], gram)):
-        if left + ROUNDING < SAME * total:
+        if left + SIMILARITY_ROUNDING < DUPLICATE_SIMILARITY * total:
             break
         taken.append(gram)
         left -= weight[gram]

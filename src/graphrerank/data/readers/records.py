@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from graphrerank.installation.extras import optional
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.safe_loading import MAX_DEPTH, check_depth, check_values, shown_name
+from graphrerank.utils.safe_loading import MAX_JSON_DEPTH, check_depth, check_values, shown_name
 
 Record = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -23,7 +23,7 @@ Written = Annotated[str, Field(strict=True, pattern=r"\S")]  # a string that is 
 Id = Annotated[str, BeforeValidator(lambda key: as_id(key)), Field(strict=True)]
 MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
 MANY_CHARACTERS = 1 << 22  # of a line with more, the values are counted: 64 MiB of `[],` took 1.6 GB
-SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
+SMALLEST, MAX_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
 
 def bad_line(path: Path, line: int, *, needed: str, found: object) -> UserError:
@@ -98,7 +98,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
             raise bad_line(path, line_number, needed=f"JSON ({error})", found=line) from error
         if not isinstance(record, dict):
             raise bad_line(path, line_number, needed="a JSON object", found=record)
-        if line.count("[") + line.count("{") > MAX_DEPTH:
+        if line.count("[") + line.count("{") > MAX_JSON_DEPTH:
             check_depth(record, f"{path}, line {line_number}")
         yield line_number, record
 
@@ -171,7 +171,7 @@ def parse_number(text: str) -> float:
         number = float(text)
     except ValueError:
         return math.nan
-    return number if number == 0 or SMALLEST <= abs(number) <= LARGEST else math.nan
+    return number if number == 0 or SMALLEST <= abs(number) <= MAX_FLOAT32 else math.nan
 
 
 def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, names: str) -> None:

@@ -21,28 +21,36 @@ from graphrerank.text.languages import CHARACTERS, UNSPACED
 from graphrerank.text.stems import spelled_words
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative, check_share
 
-SINGLE, LONG, PAIR, MANY, REWORDED = "single", "long", "pair", "many", "reworded"
-SHARES = {SINGLE: 0.4, LONG: 0.2, PAIR: 0.25, MANY: 0.15, REWORDED: 0.4}  # weights of the kinds, and a share of each
+SINGLE, LONG_QUESTION, PAIR, MANY, REWORDED = "single", "long", "pair", "many", "reworded"
+KIND_WEIGHTS = {
+    SINGLE: 0.4,
+    LONG_QUESTION: 0.2,
+    PAIR: 0.25,
+    MANY: 0.15,
+    REWORDED: 0.4,
+}  # weights of the kinds, and a share of each
 SHARE_EVEN = 0.45  # of those of two joined passages: phrases of each; the others name one and hint at the other
 SHARE_THIRD = 0.15  # of those of two: a neighbour of the second one joins them
 SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that only the edge connects the halves
 SHARE_ASKED = 0.7  # where a passage suggests a whole question: that one, else keywords
 SHARE_TOPIC = 0.6  # of the even ones: the second half is the name of its passage, and the first one a whole question
 SHARE_HUBS = 0.4  # of those of many passages: what is linked with one of them
-MOST_REPLIES = 4  # to a passage that ends with a question; they and it are the answer
-FEWEST_MANY, MOST_MANY = 4, 40  # passages of a question that asks for all that mention or link to something
-MOST_SHARED = 0.4  # of the words of a clause, with the other clause of a long question
-FEWEST_KEYWORDS = 3  # of a question of phrases; with at most as many, another also has the passage's name
+MAX_REPLIES = 4  # to a passage that ends with a question; they and it are the answer
+MIN_MANY, MAX_MANY = 4, 40  # passages of a question that asks for all that mention or link to something
+MAX_SHARED_WORDS = 0.4  # of the words of a clause, with the other clause of a long question
+MIN_KEYWORDS = 3  # of a question of phrases; with at most as many, another also has the passage's name
 MIN_WORDS, MAX_WORDS = 2, 14  # of a question, of each of its passages at most
-MOST_CHARACTERS = 5  # of a phrase that many passages mention, without spaces between words
+MAX_PHRASE_CHARACTERS = 5  # of a phrase that many passages mention, without spaces between words
 COMMON = 0.2  # a phrase has a word that at most this share of the passages hold
-FREQUENT = 0.02  # a question has a word that at most this share of the passages (or two) hold
-LONG_WORD = 12  # letters of a word that says enough alone
+MAX_WORD_FREQUENCY = 0.02  # a question has a word that at most this share of the passages (or two) hold
+MIN_NAME_LETTERS = 12  # letters of a word that says enough alone
 SAME_START = 6  # letters; a question has no two words that begin with the same
-ROUNDS, TRIES = 2, 6  # choices of a kind for each question, and draws for each choice
-FEW = 0.2  # share of the questions that passages of any kind suggest, below which passages of any kind are asked for
-KINDS = (SINGLE, LONG, PAIR, MANY)
-DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
+KIND_CHOICES, DRAWS = 2, 6  # choices of a kind for each question, and draws for each choice
+MIN_SUGGESTED_SHARE = (
+    0.2  # share of the questions that passages of any kind suggest, below which passages of any kind are asked for
+)
+QUESTION_KINDS = (SINGLE, LONG_QUESTION, PAIR, MANY)
+DRAFTED_FILE = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
 
 _NAMING = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}|\w[._-]\w|\d")
 _WORD = re.compile(r"[^\W_]+")
@@ -51,7 +59,7 @@ _SHORT_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W_{UNSPACED}]+")
 
 
 class Draft(NamedTuple):
-    """A drafted question: its text, the numbers of its relevant passages, and its kind (one of :data:`KINDS`)."""
+    """A drafted question: its text, the numbers of its relevant passages, and its kind, of :data:`QUESTION_KINDS`."""
 
     text: str
     nodes: list[int]
@@ -72,8 +80,8 @@ def draft_questions(
     Args:
         graph: Passages and their edges.
         count: Maximum number of questions.
-        shares: Weights of kinds, and the share ``reworded``; others are :data:`SHARES`. A kind of which the corpus has
-            too few questions leaves its share to the others.
+        shares: Weights of kinds, and the share ``reworded``; others are :data:`KIND_WEIGHTS`. A kind of which the
+            corpus has too few questions leaves its share to the others.
         seed: One seed gives one result.
 
     Raises:
@@ -84,16 +92,16 @@ def draft_questions(
     """
     check_counts(count=count)
     for kind, share in (shares or {}).items():
-        check_choice(SHARES, shares=kind)
+        check_choice(KIND_WEIGHTS, shares=kind)
         check_not_negative(**{f"shares[{kind!r}]": share})
-    shares = {**SHARES, **(shares or {})}
+    shares = {**KIND_WEIGHTS, **(shares or {})}
     check_share(reworded=shares[REWORDED])
-    if not any(shares[kind] for kind in KINDS):
-        raise UserError(f"`shares` must have a positive weight of {KINDS}, got {shares}")
+    if not any(shares[kind] for kind in QUESTION_KINDS):
+        raise UserError(f"`shares` must have a positive weight of {QUESTION_KINDS}, got {shares}")
     drafts = list(_Drafter(graph, random.Random(seed)).questions(count, shares))
-    if len(drafts) < count * FEW:
+    if len(drafts) < count * MIN_SUGGESTED_SHARE:
         others = list(_Drafter(graph, random.Random(seed), is_strict=False).questions(count, shares))
-        return others if len(drafts) < len(others) * FEW else drafts
+        return others if len(drafts) < len(others) * MIN_SUGGESTED_SHARE else drafts
     return drafts
 
 
@@ -114,17 +122,17 @@ class _Drafter:
         pairs, _, types = graph.typed_edges()
         self.pairs_of_types = [pairs[types == number].tolist() for number in torch.unique(types).tolist()]
         linked = graph.count_neighbours(torch.arange(graph.num_nodes), REFERENCE)
-        self.hubs = ((linked >= FEWEST_MANY - 1) & (linked < MOST_MANY)).nonzero().flatten().tolist()
+        self.hubs = ((linked >= MIN_MANY - 1) & (linked < MAX_MANY)).nonzero().flatten().tolist()
         self.asking = [node for node, text in enumerate(graph.texts) if text.endswith("?")]
         self.wording = cache(self._wording)
 
     def questions(self, count: int, shares: Mapping[str, float]) -> Iterator[Draft]:
-        draws = {SINGLE: self._single, LONG: self._long, PAIR: self._joined, MANY: self._many}
+        draws = {SINGLE: self._single, LONG_QUESTION: self._long, PAIR: self._joined, MANY: self._many}
         seen = set[str | tuple[int, ...]]()
         number = 0
-        for _ in range(ROUNDS * count):
-            kind = self.rng.choices(KINDS, [shares[kind] for kind in KINDS])[0]
-            for _ in range(TRIES):
+        for _ in range(KIND_CHOICES * count):
+            kind = self.rng.choices(QUESTION_KINDS, [shares[kind] for kind in QUESTION_KINDS])[0]
+            for _ in range(DRAWS):
                 nodes, text = draws[kind]()
                 if text is None or not self._is_question(text, nodes, kind):
                     continue
@@ -147,9 +155,9 @@ class _Drafter:
         is_spaced = self.writer.is_strict and self.word is _WORD
         if is_spaced and kind == PAIR and len({word[:SAME_START] for word in content}) < len(content):
             return False
-        limit = max(2, FREQUENT * self.graph.num_nodes)
+        limit = max(2, MAX_WORD_FREQUENCY * self.graph.num_nodes)
         is_rare = any(0 < len(self.passages_with.get(word, ())) <= limit for word in content)
-        most = 3 * MAX_WORDS if kind == LONG else MAX_WORDS * len(nodes)
+        most = 3 * MAX_WORDS if kind == LONG_QUESTION else MAX_WORDS * len(nodes)
         return is_rare and MIN_WORDS <= len(words) <= most and (kind == PAIR or self._is_only(text, nodes[0]))
 
     def _is_only(self, text: str, node: int) -> bool:
@@ -183,11 +191,11 @@ class _Drafter:
             phrases = [wording.name, *self._phrases(wording, 1)] if wording.name else self._phrases(wording, 2)
             text = " ".join(dict.fromkeys(word for phrase in phrases for word in phrase.split()))
             is_prose = self.writer.is_strict and self.word is _WORD
-            if not wording.name and is_prose and len(text.split()) < FEWEST_KEYWORDS:
+            if not wording.name and is_prose and len(text.split()) < MIN_KEYWORDS:
                 return nodes, None
         content = self._content(text)
-        is_clear = len(content) > FEWEST_KEYWORDS and self._is_only(text, nodes[0])
-        if wording.name and not is_clear and self._share(wording.name, content) <= MOST_SHARED:
+        is_clear = len(content) > MIN_KEYWORDS and self._is_only(text, nodes[0])
+        if wording.name and not is_clear and self._share(wording.name, content) <= MAX_SHARED_WORDS:
             text = self.writer.templates.qualified.format(text, wording.name)
         return nodes, text
 
@@ -201,10 +209,10 @@ class _Drafter:
         if wording.questions:
             first = rng.choice(wording.questions)
             words = self._content(first)
-            new = [other for other in wording.questions if self._share(other, words) <= MOST_SHARED]
+            new = [other for other in wording.questions if self._share(other, words) <= MAX_SHARED_WORDS]
             forms += [templates.both.format(first, rng.choice(new))] if new else []
             parts = [wording.name, *self._phrases(wording, 2)]
-            parts = [part for part in parts if part and self._share(part, words) <= MOST_SHARED]
+            parts = [part for part in parts if part and self._share(part, words) <= MAX_SHARED_WORDS]
             forms += [rng.choice(templates.situated).format(parts[0], parts[-1], first)] if len(parts) > 1 else []
         return nodes, rng.choice(forms) if forms else None
 
@@ -235,7 +243,7 @@ class _Drafter:
         words = set(self.word.findall(phrase.lower())) - self.writer.stop_words
         spelled = re.compile(re.escape(phrase), re.IGNORECASE)
         nodes = [node for node in self._holders(words) if spelled.search(self.graph.texts[node])] if words else []
-        is_listed = FEWEST_MANY <= len(nodes) <= MOST_MANY
+        is_listed = MIN_MANY <= len(nodes) <= MAX_MANY
         return nodes, rng.choice(templates.listed).format(phrase) if is_listed else None
 
     def _joined(self) -> tuple[list[int], str | None]:
@@ -243,7 +251,7 @@ class _Drafter:
         rng, templates = self.rng, self.writer.templates
         if not self.pairs_of_types:
             return [], None
-        if len(self.asking) > FREQUENT * self.graph.num_nodes and rng.random() < SHARE_TOPIC:
+        if len(self.asking) > MAX_WORD_FREQUENCY * self.graph.num_nodes and rng.random() < SHARE_TOPIC:
             return self._replied()
         is_even = rng.random() < SHARE_EVEN
         nodes = list(rng.choice(rng.choice(self.pairs_of_types)))
@@ -280,7 +288,7 @@ class _Drafter:
         node = self.rng.choice(self.asking)
         wording, linked = self.wording(node), self.graph.neighbours(torch.tensor([node]), REFERENCE)[1].tolist()
         replies = [other for other in linked if other > node]
-        if wording is None or not wording.asked or not 0 < len(replies) <= MOST_REPLIES:
+        if wording is None or not wording.asked or not 0 < len(replies) <= MAX_REPLIES:
             return [node], None
         return [node, *replies], self.rng.choice(wording.asked)
 
@@ -303,8 +311,8 @@ class _Drafter:
     def _says_enough(self, phrase: str) -> bool:
         """Return whether a phrase is two words, a name or a long word."""
         if self.word is _SHORT_WORD:
-            return len(phrase) >= MOST_CHARACTERS
-        return " " in phrase or len(phrase) >= LONG_WORD or bool(_NAMING.search(phrase))
+            return len(phrase) >= MAX_PHRASE_CHARACTERS
+        return " " in phrase or len(phrase) >= MIN_NAME_LETTERS or bool(_NAMING.search(phrase))
 
 
 class _Question(BaseModel):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable
 from graphrerank.data.synthetic_queries.wording import QuestionWriter, templates_of
 from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, stemmer
 
-MOST_CHANGES = 3
-LONG_WORD = 6  # letters of a word that may have a typing error
-MOST_BOUNDARIES = 10  # of words, which each have two, or of characters, of what has a synonym
-FEWEST_LEFT = 4  # words after the first one of a question that others may be left out of
-ENDINGS = {"s", "es", "e", "n", "en", "er"}  # by which forms of a word may differ; in English the first two
+MAX_CHANGES = 3
+MIN_TYPO_LETTERS = 6  # letters of a word that may have a typing error
+MAX_BOUNDARIES = 10  # of words, which each have two, or of characters, of what has a synonym
+MIN_WORDS_LEFT = 4  # words after the first one of a question that others may be left out of
+WORD_ENDINGS = {"s", "es", "e", "n", "en", "er"}  # by which forms of a word may differ; in English the first two
 
 _ABBREVIATED = re.compile(r"((?:[A-Za-z][\w-]* ){1,5})\(([A-Z]{2,6})s?\)")
 _COMPOUND = re.compile(r"(?<=[a-z]{3})(?=[A-Z][a-z]{2})|(?<=[^\W_])[-_.](?=[^\W_])")
@@ -27,7 +27,7 @@ class Rewording:
 
     def __init__(self, language: str, texts: Iterable[str], words: Collection[str], writer: QuestionWriter) -> None:
         self.stop_words, self.breaks = writer.stop_words, writer.breaks
-        self.endings = {"s", "es"} if language == ENGLISH else ENDINGS
+        self.endings = {"s", "es"} if language == ENGLISH else WORD_ENDINGS
         self.others: dict[str, list[str]] = {}
         groups = [entry.replace("_", " ").split("|") for entry in templates_of(language).synonyms.split()]
         for before, short in (found for text in texts for found in _ABBREVIATED.findall(text)):
@@ -52,7 +52,7 @@ class Rewording:
 
     def __call__(self, text: str, rng: random.Random) -> str:
         """Return the question with one to three changes, or as it is where none fits."""
-        left = rng.randint(1, MOST_CHANGES)
+        left = rng.randint(1, MAX_CHANGES)
         for change in rng.sample(self.changes, len(self.changes)):
             changed = change(text, rng)
             left -= changed != text
@@ -63,7 +63,7 @@ class Rewording:
 
     def _synonym(self, text: str, rng: random.Random) -> str:
         ends = [match.start() for match in self.boundary.finditer(text)]
-        parts = ((start, stop) for at, start in enumerate(ends) for stop in ends[at + 1 : at + MOST_BOUNDARIES])
+        parts = ((start, stop) for at, start in enumerate(ends) for stop in ends[at + 1 : at + MAX_BOUNDARIES])
         found = [(start, stop) for start, stop in parts if text[start:stop].lower() in self.others]
         if not found:
             return text
@@ -88,7 +88,7 @@ class Rewording:
         """Leave out the stop words after the first word, or one of the other words where there is none."""
         first, *words = text.split()
         kept = [word for word in words if word.lower() not in self.stop_words]
-        if len(kept) < FEWEST_LEFT:
+        if len(kept) < MIN_WORDS_LEFT:
             return text
         if len(kept) == len(words):
             del kept[rng.randrange(len(kept))]
@@ -96,7 +96,7 @@ class Rewording:
 
     def _mistyped(self, text: str, rng: random.Random) -> str:
         """Exchange two letters of a long word, leave one out, or double it."""
-        found = [match for match in _LETTERS.finditer(text) if len(match[0]) >= LONG_WORD]
+        found = [match for match in _LETTERS.finditer(text) if len(match[0]) >= MIN_TYPO_LETTERS]
         if not found:
             return text
         match = rng.choice(found)

@@ -19,8 +19,9 @@ from graphrerank.text import split_sentences
 from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, UNSPACED, language_of
 from graphrerank.text.stems import STOP_WORDS
 
-MOST_WORDS, MOST_CLAUSE, MOST_LONG = 4, 10, 26  # of a phrase, and of a clause in a short question and a long one
-FEWEST_WORDS = 8  # of a passage
+MAX_PHRASE_WORDS = 4
+MAX_SHORT_CLAUSE_WORDS, MAX_LONG_CLAUSE_WORDS = 10, 26  # of a clause in a short question and in a long one
+MIN_PASSAGE_WORDS = 8  # of a passage
 LETTERS, STOPS = 0.7, 0.2  # least shares of a passage's characters and words: below are tables, code and lists of names
 LISTED, CODED = 0.3, 0.25  # shares of a passage's lines from which on it is a list of changes, or code
 
@@ -239,7 +240,7 @@ class QuestionWriter:
         if self.language == ENGLISH and not is_open and re.match(r"(?:how|wh\w+|can|does|is) ", section):
             questions = [section]
         questions += [question for sentence in sentences for question in self._asked(sentence)]
-        long = [question for sentence in sentences for question in self._asked(sentence, MOST_LONG)]
+        long = [question for sentence in sentences for question in self._asked(sentence, MAX_LONG_CLAUSE_WORDS)]
         asked = [sentence.rstrip(" ?") for sentence in sentences if _QUESTION.fullmatch(sentence)]
         asked = [sentence for sentence in asked if not _VAGUE & set(sentence.lower().split()) and _CUT not in sentence]
         phrases = [phrase for sentence in sentences for phrase in self._phrases(sentence)]
@@ -252,16 +253,16 @@ class QuestionWriter:
         if not signs or sum(map(str.isalpha, signs)) < LETTERS * len(signs):
             return False
         if self.language == CHARACTERS:
-            return len(signs) >= FEWEST_WORDS
+            return len(signs) >= MIN_PASSAGE_WORDS
         words = _WORD.findall(text.lower())
         few = STOPS if self.stop_words else 0
-        return len(words) >= FEWEST_WORDS and sum(word in self.stop_words for word in words) >= few * len(words)
+        return len(words) >= MIN_PASSAGE_WORDS and sum(word in self.stop_words for word in words) >= few * len(words)
 
     def _part(self, part: str) -> str:
         """Return a part of a title as a phrase, without what only says where it stands."""
         words = _WORD.findall(clean(re.sub(r"\(.*?\)|^\W*(?:PEP )?[\d.]+\W", "", part)).replace(_CUT, " "))
         is_number = 2 * sum(any(map(str.isdigit, word)) for word in words) > len(words)
-        return "" if is_number or len(words) > 2 * MOST_WORDS else self._lowered(" ".join(words))
+        return "" if is_number or len(words) > 2 * MAX_PHRASE_WORDS else self._lowered(" ".join(words))
 
     def _name(self, title: str) -> str:
         """Return what a passage is about: its section, with its page where the section alone says too little."""
@@ -271,7 +272,7 @@ class QuestionWriter:
             return "" if words <= _GENERAL else section
         page = [word for word in pages[0].split() if word.lower() not in words]
         page = page[page[:1] != [] and page[0].lower() in self.stop_words :]
-        return " ".join([*page, section]) if section and page and len(page) + len(words) <= 2 * MOST_WORDS else ""
+        return " ".join([*page, section]) if section and page and len(page) + len(words) <= 2 * MAX_PHRASE_WORDS else ""
 
     def _lowered(self, text: str) -> str:
         """Write words in lower case that are capitals only as the first ones of a heading or a sentence."""
@@ -282,7 +283,7 @@ class QuestionWriter:
                 words[place] = word.lower()
         return " ".join(words)
 
-    def _asked(self, sentence: str, most: int = MOST_CLAUSE) -> Iterator[str]:
+    def _asked(self, sentence: str, most: int = MAX_SHORT_CLAUSE_WORDS) -> Iterator[str]:
         """Turn a sentence into questions that it answers, of at most ``most`` words that it says."""
         for pattern, questions in self.templates.answered:
             if found := pattern.search(sentence):
@@ -299,15 +300,15 @@ class QuestionWriter:
     def _asked_name(self, name: str) -> str:
         words = name.lower().split()
         is_known = set(words) & (self.breaks - {"of", "de"} | _VAGUE) or set(words) <= _GENERAL
-        return "" if is_known or len(name) < MOST_WORDS or not _PLAIN.fullmatch(name) else self._lowered(name)
+        return "" if is_known or len(name) < MAX_PHRASE_WORDS or not _PLAIN.fullmatch(name) else self._lowered(name)
 
     def _asked_clause(self, text: str, most: int) -> str:
         if self.language == CHARACTERS:
             return text.strip()
         short = (_CUT_CLAUSE.split(f"{text} ")[0] if self.language == ENGLISH else text.split(",")[0]).strip(" ,")
-        clause = text.strip(" ,") if most > MOST_CLAUSE else short
+        clause = text.strip(" ,") if most > MAX_SHORT_CLAUSE_WORDS else short
         words = clause.lower().split()
-        fewest = most // 3 if most > MOST_CLAUSE else 1
+        fewest = most // 3 if most > MAX_SHORT_CLAUSE_WORDS else 1
         if _VAGUE & set(short.lower().split()) or not _PLAIN.fullmatch(clause) or not fewest <= len(words) <= most:
             return ""
         is_open = words[-1] in self.stop_words - {"up", "out", "off"} or words[0] in _NO_HOW
@@ -328,7 +329,7 @@ class QuestionWriter:
                 continue
             if word in self.determiners and word != "of":
                 run = run[:-1]  # a verb
-            if run and len(run) <= MOST_WORDS and self._ends_with_noun(run):
+            if run and len(run) <= MAX_PHRASE_WORDS and self._ends_with_noun(run):
                 yield " ".join(run)
             run = []
 
@@ -360,7 +361,7 @@ class QuestionWriter:
             kind = "class" if found[1] in ("class", "struct", "interface", "trait", "enum") else "function"
             name = " ".join(part.lower() for part in _PARTS.findall(found[2]))
             is_test = name.startswith("test ")
-            if (4 if is_test else 2) <= len(name.split()) <= 2 * MOST_WORDS and not re.search(r"\d", name):
+            if (4 if is_test else 2) <= len(name.split()) <= 2 * MAX_PHRASE_WORDS and not re.search(r"\d", name):
                 names.append(name)
                 is_only &= self.defined[found[2]] <= 1
                 asked = (f"where is the {name} {kind} defined", f"where is {found[2]} defined", f"{found[2]} {kind}")
@@ -369,7 +370,7 @@ class QuestionWriter:
                 questions.append(described)
         module = re.sub(rf"{_CODE_FILE.pattern}.*|[\s#>].*", "", title)
         words = [word.lower() for word in _PARTS.findall(re.split(r"[/.]|::", module)[-1])]
-        name = names[0] if len(names) == 1 else " ".join(words[:MOST_WORDS])
+        name = names[0] if len(names) == 1 else " ".join(words[:MAX_PHRASE_WORDS])
         return Wording(name, names, questions, is_only=is_only) if questions else None
 
 
@@ -412,7 +413,7 @@ def _described(kind: str, description: str) -> str:
     start, stop = next(iter(split_sentences(sentence)), (0, 0))
     first = _CUT_CLAUSE.split(f"{sentence[start:stop].strip(' .:')} ")[0].strip(" .:,")
     words = first.lower().split()
-    if not 3 <= len(words) <= MOST_CLAUSE or not _PLAIN.fullmatch(first) or _VAGUE & set(words):
+    if not 3 <= len(words) <= MAX_SHORT_CLAUSE_WORDS or not _PLAIN.fullmatch(first) or _VAGUE & set(words):
         return ""
     if kind == "class":
         return f"class for {first.partition(' ')[2]}" if words[0] in ("a", "an", "the") else ""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from graphrerank.artifacts.artifact import artifact_name, model_info, read_artifact_manifest
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.feedback.log import INTERLEAVED
+from graphrerank.feedback.log import INTERLEAVED_EVENT
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
 from graphrerank.serving.deployment.interleaving import WORSE, Comparison, team_draft
@@ -95,7 +95,7 @@ class DeployedEngine(Engine[Any]):
             if isinstance(answered, Answered) and other is not None and not isinstance(other, Refusal):
                 picks = team_draft(answered.answer.ids, other.ids, len(answered.answer.ids))
                 answer, teams = answered.answer.picked(other, picks), [names[team] for team, _ in picks]
-                answers[uid] = Answered(answer, live.name, corpus, INTERLEAVED, teams, names)
+                answers[uid] = Answered(answer, live.name, corpus, INTERLEAVED_EVENT, teams, names)
         return answers
 
     def probes(self) -> list[Any]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from graphrerank.feedback.log import EARLY, FEEDBACK, GAINS, INTERLEAVED
+from graphrerank.feedback.log import FEEDBACK_EVENT, GAINS, INTERLEAVED_EVENT, MAX_EARLY_SECONDS
 from graphrerank.serving import metrics
 from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.feedback_log import FeedbackStore
@@ -57,8 +57,8 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
             raise Refusal(404, "request_id: must be of an answer that this caller was shown and the service remembers")
         now = round(time.time(), 3)
         moment = now if job.time is None else job.time
-        event: dict[str, Any] = {"event": FEEDBACK, "request_id": job.request_id, "time": moment}
-        if not shown["time"] - EARLY <= moment <= now + AHEAD:
+        event: dict[str, Any] = {"event": FEEDBACK_EVENT, "request_id": job.request_id, "time": moment}
+        if not shown["time"] - MAX_EARLY_SECONDS <= moment <= now + AHEAD:
             raise Refusal(
                 422,
                 f"time: must be between the time of the answer and now, in seconds since 1970, got {job.time}",
@@ -87,7 +87,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
 
 def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str, str]:
     """Return which artifact ``won`` and which ``lost`` an interleaved list by feedback on it; empty for a tie."""
-    if shown["ranker"] != INTERLEAVED:
+    if shown["ranker"] != INTERLEAVED_EVENT:
         return {}
     artifact_of = dict(zip(shown["ids"], shown["teams"], strict=True))
     dismissed = set(feedback.get("dismissed", ()))

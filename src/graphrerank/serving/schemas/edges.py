@@ -9,7 +9,7 @@ from pydantic import (
 )
 
 from graphrerank.corpus.edge_types import EDGE_TYPES
-from graphrerank.rerank.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT
+from graphrerank.rerank.edge_forms import EDGE_FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.schemas.requests import check_most, limits_of
 from graphrerank.utils.checks import UserError
 
@@ -31,6 +31,6 @@ def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
     if given is None:
         return None
     if not isinstance(given, list | tuple):
-        raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
+        raise UserError(f"`edges` must be a list of {EDGE_FORMS}, got {type(given).__name__}")
     check_most(limits_of(info).edges, len(given), "edges")
     return list(given)

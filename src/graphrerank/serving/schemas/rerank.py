@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from graphrerank.rerank.arrays import LARGEST
+from graphrerank.rerank.arrays import MAX_MAGNITUDE
 from graphrerank.rerank.edge_forms import parse_edges
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.prices import Work
@@ -37,7 +37,7 @@ from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 from graphrerank.utils.checks import UserError
 
-Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
+Score = Annotated[float, Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, allow_inf_nan=False, strict=True)]
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 ChunkNumber = Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]

@@ -9,7 +9,7 @@ import torch
 from graphrerank.artifacts.artifact import Artifact, fastest_format, load_artifact, read_artifact_manifest
 from graphrerank.artifacts.export import export_artifact
 from graphrerank.artifacts.formats import FORMATS, Runner
-from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
+from graphrerank.models.checkpoint import WEIGHTS_FILE, find_checkpoint, library_versions, load_checkpoint
 from graphrerank.models.manifest import MANIFEST, RerankerManifest
 from graphrerank.rerank.hub import is_hub_id, locate_model, model_source
 from graphrerank.utils.caching import hash_texts, short_hash
@@ -78,7 +78,7 @@ def export_from_hub(
         The artifact's folder. The weights, the format and the versions of the libraries determine its name.
     """
     formats = [format_name or "torchscript"]
-    content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])
+    content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS_FILE])
     versions = [f"{library} {version}" for library, version in library_versions().items()]
     folder = cache / "artifacts" / short_hash(hash_texts([content, *formats, *versions]))
     if not folder.is_dir():

@@ -24,7 +24,7 @@ from graphrerank.utils.checks import UserError, check_choice
 from graphrerank.utils.files import hash_files
 from graphrerank_papers.ea_graphrag.syntax.units import (
     FINITE,
-    RULES,
+    HEAD_RULES_VERSION,
     Tree,
     Units,
     approximate_units,
@@ -34,27 +34,27 @@ from graphrerank_papers.ea_graphrag.syntax.units import (
 )
 
 #: Components of the spaCy pipeline that are loaded.
-COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")
+PARSER_COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")
 #: Batch size of spaCy.
 BATCH_TEXTS = 64
 #: Batch size of Stanza.
 BATCH_SENTENCES = 50
 #: Number of texts between two writes to the cache. An interruption loses at most this much work.
 SHARD_TEXTS = 256
-ROW = np.dtype("<f4")
+ROW_DTYPE = np.dtype("<f4")
 RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
 #: Version of the features. Increment it when a feature changes, so that cached features are computed again.
-VERSION = 1
+FEATURES_VERSION = 1
 
 #: Number of tokens above which a dependency is long-range.
-LONG = 5
+LONG_DEPENDENCY = 5
 VERY_LONG = 10
 #: Type-token ratio at which a segment of text ends (McCarthy and Jarvis, 2010).
 MTLD_RATIO = 0.72
 
 #: Features that count the words with any of the given dependency labels (ClearNLP).
-RELATIONS = {
+DEPENDENCY_COUNTS = {
     "num_subjects": ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl"),
     "num_objects": ("dobj", "pobj", "dative", "iobj", "oprd"),
     "num_modifiers": ("amod", "advmod", "nummod", "npadvmod", "nmod", "quantmod"),
@@ -75,7 +75,7 @@ RELATIONS = {
     "num_determiners": ("det", "predet"),
 }
 #: Features that count the named entities with any of the given types (OntoNotes).
-KINDS = {
+ENTITY_COUNTS = {
     "num_persons": ("PERSON",),
     "num_organizations": ("ORG",),
     "num_locations": ("GPE", "LOC", "FAC"),
@@ -86,12 +86,19 @@ KINDS = {
 }
 #: Dependency labels of times and places.
 ADJUNCT = frozenset({"pobj", "npadvmod", "nummod", "advmod"})
-CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"})
+CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"})
 PROPOSITIONAL = frozenset({"VERB", "ADJ", "ADV", "ADP", "CCONJ", "SCONJ"})
 #: Parts of speech whose shares are features.
-SHARED = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "PRON")
-#: Names of the features with the shares of ``SHARED``.
-SHARES = ("share_nouns", "share_proper_nouns", "share_verbs", "share_adjectives", "share_adverbs", "share_pronouns")
+SHARE_TAGS = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "PRON")
+#: Names of the features with the shares of ``SHARE_TAGS``.
+SHARE_FEATURES = (
+    "share_nouns",
+    "share_proper_nouns",
+    "share_verbs",
+    "share_adjectives",
+    "share_adverbs",
+    "share_pronouns",
+)
 _CONNECTIVES = """
 after also although as because before besides but consequently finally furthermore hence however if instead meanwhile
 moreover nevertheless otherwise since so still then therefore though thus unless until when whereas whether while yet
@@ -161,7 +168,7 @@ def _dependency(text: ParsedText) -> dict[str, float]:
     mean = _mean(distances)
     imbalance = [abs(left - right) / max(1, left + right) for left, right in zip(text.left, text.right, strict=True)]
     root = next((token for token, head in enumerate(text.heads) if token == head), 0)
-    num_long = sum(distance > LONG for distance in distances)
+    num_long = sum(distance > LONG_DEPENDENCY for distance in distances)
     return {
         "max_dependency_distance": max(distances, default=0),
         "mean_dependency_distance": mean,
@@ -172,7 +179,7 @@ def _dependency(text: ParsedText) -> dict[str, float]:
         "share_head_final": sum(step < 0 for step in steps) / max(1, len(steps)),
         "root_position": root / max(1, len(text) - 1),  # position of the first root, from 0 to 1
         "num_relation_types": len(text.counts),
-        **{name: text.count(*labels) for name, labels in RELATIONS.items()},
+        **{name: text.count(*labels) for name, labels in DEPENDENCY_COUNTS.items()},
         "mean_imbalance": _mean([imbalance[token] for token, children in enumerate(text.num_children) if children]),
         "root_imbalance": imbalance[root] if imbalance else 0.0,
     }
@@ -205,7 +212,7 @@ def _entities(text: ParsedText) -> dict[str, float]:
     size = sum(num_tokens for _, num_tokens, _ in text.entities)
     return {
         "num_entities": len(labels),
-        **{name: sum(label in kinds for label in labels) for name, kinds in KINDS.items()},
+        **{name: sum(label in kinds for label in labels) for name, kinds in ENTITY_COUNTS.items()},
         "num_entity_kinds": len(set(labels)),
         "entity_density": size / max(1, len(text)),  # share of the tokens that belong to an entity
         "mean_entity_size": size / max(1, len(labels)),
@@ -220,8 +227,8 @@ def _roles(text: ParsedText) -> dict[str, float]:
         "num_patients": text.count("dobj", "nsubjpass"),
         "num_recipients": text.count("dative", "iobj"),
         "num_attributes": text.count("attr", "acomp", "oprd"),  # predicate nouns and adjectives
-        "num_temporal": sum(adjuncts[kind] for kind in KINDS["num_dates"]),
-        "num_locative": sum(adjuncts[kind] for kind in KINDS["num_locations"]),
+        "num_temporal": sum(adjuncts[kind] for kind in ENTITY_COUNTS["num_dates"]),
+        "num_locative": sum(adjuncts[kind] for kind in ENTITY_COUNTS["num_locations"]),
     }
     return {**roles, "num_role_types": sum(count > 0 for count in roles.values())}
 
@@ -231,7 +238,7 @@ def _lexical(text: ParsedText) -> dict[str, float]:
     words = [word for word, counted in zip(text.words, text.is_word, strict=True) if counted]
     kinds = Counter(kind for kind, counted in zip(text.pos, text.is_word, strict=True) if counted)
     frequency, total = Counter(words), max(1, len(words))
-    content = sum(kinds[kind] for kind in CONTENT)
+    content = sum(kinds[kind] for kind in CONTENT_TAGS)
     function = len(words) - content
     return {
         "type_token_ratio": len(frequency) / total,
@@ -245,7 +252,7 @@ def _lexical(text: ParsedText) -> dict[str, float]:
         "content_function_ratio": content / max(1, function),
         "information_density": content / max(1, len(text)),  # per token, punctuation included
         "propositional_density": sum(kinds[kind] for kind in PROPOSITIONAL) / total,
-        **{name: kinds[kind] / total for name, kind in zip(SHARES, SHARED, strict=True)},
+        **{name: kinds[kind] / total for name, kind in zip(SHARE_FEATURES, SHARE_TAGS, strict=True)},
         "num_numbers": kinds["NUM"],
         "num_capitalized": sum(shape[:1].isupper() for shape in text.shapes[1:]),  # without the first token
     }
@@ -378,8 +385,8 @@ class SyntaxFeatures:
     @cached_property
     def fingerprint(self) -> str:
         """Fingerprint of the source of units, spaCy and its pipeline, the feature names and their version."""
-        units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
-        return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
+        units = f"dependency rules {HEAD_RULES_VERSION}" if self._stanza is None else self._stanza.fingerprint
+        return repr(("syntax", FEATURES_VERSION, units, *spacy_versions(ENGLISH), FEATURES))
 
     def extract(self, texts: Sequence[str]) -> Tensor:
         """Compute the features of texts, or read them from the cache. Runs of whitespace are replaced by a space.
@@ -397,16 +404,16 @@ class SyntaxFeatures:
         store = BlobStore(None if self._cache is None else Path(self._cache) / name, "features")
         keys = [hash_text(text) for text in texts]
         fill(store, keys, texts, self._rows, shard_size=SHARD_TEXTS, length=len)
-        return store.rows(keys, len(FEATURES), ROW)
+        return store.rows(keys, len(FEATURES), ROW_DTYPE)
 
     def _rows(self, texts: Sequence[str]) -> list[bytes]:
         cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
-        documents = list(load_spacy(ENGLISH, components=COMPONENTS).pipe(cleaned, batch_size=BATCH_TEXTS))
+        documents = list(load_spacy(ENGLISH, components=PARSER_COMPONENTS).pipe(cleaned, batch_size=BATCH_TEXTS))
         stanza = self._stanza
         units = map(approximate_units, documents) if stanza is None else map(count_units, stanza.parse(documents))
         parsed = (ParsedText(document, document.ents) for document in documents)
         features = (_features(*pair).values() for pair in zip(parsed, units, strict=True))
-        return [np.array([*row], dtype=ROW).tobytes() for row in features]
+        return [np.array([*row], dtype=ROW_DTYPE).tobytes() for row in features]
 
 
 class StanzaParser:

@@ -9,10 +9,10 @@ from graphrerank.utils.checks import UserError
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _FUNCTION = re.compile(r"^([^-=|]+)[-=|].*")  # reduces NP-SBJ-1 and NP=2 to NP, but does not match -LRB-
-REQUIRED = "`brackets` must be one tree such as (ROOT (NP (NN tree)))"
+TREE_REQUIRED = "`brackets` must be one tree such as (ROOT (NP (NN tree)))"
 
 #: Head rules of Collins (1999), appendix A. The head is the leftmost child with the first label that occurs.
-HEADS = {
+HEAD_LABELS = {
     "S": ("TO", "IN", "VP", "S", "SBAR", "ADJP", "UCP", "NP"),
     "SBAR": ("WHNP", "WHPP", "WHADVP", "WHADJP", "IN", "DT", "S", "SQ", "SINV", "SBAR", "FRAG"),
     "SINV": ("VBZ", "VBD", "VBP", "VB", "MD", "VP", "S", "SINV", "ADJP", "NP"),
@@ -44,7 +44,7 @@ FRAGMENTARY = frozenset({"intj", "cc", "neg"})
 _REPORTING = "add added ask asked asks replied reply said say says tell think thought told write wrote"
 REPORTING = frozenset(_REPORTING.split())
 #: Version of the rules below. Increment it when a rule changes, so that cached features are computed again.
-RULES = 1
+HEAD_RULES_VERSION = 1
 
 #: Ratios of Lu (2010). MLS, MLT and MLC are the mean lengths of sentences, T-units and clauses.
 RATIOS = {
@@ -127,8 +127,8 @@ class Tree:
         return () if self.parent is None else self.parent.children[self.index + 1 :]
 
     def head(self) -> "Tree | None":
-        """Return the head child by the rules ``HEADS``, the first child if no rule applies, or None for a leaf."""
-        ruled = (child for label in HEADS.get(self.label, ()) for child in self.children if child.label == label)
+        """Return the head child by the rules ``HEAD_LABELS``, the first child if none applies, or None for a leaf."""
+        ruled = (child for label in HEAD_LABELS.get(self.label, ()) for child in self.children if child.label == label)
         return next(ruled, self.children[0] if self.children else None)
 
 
@@ -161,14 +161,17 @@ def read_tree(brackets: str) -> Tree:
             children = [part for part in parts if isinstance(part, Tree)]
             word = next((part for part in parts if isinstance(part, str)), None)
             if not label or len(parts) != max(len(children), 1):
-                raise UserError(f"{REQUIRED}, got a bracket that is neither a word nor a phrase in {brackets[:80]!r}")
+                raise UserError(
+                    f"{TREE_REQUIRED}, got a bracket that is neither a word nor a phrase in {brackets[:80]!r}"
+                )
             open_nodes[-1].append(Tree(_FUNCTION.sub(r"\1", label), children, word))
         else:
             open_nodes[-1].append(token)
     complete, *left_open = open_nodes
     if left_open or len(complete) != 1 or not isinstance(tree := complete[0], Tree):
         raise UserError(
-            f"{REQUIRED}, got {len(left_open)} unclosed brackets, or text outside of the tree, in {brackets[:80]!r}"
+            f"{TREE_REQUIRED}, got {len(left_open)} unclosed brackets, or text outside of the tree, "
+            f"in {brackets[:80]!r}"
         )
     return tree
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank_papers.ea_graphrag.syntax.features import COMPONENTS
+from graphrerank_papers.ea_graphrag.syntax.features import PARSER_COMPONENTS
 from tests.support import ROOT
 
 
@@ -13,7 +13,7 @@ from tests.support import ROOT
 def nlp() -> Any:
     """spaCy, loaded once for all tests."""
     pytest.importorskip("spacy")
-    return load_spacy(ENGLISH, components=COMPONENTS)
+    return load_spacy(ENGLISH, components=PARSER_COMPONENTS)
 
 
 @pytest.fixture(scope="session")

@@ -130,7 +130,7 @@ def test_nothing_is_parsed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(parsed) == sorted(set(texts))
     assert torch.equal(found, dependency.extract(texts))
     before = dependency.fingerprint
-    monkeypatch.setattr(syntax_features, "VERSION", 99)
+    monkeypatch.setattr(syntax_features, "FEATURES_VERSION", 99)
     assert SyntaxFeatures("dependency").fingerprint != before
 
 
