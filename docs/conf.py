@@ -76,19 +76,28 @@ def settings_page() -> str:
 
 
 def _settings(content: list[str]) -> list[str]:
-    notes = [line.lstrip("# ") for line in content if line.startswith("# ") and "@package" not in line]
+    """Return the page's lines on a file: its leading comment, its commands, and a table of its settings."""
+    first = next((number for number, line in enumerate(content) if not line.startswith("#")), len(content))
+    header = "\n".join(line.removeprefix("#").strip() for line in content[:first] if "@package" not in line)
+    notes = header.replace("\\\n", "").splitlines()
     rows = []
+    above: list[str] = []
     parents: list[tuple[int, str]] = []
-    for line in content:
-        found = SETTING.match(line)
-        if found is None or found["key"].strip().startswith("- "):
+    for line in content[first:]:
+        if line.lstrip().startswith("#"):
+            above.append(line.strip("# "))
             continue
-        indent = len(found["indent"])
+        comment, above = " ".join(above), []
+        setting = SETTING.match(line)
+        if setting is None or setting["key"].strip().startswith("- "):
+            continue
+        indent = len(setting["indent"])
         parents = [(depth, key) for depth, key in parents if depth < indent]
-        key = ".".join([*(key for _, key in parents), found["key"].strip()])
-        parents.append((indent, found["key"].strip()))
-        if found["value"] or found["comment"]:
-            rows.append((key, found["value"] or "", found["comment"] or ""))
+        key = ".".join([*(key for _, key in parents), setting["key"].strip()])
+        parents.append((indent, setting["key"].strip()))
+        comment = " ".join(filter(None, (comment, setting["comment"])))
+        if setting["value"] or comment:
+            rows.append((key, setting["value"] or "", comment))
     commands = [note for note in notes if note.startswith("python ")]
     text = [note for note in notes if not note.startswith("python ")]
     table = ["| setting | |", "| --- | --- |"]
