@@ -74,7 +74,9 @@ class FastInsightCurves:
         default = parts.settings("pipeline", VARIED)
         for name in self.settings:
             if not _steps_with(default, name):
-                raise UserError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
+                raise UserError(
+                    f"`job.settings` must contain settings of steps of the pipeline {VARIED!r}, got {name!r}"
+                )
         tables: dict[str, list[TableRow]] = {}
         report = ""
         if not self.budgets:

@@ -178,7 +178,7 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
 
 
 def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Tensor | None = None) -> RetrievalState:
-    """Rank the passages with PageRank mass, for the queries that have any.
+    """Rank passages by their PageRank mass.
 
     Args:
         state: State whose ranking is replaced.
@@ -195,7 +195,7 @@ def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Ten
 
 @dataclass(eq=False, repr=False)
 class HippoRAGSearch(Step):
-    """Replace the retrieved passages by those whose entities PageRank reaches from the query's entities.
+    """Replace the ranking by a PageRank search from the entities of the query.
 
     1. Extract the entities of the query, and link each to the entity of the corpus with the most similar name.
     2. Weight these seeds by node specificity, :math:`s_i = 1 / |P_i|`, where :math:`P_i` are the passages of the
@@ -272,7 +272,7 @@ class HippoRAGSearch(Step):
 
 @dataclass(eq=False, repr=False)
 class FactGraphSearch(Step):
-    """Replace the retrieved passages by those that PageRank reaches from the query's facts.
+    """Replace the ranking by a PageRank search from the facts that are most similar to the query.
 
     1. Retrieve the ``num_candidates`` facts most similar to the query (:func:`find_facts`), Eq. (4).
     2. Select ``num_facts`` of them, in the order of the reranker if there is one, Eq. (5).

@@ -211,7 +211,7 @@ def with_documents(
 
 
 def scores_of(vectors: Tensor, queries: Tensor, listed: Sequence[Iterable[int]]) -> list[dict[int, float]]:
-    """Compute the dot products of queries with listed vectors, in one transfer to the CPU.
+    """Compute the dot products of each query with the vectors listed for it, in one transfer to the CPU.
 
     Unlike in a matrix product, equal vectors have equal scores in any batch.
 

@@ -140,5 +140,5 @@ def test_a_vocabulary_that_cannot_spell_a_form_is_refused() -> None:
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
     mask = FormMask(hf.from_tokenizer(fast, 2, [1]), "ab", num_rows=1)
     assert int(mask(torch.tensor([[]]), torch.zeros(1, 2)).argmax()) == 0
-    with pytest.raises(ValueError, match="`form` must be spellable with the model's tokens"):
+    with pytest.raises(ValueError, match="no token of the model can continue `form`"):
         mask(torch.tensor([[0]]), torch.zeros(1, 2))

@@ -207,7 +207,7 @@ class ReaderPassage:
         name: Title without a final parenthesis.
         plain: Normalised text.
         years: Years in the text, in order.
-        role: ``asked`` if the question names the title, ``linked`` if the text of an ``asked`` passage names it, and
+        role: ``asked`` if the question names the title, ``linked`` if the text of an ``asked`` passage does, and
             ``other`` otherwise.
     """
 
@@ -255,7 +255,7 @@ def read_passages(question: Question, texts: Sequence[str]) -> list[ReaderPassag
 
 
 def linked_from(passage: ReaderPassage, passages: Sequence[ReaderPassage]) -> ReaderPassage | None:
-    """Return the first other passage whose title the text of a passage names, or None.
+    """Return the first other passage whose title occurs in the text of the given passage, or None.
 
     Args:
         passage: Passage with the text.
@@ -337,7 +337,7 @@ def _features(
 
 
 def _options(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
-    """Yield the titles between which the question asks to choose, with features that compare years."""
+    """Yield the titles that the question offers as alternatives, with features that compare years."""
     if " or " not in question.lower:
         return
     offered = [passage for passage in passages if passage.role == "asked"]

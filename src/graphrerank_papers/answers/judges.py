@@ -31,7 +31,7 @@ CRITERIA: Mapping[str, str] = {
     "empowerment": "How well does the answer help the reader to understand the matter and judge it for themselves?",
     "directness": "How specifically and clearly does the answer address the question?",
 }
-#: Score of the answer shown first for each winner of a comparison. Winner 0 is a tie.
+#: Score of the first answer, keyed by the winner of a comparison. Winner 0 is a tie.
 FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}
 
 
@@ -182,7 +182,7 @@ class PairwiseJudge:
         Args:
             questions: ``Q`` questions.
             first: First system's answer to each question. None is a missing answer, such as a failed request.
-            second: Second system's answers, likewise.
+            second: Second system's answer to each question. None is a missing answer.
 
         Returns:
             Verdicts on all pairs.

@@ -249,6 +249,8 @@ class FormMask:
         for row, matcher in enumerate(self._matchers):
             bias = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8)
             if matcher.is_error() or matcher.stop_reason() == UNSPELT:
-                raise UserError("`form` must be spellable with the model's tokens, got a character that none contains")
+                raise UserError(
+                    "no token of the model can continue `form`, because the vocabulary lacks a character that it needs"
+                )
             allowed[row, : len(bias)] = bias.bool()
         return scores.masked_fill(~allowed, -torch.inf)

@@ -9,7 +9,7 @@ from torch import Tensor
 from graphrerank.metrics.coverage import checked_answers, coverage, normalize_answer
 
 EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-Coverage"
-#: Measure of the accuracy according to a model's verdicts.
+#: Measure of accuracy according to the verdicts of a model.
 JUDGED_MEASURE = "Judged"
 #: Measures that need no model.
 SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)

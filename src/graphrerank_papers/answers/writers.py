@@ -77,7 +77,7 @@ class RecordedModel:
         return self.model.fingerprint
 
     def in_form(self, form: str | None) -> "RecordedModel":
-        """Return a wrapper of the same model constrained to a form, which shares the records of this one.
+        """Return a wrapper of this model, constrained to a form. Both wrappers share their records.
 
         Args:
             form: JSON schema or regular expression, or None (see :func:`in_form`).
@@ -329,7 +329,7 @@ class MapReduceWriter:
         tokenizer: Tokenizer that counts the tokens of passages and partial answers.
         part_tokens: Maximum number of tokens of a part. A longer passage is a part by itself.
         context_tokens: Maximum number of tokens of the merged partial answers.
-        seed: Random seed of the shuffling. The order depends on nothing but the seed and the question.
+        seed: Random seed of the shuffling. The order depends only on the seed and the question.
         tries: Maximum number of requests per part until an answer is usable.
         map_prompt: Prompt for partial answers, with the placeholders ``{question}`` and ``{summaries}``.
         reduce_prompt: Prompt for merged answers, with the placeholders ``{question}`` and ``{answers}``.

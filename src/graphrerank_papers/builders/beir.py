@@ -57,8 +57,8 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
     Args:
         files: Files of BEIR's archive.
         writer: Writer of the data set folder.
-        all_pages: If True, all 2.7 million chunks are written. If False, only pages with at least one relevant chunk
-            are.
+        all_pages: Whether to write all 2.7 million chunks. By default, only pages with at least one relevant chunk are
+            written.
 
     Raises:
         UserError: If the corpus, the queries or all judgements are missing.

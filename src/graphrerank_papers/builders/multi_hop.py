@@ -96,7 +96,8 @@ def musique(
         writer: Writer of the data set folder.
         sample: Number of questions to draw from each split. If None, all questions are used.
         seed: Random seed of the sample.
-        variant: ``ans``, or ``full``, whose unanswerable questions are dropped. The authors' archive contains both.
+        variant: Variant of the data set, ``ans`` or ``full``. Unanswerable questions of ``full`` are dropped. The
+            authors' archive contains both variants.
 
     Raises:
         UserError: If neither file is there, or ``sample`` is not a positive integer.
@@ -157,7 +158,7 @@ def _write_questions(
     files: RawFiles, writer: DatasetWriter, prefix: str, parse: Parse, patterns: Mapping[str, str], sample: Sample
 ) -> None:
     """Write the questions of all splits in the files, and each distinct passage once."""
-    # GraphER draws 2,000 questions of each split. The draw depends on nothing but the seed and the ids.
+    # GraphER draws 2,000 questions of each split. The draw depends only on the seed and the ids.
     count, seed = sample
     check_counts(sample=count)
     files.matching(*patterns.values(), required=True)

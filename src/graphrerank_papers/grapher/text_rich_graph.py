@@ -51,7 +51,7 @@ def load_text_rich_graph(
         extractor: Extractor of entities and relations.
         name: Name of the new data set. If None, that of ``source`` followed by "-G".
         max_entities: Maximum number of entities per passage. The entities in the most relations are used. If None, all
-            are.
+            are used.
         max_characters: Maximum number of characters of the descriptions of a node. The first description is never
             truncated.
         cache: Folder in which extracted knowledge is stored for later runs. If None, it is not stored.
