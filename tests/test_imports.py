@@ -43,15 +43,17 @@ HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "l
 UNUSED = (*HEAVY, "torchmetrics", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker
 
 
-def modules() -> dict[str, Path]:
+def modules(package: Path) -> dict[str, Path]:
     found = {}
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-MODULES = modules()
+MODULES = modules(PACKAGE)
+SIBLINGS = modules(PAPERS) | modules(PACKAGE.parent / "graphrerank_documents")
+ALL_MODULES = MODULES | SIBLINGS
 
 
 @cache
@@ -64,8 +66,8 @@ def own_imports(path: Path) -> tuple[str, ...]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             below = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += [name if name in MODULES else str(node.module) for name in below]
-    return tuple(name for name in found if name.split(".")[0] == "graphrerank")
+            found += [name if name in ALL_MODULES else str(node.module) for name in below]
+    return tuple(name for name in found if name in ALL_MODULES)
 
 
 PUBLIC = {
@@ -108,7 +110,7 @@ def test_imports_run_downward(module: str) -> None:
 
 
 def test_no_import_goes_in_a_circle() -> None:
-    graph = {module: {name for name in own_imports(path) if name != module} for module, path in MODULES.items()}
+    graph = {module: {name for name in own_imports(path) if name != module} for module, path in ALL_MODULES.items()}
     while leaves := [module for module, below in graph.items() if not below]:
         for leaf in leaves:
             del graph[leaf]
@@ -121,7 +123,7 @@ def circles_among_children(package: str) -> dict[str, set[str]]:
     """Modules and packages directly in a package that import each other in circles, with what they import."""
     first = f"{package}."
     children: dict[str, set[str]] = {}
-    for module, path in MODULES.items():
+    for module, path in ALL_MODULES.items():
         if module.startswith(first):
             child = module.removeprefix(first).split(".")[0]
             imported = {name.removeprefix(first).split(".")[0] for name in own_imports(path) if name.startswith(first)}
@@ -134,7 +136,9 @@ def circles_among_children(package: str) -> dict[str, set[str]]:
     return children
 
 
-PACKAGES = sorted(module for module, path in MODULES.items() if path.name == "__init__.py" and module != "graphrerank")
+PACKAGES = sorted(
+    module for module, path in ALL_MODULES.items() if path.name == "__init__.py" and module != "graphrerank"
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -152,7 +156,7 @@ def test_a_circle_of_a_module_and_a_package_is_found(monkeypatch: pytest.MonkeyP
     }
     for module, text in texts.items():
         (tmp_path / module).write_text(text)
-    monkeypatch.setattr(sys.modules[__name__], "MODULES", {module: tmp_path / module for module in texts})
+    monkeypatch.setattr(sys.modules[__name__], "ALL_MODULES", {module: tmp_path / module for module in texts})
     assert circles_among_children("graphrerank.data") == {"dataset": {"readers"}, "readers": {"dataset"}}
 
 

@@ -34,6 +34,7 @@ from graphrerank.utils.files import temporary_folder
 
 # names of files and classes of the exporting machine
 MACHINE_METADATA_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")
+CALIBRATION_MODULE = "calibration"  # name of the submodule that maps scores to probabilities
 ONE_THREAD = {"cpp.threads": 1}  # else `aot` uses as many threads as the export had, whatever the service sets
 COMPILERS = ("g++", "clang++", "cl")
 INTEGERS = ("edge_index", "edge_type", "ptr", "degree")
@@ -138,7 +139,7 @@ def write_torchscript(exportable: Exportable, path: Path) -> None:
     """Script a model; a calibration becomes its submodule ``calibration``."""
     model = copy.deepcopy(exportable.model)
     if exportable.calibration is not None:
-        model.add_module("calibration", exportable.calibration)
+        model.add_module(CALIBRATION_MODULE, exportable.calibration)
     with temporary_folder() as work:
         script = work / path.name
         torch.jit.save(torch.jit.script(model), str(script))

@@ -7,6 +7,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
+from graphrerank.artifacts.formats import CALIBRATION_MODULE, Runner
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import CandidateGraphs
 from graphrerank.core.graph_algebra import graph_of_nodes
@@ -121,9 +122,10 @@ def parity_differences(
     """Compare other forms of a model with the eager one; return the largest difference of a score, by name.
 
     A ranking is the same if every candidate precedes those whose eager scores are lower by more than rounding. Of
-    ``others``, functions by their names in errors, one with ``outputs`` also returns probabilities if there is a
-    calibration; one with ``calibration`` maps scores to them. A ValueError, which names model and batch, if a score is
-    not finite, scores or probabilities differ by more than ``tolerance`` or in shape or rank, or a model fails.
+    ``others``, functions by their names in errors, a :class:`~graphrerank.artifacts.formats.Runner` also returns
+    probabilities if there is a calibration, and a module with a submodule ``calibration`` maps scores to them. A
+    ValueError, which names model and batch, if a score is not finite, scores or probabilities differ by more than
+    ``tolerance`` or in shape or rank, or a model fails.
     """
     named, largest = list(batches), dict.fromkeys(others, 0.0)
     with torch.inference_mode():
@@ -161,10 +163,10 @@ def _difference(batch: ParityBatch, scores: Tensor, expected: Tensor, tolerance:
 def _check_probabilities(
     other: Callable[..., Tensor], batch: ParityBatch, scores: Tensor, calibration: Calibration, tolerance: float
 ) -> None:
-    if hasattr(other, "outputs"):
+    if isinstance(other, Runner):
         scores, probabilities = other.outputs(*batch.inputs)
-    elif hasattr(other, "calibration"):
-        probabilities = other.calibration(scores)
+    elif isinstance(other, nn.Module) and CALIBRATION_MODULE in dict(other.named_children()):
+        probabilities = other.get_submodule(CALIBRATION_MODULE)(scores)
     else:
         return
     difference = (probabilities - calibration.probabilities(scores)).abs().max().item()

@@ -70,8 +70,8 @@ class ModelUpdate:
 def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
     """Score all queries of a data set in parts; a ValueError if the model has no such parts."""
     if not isinstance(model, GATv2Reranker) or model.features != "scores":
-        found = getattr(model, "features", type(model).__name__)
-        raise UserError(f"`start` must be a gatv2_reranker with features=scores, such as base, got {found}")
+        got = f"features={model.features}" if isinstance(model, GATv2Reranker) else type(model).__name__
+        raise UserError(f"`start` must be a gatv2_reranker with features=scores, such as base, got {got}")
     probes = [_folded(model, {EDGE_TYPES[number]: PROBE_FACTOR}) for number in range(model.num_edge_types)]
     kept: list[Tensor] = []
     hook = model.norm.register_forward_hook(lambda _, __, out: kept.append(out.half()))

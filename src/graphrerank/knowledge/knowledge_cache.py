@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
+from graphrerank.knowledge.passage_knowledge import Entity, FallibleExtractor, Knowledge, KnowledgeExtractor, Relation
 from graphrerank.utils.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.utils.checks import UserError
 
@@ -16,7 +16,7 @@ class KnowledgeCache:
     """An extractor with a cache on disk; it shows a progress bar on a terminal.
 
     Knowledge lies in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
-    the text. Texts that the extractor lists in ``skipped`` are not kept: the next run reads them again.
+    the text. The knowledge of texts that a :class:`FallibleExtractor` skipped is not stored.
     """
 
     def __init__(self, extractor: KnowledgeExtractor, folder: str | Path) -> None:
@@ -41,7 +41,7 @@ class KnowledgeCache:
 
     def _extract_shard(self, texts: list[str]) -> list[bytes | None]:
         extracted = self.extractor.extract(texts)
-        skipped = set(getattr(self.extractor, "skipped", ()))  # which extracting sets
+        skipped = set(self.extractor.skipped) if isinstance(self.extractor, FallibleExtractor) else set()
         contents: list[bytes | None] = []
         for text, knowledge in zip(texts, extracted, strict=True):
             entities, relations = astuple(knowledge)  # of tuples

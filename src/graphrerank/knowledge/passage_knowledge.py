@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from graphrerank.utils.checks import UserError
 
@@ -63,3 +63,28 @@ class KnowledgeExtractor(Protocol):
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each of ``n`` texts."""
+
+
+@runtime_checkable
+class FallibleExtractor(Protocol):
+    """Protocol of extractors that may fail on single texts, such as those that ask a language model.
+
+    Attributes:
+        skipped: Texts without a usable result, over all calls of ``extract``. Caches do not store their knowledge, so
+            that the next run extracts it again.
+    """
+
+    skipped: Sequence[str]
+
+
+@runtime_checkable
+class PromptedExtractor(Protocol):
+    """Protocol of extractors that send texts to a language model.
+
+    Attributes:
+        prompts: Instructions that the language model receives with each text.
+    """
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        """Instructions that the language model receives with each text."""

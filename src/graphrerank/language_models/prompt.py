@@ -3,9 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.utils.checks import UserError
@@ -76,12 +75,38 @@ def is_schema(form: str) -> bool:
 ModelT = TypeVar("ModelT")
 
 
+@runtime_checkable
+class ConstrainableModel(Protocol):
+    """Protocol of language models that can be made to answer in a form. Other models are asked by their prompt only."""
+
+    def in_form(self, form: str) -> Any:
+        """Return a model of the same kind whose answers keep to a form.
+
+        Args:
+            form: JSON schema or regular expression.
+
+        Returns:
+            The constrained model, or this model if it cannot keep to the form.
+        """
+
+
 def in_form(model: ModelT, form: str | None) -> ModelT:
-    """Return a model that keeps to a form, if there is one and the model can be made to; else the model."""
-    if form is None:
+    """Return a model constrained to a form.
+
+    Args:
+        model: Language model. Unless it is a :class:`ConstrainableModel`, it is returned as it is.
+        form: JSON schema or regular expression. If None, the model is returned as it is.
+
+    Returns:
+        The constrained model, or ``model``.
+
+    Example:
+        >>> in_form("a model without forms", '{"type": "object"}')
+        'a model without forms'
+    """
+    if form is None or not isinstance(model, ConstrainableModel):
         return model
-    constrain: Callable[[str], ModelT] | None = getattr(model, "in_form", None)
-    return model if constrain is None else constrain(form)
+    return cast(ModelT, model.in_form(form))
 
 
 def shipped_prompt(name: str) -> Prompt:

@@ -444,7 +444,7 @@ def parse_partial_answer(content: str, *, is_final: bool = False) -> PartialAnsw
     """
     fields = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MAX_HELPFULNESS)]}
     parsed = parse_object_answer(content, answer=str, **fields, summaries=list[int])
-    helpfulness = getattr(parsed, "helpfulness", MAX_HELPFULNESS)
+    helpfulness = MAX_HELPFULNESS if is_final else parsed.helpfulness
     if helpfulness and not (parsed.answer and parsed.summaries):
         raise UserError("an answer with `helpfulness` above 0 must have a text and cite at least one summary")
     return PartialAnswer(parsed.answer, helpfulness, tuple(sorted(set(parsed.summaries))))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphrerank.core.queries import IndexEncoder
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
-from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
+from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor, PromptedExtractor
 from graphrerank.text import Tokenizer, count_tokens, normalize_entity, split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.utils.caching import hash_texts
@@ -252,7 +252,7 @@ class KETIndexBuilder:
     ) -> tuple[Skeleton, Tokens]:
         """Return the skeleton, and the number of tokens that its models processed."""
         inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
-        prompts = tuple(getattr(inner, "prompts", ()))  # a language model receives them with each text
+        prompts = tuple(inner.prompts) if isinstance(inner, PromptedExtractor) else ()
 
         def make() -> tuple[Skeleton, Tokens]:
             core_texts = [chunks.texts[chunk] for chunk in core.tolist()]

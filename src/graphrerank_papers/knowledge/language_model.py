@@ -261,7 +261,10 @@ def _join(entities: Iterable[Entity], relations: Iterable[Relation]) -> Knowledg
 
 def _check_names(value: Any) -> Any:
     """Return a name, entity or relation unchanged. Raises an error if one of its names has no letter or digit."""
-    names = (value.head, value.tail) if isinstance(value, Relation) else (getattr(value, "name", value),)
+    if isinstance(value, Relation):
+        names = [value.head, value.tail]
+    else:
+        names = [value.name if isinstance(value, Entity) else value]
     if invalid := [name for name in names if not normalize_entity(name)]:
         raise UserError(f"a name must contain a letter or digit, got {invalid[0]!r}")
     return value
