@@ -1,1 +1,1 @@
-"""A module for each family of formats: bytes of a file to documents."""
+"""Readers of file formats: each module parses the bytes of a file into documents."""

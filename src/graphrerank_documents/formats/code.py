@@ -1,4 +1,4 @@
-"""Code by tree-sitter: functions, methods and classes as sections; calls, imports, bases and tests as links."""
+"""Parse code with tree-sitter: functions and classes become sections; calls, imports, bases and tests become links."""
 
 import re
 from bisect import bisect_right
@@ -15,14 +15,17 @@ from graphrerank_documents.formats.code_languages import CodeLanguage, code_lang
 from graphrerank_documents.formats.text import decode_text, without_blobs
 from graphrerank_documents.symbols import family_of, module_of
 
-_CHUNK, _ROOM = 1024, 1 << 20  # bytes that a parser reads at once, few, so that what it reads again is counted
-_READ_AGAIN = 50  # times that a parser may read a file; code is read twice at most, comments without an end thousands
-MAX_PARSED = 500_000  # characters of a file; a longer one is divided by its lines alone
-MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000  # of a function in one piece
-MAX_OUTLINE = 500  # characters of a first section that has nothing to show but names
-_MAX_MEAN_LINE = 500  # characters; above it a file is minified
-_MAX_DEPTH, _MAX_NESTED = 300, 20  # of the syntax tree; of sections
-_MAX_MARKS, _MAX_OPEN = 5000, 200  # punctuation of an error; brackets that do not close
+_CHUNK, _ROOM = 1024, 1 << 20  # bytes per read, small enough to count repeated reads; bytes allowed for short files
+_READ_AGAIN = 50  # maximum number of passes over a file: code needs two, unclosed comments cause thousands
+#: Maximum number of characters of a file to parse. Longer files are divided between lines, without symbols and links.
+MAX_PARSED = 500_000
+#: Maximum number of lines and characters of a block. Longer functions are split.
+MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000
+#: Maximum number of characters of the first block if it only lists the names of definitions or imports.
+MAX_OUTLINE = 500
+_MAX_MEAN_LINE = 500  # mean number of characters per line above which a file counts as minified
+_MAX_DEPTH, _MAX_NESTED = 300, 20  # maximum depth of the syntax tree, and of nested sections
+_MAX_MARKS, _MAX_OPEN = 5000, 200  # maximum number of punctuation marks in a syntax error, and of unclosed brackets
 _GENERATED = re.compile(r"^\W*(?:Code generated .* DO NOT EDIT|.*@generated\b)", re.MULTILINE)
 _OPEN = re.compile(r"(?:<[^<>;{}()]*+)++")
 _WORD, _SPLIT = re.compile(r"[\w$]+"), re.compile(r"::|\.")
@@ -32,14 +35,25 @@ _TEST_FILE = re.compile(
 _TEST_NAME = re.compile(r"^(?:test_|[Tt]est(?=[A-Z]))(?=\w)|(?<=\w)Tests?$")
 _NO_NAME = re.compile(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", re.DOTALL)
 _TEST_MACRO = re.compile(r"TEST\w*\s*\(\s*(\w+),\s*(\w+)")
-_STATEMENT = re.compile(r"(\s*)(?![)\]}{]|#e|(?:else|elif|except|finally|catch)\b)\S")  # a line that may start one
+_STATEMENT = re.compile(r"(\s*)(?![)\]}{]|#e|(?:else|elif|except|finally|catch)\b)\S")  # first line of a statement
 
 
 def read_code(content: bytes, name: str) -> list[Document]:
-    """Read a program: its first section is what stands outside of functions and classes, with the imports' links.
+    """Parse a source file.
 
-    Minified and generated files have no sections. The lines of a class belong to its section but for those of its
-    methods.
+    The first section has the code outside functions and classes, and the links of the imports. Each function, method
+    and class has a section. The section of a class excludes the lines of its methods. Minified and generated files have
+    no sections.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     text = decode_text(content)
     title, reason = _title(name, text), "generated files" if _GENERATED.search(text[:2000]) else ""
@@ -57,13 +71,13 @@ def read_code(content: bytes, name: str) -> list[Document]:
 
 
 def _parse(text: str, language: CodeLanguage) -> Any:
-    """Return the syntax tree; None for what would take much time or memory: long files, and text that is no code."""
+    """Return the syntax tree, or None if parsing would be too expensive: long files, and text that is not code."""
     is_open = text.count("<") > _MAX_OPEN and any(run[0].count("<") > _MAX_OPEN for run in _OPEN.finditer(text))
     if len(text) > MAX_PARSED or is_open:
         return None
     source = text.encode()
-    calls = count()  # every hundred steps; of code 17 in 1,000 bytes at most
-    room = _READ_AGAIN * len(source) + _ROOM  # bytes that the parser may read, again those that it looks ahead to
+    calls = count()  # the callback runs every hundred steps, for code at most 17 times per 1,000 bytes
+    room = _READ_AGAIN * len(source) + _ROOM  # number of bytes that the parser may still read, including look-ahead
 
     def read(offset: int, point: object) -> bytes:
         nonlocal room
@@ -81,7 +95,7 @@ def _parse(text: str, language: CodeLanguage) -> Any:
         language.parser.reset()
         return None
     nodes = [tree.root_node]
-    while nodes:  # of errors, where a query's time may grow with the square of the marks
+    while nodes:  # the time of a query is quadratic in the number of punctuation marks of a syntax error
         if (node := nodes.pop()).child_count > _MAX_MARKS + 2 * node.named_child_count:
             return None
         nodes += [child for child in node.children if child.has_error] if node.has_error else []
@@ -89,7 +103,7 @@ def _parse(text: str, language: CodeLanguage) -> Any:
 
 
 def _title(name: str, text: str) -> str:
-    """Return what the users of a module call it."""
+    """Return the name by which other code imports the module, or the path of the file."""
     path = PurePosixPath(name)
     match family_of(name):
         case "python":
@@ -102,7 +116,7 @@ def _title(name: str, text: str) -> str:
 
 
 def _blocks(lines: list[str], top: int, bottom: int) -> Iterator[Block]:
-    """Divide the rows from ``top`` to before ``bottom`` where lines are indented least; none is without a word."""
+    """Divide the rows ``top`` to ``bottom - 1`` before the least indented statements. Skip blocks without words."""
     while top < bottom:
         chars, end = 0, top
         while end < min(bottom, top + MAX_BLOCK_LINES) and chars <= MAX_BLOCK_CHARS:
@@ -121,14 +135,26 @@ def _blocks(lines: list[str], top: int, bottom: int) -> Iterator[Block]:
 
 @dataclass(slots=True)
 class _Part:
-    """A section that is being made; rows count from 0."""
+    """Section under construction. Row numbers are 0-based.
 
-    name: str  # qualified
-    scope: str  # the name of what its names are searched in first
-    first: int  # row, with comments and decorators
-    body: int  # row after the signature and docstring
-    space: str  # the module within the file
-    own: str = ""  # what the function calls its object, if not as its language says
+    Attributes:
+        name: Qualified name.
+        scope: Qualified name of the class or module in which names are resolved first.
+        first: First row, including comments and decorators.
+        body: First row after the signature and docstring.
+        space: Qualified name of the module within the file.
+        own: Name of the receiver in the function, if it is not a keyword of the language.
+        is_function: Whether the section is a function or method.
+        symbols: Qualified names that the section defines.
+        links: Links by target and edge type.
+    """
+
+    name: str
+    scope: str
+    first: int
+    body: int
+    space: str
+    own: str = ""
     is_function: bool = False
     symbols: list[str] = field(default_factory=list)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
@@ -144,16 +170,16 @@ class _File:
         cursor = optional("tree_sitter", "code").QueryCursor(self.language.query)
         cursor.set_max_start_depth(_MAX_DEPTH)
         self.parts = [_Part("", "", 0, 0, "")]
-        self.owner = [0] * (len(self.lines) + 1)  # the number of each row's part
-        self.scope = [""] * (len(self.lines) + 1)  # the module within the file, of each row
+        self.owner = [0] * (len(self.lines) + 1)  # index in `parts` for each row
+        self.scope = [""] * (len(self.lines) + 1)  # module within the file for each row
         self.lead: set[int] = set()  # rows of comments and decorators
         self.imported: set[int] = set()  # rows of imports
         self.imports: dict[str, str] = {}
-        self.numbers: dict[str, int] = {}  # of parts, by name
+        self.numbers: dict[str, int] = {}  # index in `parts` by name
         self.constants: set[str] = set()
-        self.wholes: dict[str, dict[str, None]] = {}  # of `*` and `Class.*`: modules and bases that names may come from
-        self.types: dict[tuple[str, str], str] = {}  # of a part's or class's name and a variable or field
-        self.found: defaultdict[str, list[dict[str, list[Any]]]] = defaultdict(list)  # matches by what they capture
+        self.wholes: dict[str, dict[str, None]] = {}  # modules of wildcard imports (`*`), and bases of `Class.*`
+        self.types: dict[tuple[str, str], str] = {}  # types by function or class and by variable or field
+        self.found: defaultdict[str, list[dict[str, list[Any]]]] = defaultdict(list)  # matches by capture name
         for _, captures in cursor.matches(tree.root_node):
             for name in captures:
                 self.found[name].append(captures)
@@ -164,7 +190,7 @@ class _File:
             self.imported.update(range(node.start_point[0], node.end_point[0] + 1))
         self._define()
         self.names = {re.split(r"\W", symbol)[0] for part in self.parts for symbol in part.symbols}
-        for key in ("load", "import"):  # `mod`, then its uses
+        for key in ("load", "import"):  # Rust's `mod` before `use`, which may refer to it
             for node in self._nodes(key):
                 self._import(node, is_shown=key == "load")
         self._note()
@@ -174,13 +200,13 @@ class _File:
         return (node for name in names for captures in self.found[name] for node in captures[name])
 
     def _part(self, node: Any) -> _Part:
-        """Return the part of the row where a node starts."""
+        """Return the section that contains the first row of a node."""
         return self.parts[self.owner[node.start_point[0]]]
 
     def _define(self) -> None:
         found = [(captures[kind][0], kind, captures) for kind in ("function", "class", "scope")
                  for captures in self.found[kind]]  # fmt: skip
-        stack: list[tuple[int, str, str, int]] = []  # ends, kinds, names and numbers of what is around
+        stack: list[tuple[int, str, str, int]] = []  # end, kind, name and index of the enclosing definitions
         last = -1
         for node, kind, captures in sorted(found, key=lambda each: (each[0].start_byte, -each[0].end_byte)):
             while stack and stack[-1][0] <= node.start_byte:
@@ -207,20 +233,21 @@ class _File:
         return (f"{around}{self.language.separator}" if around else "") + name[:200]
 
     def _text(self, node: Any) -> str:
-        """Return the text of a node, of a long one its end."""
+        """Return the text of a node, or the last 300 bytes of a long one."""
         return self.source[max(node.start_byte, node.end_byte - 300) : node.end_byte].decode(errors="ignore")
 
     def _give_rows(self, name: str, kind: str, node: Any, captures: dict[str, list[Any]], number: int) -> int:
-        """Give rows to a function or class; return the number of their part."""
+        """Assign rows to a function or class and return the index of its section."""
         first, end = node.start_point[0], node.end_point[0] + 1
         while first and first - 1 in self.lead and self.owner[first - 1] == number:
             first -= 1
-        if self.owner[first] != number or (number and first <= self.parts[number].first):  # in a line of another
+        # a definition on a line of another definition has no section of its own
+        if self.owner[first] != number or (number and first <= self.parts[number].first):
             self.parts[self.owner[first]].symbols.append(name)
             return self.owner[first]
         known = self.numbers.get(name)
         if known is not None and (kind == "class" or known == len(self.parts) - 1):
-            number = known  # another part of a class, or an overload
+            number = known  # continuation of a class, or an overload
         else:
             number = self.numbers[name] = len(self.parts)
             scope = name if kind == "class" else name.rpartition(self.language.separator)[0]
@@ -231,7 +258,7 @@ class _File:
         return number
 
     def _body(self, node: Any, end: int) -> int:
-        """Return the row after the signature and, in Python, the docstring."""
+        """Return the first row after the signature and, in Python, after the docstring."""
         body, fields = node, ("body", "value", "right")
         while body.type != "block" and (inner := next(filter(None, map(body.child_by_field_name, fields)), None)):
             body = inner
@@ -245,7 +272,7 @@ class _File:
         return statement.end_point[0] + 1 if is_docstring else max(row, node.start_point[0] + 1)
 
     def _note(self) -> None:
-        """Keep the names of constants, and the types of variables and fields."""
+        """Record the names of constants, and the types of variables and fields."""
         for node in self._nodes("constant", "declared"):
             if (name := self._text(node)) not in self.names and name not in self.imports:
                 self.constants.add(name)
@@ -268,7 +295,7 @@ class _File:
             self.imported.update(range(row, node.end_point[0] + 1))
         for local, target, is_link in self.language.imports(text, self.name, self._space(self.scope[row])):
             root = target.partition(".")[0]
-            if self.language.separator == "::" and root in self.imports:  # of `mod`
+            if self.language.separator == "::" and root in self.imports:  # module declared with `mod`
                 target = self.imports[root] + target.removeprefix(root)
             if local == "*":
                 self.wholes.setdefault("*", {})[target] = None
@@ -278,7 +305,7 @@ class _File:
                 self._add(self._part(node), target, row, "import")
 
     def _space(self, scope: str) -> str:
-        """Return the module of a scope of the file."""
+        """Return the qualified module of a scope within the file."""
         return ".".join(filter(None, (self.module, scope.replace("::", "."))))
 
     def _link(self) -> None:
@@ -294,7 +321,7 @@ class _File:
                 self._add(part, target, node.start_point[0], self._edge(text, part))
 
     def _edge(self, text: str, part: _Part) -> str:
-        """Return "tests" for what a test uses of other files or, in Rust, of the module around it."""
+        """Return ``tests`` if a test calls code outside itself (in Rust, outside its test module), else ``call``."""
         root, tests = re.split(r"\W", text)[0], re.search(r"(?:^|::)(tests?)(?:::|$)", part.space)
         is_here = root in self.names or root in self.constants or root in self.language.own
         if tests is not None:
@@ -306,7 +333,7 @@ class _File:
             part.links.setdefault((target, edge), Link(target, row + 1, SYMBOL, edge))
 
     def _target(self, text: str, part: _Part) -> str:
-        """Return the target of a name as it is written in a part; empty where it cannot be known."""
+        """Return the target of a name in a section, or an empty string if it cannot be determined."""
         text = re.sub(r"\s+|(?:::)?<[^<>]*>|[?!]", "", text).replace("->", ".")
         names = _SPLIT.split(text)
         if _WORD.fullmatch(names[-1]) is None:
@@ -329,7 +356,7 @@ class _File:
         return self._named(names, part, is_path=is_path) or last
 
     def _of_type(self, kind: str, names: list[str], part: _Part) -> str:
-        """Return the target of a member of a variable's type."""
+        """Return the target of a member of an object with a given type, or an empty string."""
         kind = re.sub(r"^[&*\s:]+|'\w+\s|\b(?:mut|const|struct|dyn|impl|final)\s|[\"'\s*&]", "", kind)
         kind = re.sub(r"^(?:\w+\.)?Optional\[(.*)\]$|\|None$|\|null$|\|undefined$|<.*>$|\[[^\]]*\]$", r"\1", kind)
         if not names or re.fullmatch(r"[\w$]+(?:(?:::|\.)[\w$]+)*", kind) is None:
@@ -376,7 +403,7 @@ class _File:
         runs = groupby(enumerate(kept), lambda each: (each[1] - each[0], each[1] >= part.body))
         ends = [(run[0][1], run[-1][1] + 1) for run in (list(run) for _, run in runs)]
         blocks = [block for first, end in ends for block in _blocks(self.lines, first, end)]
-        if not blocks and not part.name:  # of a file that has nothing but definitions and imports
+        if not blocks and not part.name:  # the file consists of definitions and imports only
             names = ", ".join(part.name for part in self.parts[1:])
             text = (names or "\n".join(self.lines[row] for row in rows).strip())[:MAX_OUTLINE].rstrip()
             blocks = [Block(text, rows[0] + 1 if rows else 1, is_whole=True)] if text else []

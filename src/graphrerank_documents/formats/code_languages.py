@@ -1,4 +1,4 @@
-"""The languages of code: grammars, the queries that find what is defined and used, and how each writes its imports."""
+"""Programming languages: grammars, queries for definitions and references, and parsers of import statements."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,10 +9,13 @@ from typing import Any
 
 from graphrerank.installation.extras import optional
 
-# Captures: `function`, `class` and `scope` (a name without a section) with `name` and perhaps the `owner` of a method
-# and `self`, as it calls its object; `call` (of `object`), `base`, `import` and, where it is shown as well, `load`;
-# `var` or `field` with its `type` (or what `made` it); `constant` of the module, `declared` function; `lead`, which
-# belongs to the definition below it; `skip`, which is not shown.
+# Captures of the queries:
+# - `function`, `class` and `scope` (qualifies names, but has no section), with `name`. A method optionally has its
+#   class as `owner` and the name of its receiver as `self`.
+# - `call` (with `object`), `base`, `import`, and `load` for an import that remains in the text.
+# - `var` or `field`, with its `type`. `made` marks a type that is inferred from a constructor call.
+# - `constant` of the module, and `declared` function.
+# - `lead`, a comment or decorator that belongs to the next definition, and `skip`, which is omitted from the text.
 _PYTHON = """
 (function_definition name: (_) @name) @function
 (class_definition name: (_) @name) @class
@@ -182,23 +185,38 @@ _CPP = """
 (parameter_declaration type: (_) @type declarator: (reference_declarator (identifier) @var))
 """
 
-Imported = tuple[str, str, bool]  # a local name (empty for none), the target, and whether it is an edge of its own
+#: Local name (empty if there is none), target, and whether the import becomes a link.
+Imported = tuple[str, str, bool]
 
 
 @dataclass(frozen=True)
 class CodeLanguage:
-    """A grammar with its query, and what its imports stand for."""
+    """Grammar of a language, its query and its rules for names.
+
+    Attributes:
+        parser: Parser of tree-sitter.
+        query: Query of tree-sitter for definitions and references.
+        imports: Function that parses an import statement, given its text, the path of the file and the module.
+        separator: Separator of qualified names.
+        own: Names of the receiver in a method.
+        is_package: Whether names in other files of the same folder, or in all files, are visible without an import.
+    """
 
     parser: Any
     query: Any
-    imports: Callable[[str, str, str], Iterator[Imported]]  # of an import's text, the path of its file, and the module
+    imports: Callable[[str, str, str], Iterator[Imported]]
     separator: str = "."
-    own: tuple[str, ...] = ("this",)  # names of a method's object
-    is_package: bool = False  # whether names of other files of the folder, or of all files, need no import
+    own: tuple[str, ...] = ("this",)
+    is_package: bool = False
 
 
 def code_language(name: str, text: str) -> CodeLanguage:
-    """Return the language of a file by its path; `.h` is C++ where its text says so."""
+    """Return the language of a file.
+
+    Args:
+        name: Path of the file.
+        text: Text of the file, which distinguishes C++ from C in headers (``.h``).
+    """
     suffix = name.rpartition(".")[2].lower()
     if suffix == "h" and re.search(
         r"^\s*(?:class\s+\w+\s*[:{\n]|namespace\b|template\s*<|public:)", text, re.MULTILINE
@@ -288,7 +306,7 @@ def _javascript_imports(text: str, name: str, module: str) -> Iterator[Imported]
 
 
 def _script(path: str, name: str) -> str:
-    """Return the target of a path of a script; that of a package is not found."""
+    """Return the target of a module path in JavaScript or TypeScript. Names of packages are returned unchanged."""
     if path.startswith("."):
         path = normpath(join(dirname(name), path))
     elif path.startswith(("@/", "~/")):
@@ -327,7 +345,15 @@ def _rust_imports(text: str, name: str, module: str) -> Iterator[Imported]:
 
 
 def rust_target(path: list[str], module: str) -> str:
-    """Return the target of a path in a module of a file; that of `crate` is found later."""
+    """Return the target of a path in Rust.
+
+    Args:
+        path: Components of the path.
+        module: Qualified name of the module that contains the path.
+
+    Returns:
+        Target with ``self`` and ``super`` resolved. Paths from ``crate`` are resolved later by the symbol index.
+    """
     own = module.split(".")
     ups = next((i for i, part in enumerate(path) if part != "super"), len(path))
     if ups or path[0] == "self":
@@ -336,9 +362,9 @@ def rust_target(path: list[str], module: str) -> str:
 
 
 def _uses(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the paths of a `use` with their aliases, the braces expanded."""
+    """Yield each path of a `use` declaration with its alias. Braces are expanded."""
     prefix: list[str] = []
-    starts, alias = [0], ""  # of the braces around, in the prefix
+    starts, alias = [0], ""  # length of the prefix at each enclosing brace
     for word in re.findall(r"\bas\s+\w+|\w+|\*|[{},;]", text.partition("use")[2]):
         if word == "{":
             if len(prefix) > 50:

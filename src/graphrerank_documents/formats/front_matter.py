@@ -1,4 +1,4 @@
-"""What a page says about itself before its text: YAML, TOML or JSON."""
+"""Parse front matter, the metadata in YAML, TOML or JSON at the start of a page."""
 
 import json
 import re
@@ -14,13 +14,20 @@ from graphrerank_documents.document import MAX_NAME, MAX_TARGET
 _YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$", re.MULTILINE)
-_MAX_CHARS = 20_000  # of front matter; a longer one is text
+_MAX_CHARS = 20_000  # maximum length of front matter; longer metadata is treated as text
 _ALIASES = ("aliases", "alias", "redirect_from", "permalink", "url")
 
 
 @dataclass(frozen=True)
 class FrontMatter:
-    """Title, description and aliases of a page, and how many characters of the file say so."""
+    """Metadata of a page.
+
+    Attributes:
+        title: Title, or empty.
+        description: Description, or empty.
+        aliases: Alternative names: wiki names, and paths of the site that start with ``/``.
+        length: Number of characters of the front matter at the start of the file. 0 if there is none.
+    """
 
     title: str = ""
     description: str = ""
@@ -29,12 +36,20 @@ class FrontMatter:
 
 
 def front_matter(text: str, name: str) -> FrontMatter:
-    """Return what the page of a path says before its text, empty if there is nothing."""
+    """Return the metadata at the start of a page.
+
+    Args:
+        text: Text of the file.
+        name: Path of the file, relative to the source. Relative aliases are resolved against its folder.
+
+    Returns:
+        Metadata. Empty if the page has no front matter.
+    """
     said, length = _said(text[:_MAX_CHARS])
     folder, slug = dirname(name), said.get("slug", ("",))[0]
     pages = [page for key in _ALIASES for page in said.get(key, ())]
     pages += [f"/{join(folder, slug)}" if slug[0] != "/" else slug] if slug else []
-    near = [page for page in pages if "/" in page and page[0] != "/"]  # relative to the page, and no name of a wiki
+    near = [page for page in pages if "/" in page and page[0] != "/"]  # paths relative to the page, not wiki names
     pages += [f"/{normpath(join(folder, page))}" for page in near]
     aliases = tuple(dict.fromkeys(page for page in pages if 0 < len(page) <= MAX_TARGET))
     title, description = (" ".join(said.get(key, ("",))[0].split()) for key in ("title", "description"))
@@ -42,13 +57,17 @@ def front_matter(text: str, name: str) -> FrontMatter:
 
 
 def file_title(name: str) -> str:
-    """Return a title for the page of a path that has none: its name, or its folder's if it is the folder's page."""
+    """Return a title for a page without one: the name of the file, or of its folder for an index page.
+
+    Args:
+        name: Path of the file.
+    """
     path = PurePosixPath(name)
     return path.parent.name if path.stem.lower() in ("index", "_index", "readme") and path.parent.name else path.stem
 
 
 def _said(head: str) -> tuple[Mapping[str, tuple[str, ...]], int]:
-    """Return the texts that front matter has by key, and its length."""
+    """Return the strings in the front matter by key, and its length."""
     values: object = {}
     length = 0
     try:
@@ -67,7 +86,10 @@ def _said(head: str) -> tuple[Mapping[str, tuple[str, ...]], int]:
 
 
 def _yaml(text: str) -> object:
-    """Read the texts of a mapping from its nodes, as its objects may be of any size; None if it is none."""
+    """Return the strings in a YAML mapping, or None if it is not a mapping.
+
+    The nodes are read without constructing objects, because aliases in YAML can expand to objects of any size.
+    """
     yaml = optional("yaml", "front matter")
     try:
         node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -1,4 +1,4 @@
-"""Readers of formats that have lines: sections, as their blocks come."""
+"""Base classes of readers for formats with line numbers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,14 +9,25 @@ from pathlib import PurePosixPath
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section
 from graphrerank_documents.formats.text import decode_text, without_blobs
 
-_MAX_MARKED = 20_000  # characters of a paragraph whose marks are read
+_MAX_MARKED = 20_000  # maximum number of characters of a paragraph whose inline markup is parsed
 
-Row = tuple[str, int, Sequence[Link]]  # a text, its line and its links
+#: Text of a table row, its line and its links.
+Row = tuple[str, int, Sequence[Link]]
 
 
 @dataclass
 class Span:
-    """A section that is being read."""
+    """Section under construction. See :class:`~graphrerank_documents.document.Section`.
+
+    Attributes:
+        heading: Heading as plain text.
+        line: First line, 1-based, or 0 if the format has no lines.
+        blocks: Blocks of the section.
+        anchors: Fragments of URLs that point to the section.
+        labels: Names that point to the section from any document.
+        symbols: Qualified names in code that the section documents.
+        goes_on: Whether the section continues the enclosing section after a nested one. Dropped if it has no blocks.
+    """
 
     heading: str
     line: int
@@ -24,21 +35,35 @@ class Span:
     anchors: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     symbols: list[str] = field(default_factory=list)
-    goes_on: bool = False  # with the section around one that has ended
+    goes_on: bool = False
 
 
 class LinedReader:
-    """Collects the sections of a text, whose format opens them and adds their blocks."""
+    """Base class of readers for formats with line numbers. Subclasses open sections and add blocks.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+    """
 
     def __init__(self, content: bytes, name: str) -> None:
         self.text, self.dropped = without_blobs(decode_text(content))
         self.name, self.title = name, ""
         self.spans = [Span("", 1)]
-        self.links: list[Link] = []  # of a heading, for the next block
-        self.mark, self.is_tight = "", False  # of the next block
+        self.links: list[Link] = []  # links in a heading, for the next block
+        self.mark, self.is_tight = "", False  # list marker of the next block, and its value of `is_tight`
 
     def open(self, heading: str, line: int, links: Sequence[Link] = ()) -> Span:
-        """Start a section."""
+        """Start a section.
+
+        Args:
+            heading: Heading of the section.
+            line: Line of the heading, 1-based.
+            links: Links in the heading, which are added to the next block.
+
+        Returns:
+            New section, to which blocks are added.
+        """
         self.links += links
         self.spans.append(Span(" ".join(heading.split())[:MAX_NAME], line))
         return self.spans[-1]
@@ -46,7 +71,15 @@ class LinedReader:
     def add(
         self, text: str, line: int, links: Sequence[Link] = (), *, is_whole: bool = False, header: str = ""
     ) -> None:
-        """Add a block with what waits for it, if it has a text."""
+        """Add a block to the current section, with the pending links and list marker.
+
+        Args:
+            text: Text of the block. A blank text is ignored.
+            line: First line of the block, 1-based.
+            links: Links in the block.
+            is_whole: Whether the block is indivisible (see :class:`~graphrerank_documents.document.Block`).
+            header: Header of the table for a row.
+        """
         if not text.strip():
             return
         blocks = self.spans[-1].blocks
@@ -55,14 +88,19 @@ class LinedReader:
         self.links, self.mark, self.is_tight = [], "", False
 
     def table(self, rows: Sequence[Row], headers: int) -> None:
-        """Add rows, of which the first ones are the header of the others."""
+        """Add the rows of a table.
+
+        Args:
+            rows: Rows, including the header.
+            headers: Number of header rows at the start.
+        """
         header = "\n".join(text for text, *_ in rows[:headers])
         for i, (text, line, links) in enumerate(rows[headers:] or rows[:1]):
             self.is_tight = i > 0
             self.add(text, line, links, is_whole=True, header=header if len(rows) > headers else "")
 
     def documents(self) -> list[Document]:
-        """Return the document, titled by its first heading if it has no title."""
+        """Return the document. Without a title, the first heading or the name of the file is used."""
         sections = sections_of(self.spans, max(self.text.rstrip().count("\n") + 1, 1))
         title = self.title or next((section.heading for section in sections if section.heading), "")
         title = title or PurePosixPath(self.name).stem
@@ -70,9 +108,13 @@ class LinedReader:
 
 
 def sections_of(spans: Sequence[Span], last_line: int = 0) -> tuple[Section, ...]:
-    """Return the sections that were read; empty ones without a heading are left out.
+    """Return the finished sections. Sections without heading and text are dropped.
 
-    What points at a beginning without text points at the first heading.
+    If there is no text before the first heading, its anchors and labels are added to the first remaining section.
+
+    Args:
+        spans: Sections in order.
+        last_line: Last line of the document, or 0 if the format has no lines.
     """
     kept = [span for span in spans if span.blocks or (span.heading and not span.goes_on)]
     for first in spans[:1] if kept and kept[0] is not spans[0] else ():
@@ -96,7 +138,18 @@ def _names(names: list[str]) -> tuple[str, ...]:
 def replaced(
     pattern: re.Pattern[str], shown: Callable[[re.Match[str], int, list[Link]], str], text: str, line: int
 ) -> tuple[str, list[Link]]:
-    """Return a text with its marks as ``shown`` gives them, which notes their links, and the links."""
+    """Replace inline markup and collect the links in it.
+
+    Args:
+        pattern: Pattern of the markup.
+        shown: Function that returns the replacement of a match. It receives the match, its line and a list to which it
+            appends links.
+        text: Text of a paragraph. Very long paragraphs are returned unchanged.
+        line: First line of the paragraph, 1-based.
+
+    Returns:
+        Text without markup, and its links.
+    """
     links: list[Link] = []
     if len(text) > _MAX_MARKED:
         return text, links
@@ -104,25 +157,39 @@ def replaced(
 
 
 class LineReader(LinedReader):
-    """Reads lines one after the other: what ``line`` does not take makes paragraphs."""
+    """Base class of readers that parse one line at a time and join the other lines to paragraphs.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+    """
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
-        self.lines, self.at = self.text.split("\n"), 0  # the number of the line that is read, from 1
-        self.held: list[str] = []  # lines of the paragraph
-        self.start = 0  # its first line
+        self.lines, self.at = self.text.split("\n"), 0  # current line number, 1-based
+        self.held: list[str] = []  # lines of the current paragraph
+        self.start = 0  # first line of the paragraph
         self.was_item = False
 
     def line(self, line: str) -> None:
-        """Read a line, and perhaps what follows."""
+        """Parse a line, and the following lines if they belong to the same element.
+
+        Args:
+            line: Line without trailing white space, not empty.
+        """
         raise NotImplementedError
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
-        """Return the text of a paragraph without its marks, and its links."""
+        """Return the text of a paragraph without inline markup, and its links.
+
+        Args:
+            text: Text of the paragraph.
+            line: First line of the paragraph, 1-based.
+        """
         raise NotImplementedError
 
     def read(self) -> list[Document]:
-        """Read all lines."""
+        """Return the document after parsing all lines."""
         while self.at < len(self.lines):
             line, self.at = self.lines[self.at].rstrip(), self.at + 1
             if line.strip():
@@ -134,31 +201,52 @@ class LineReader(LinedReader):
         return self.documents()
 
     def take(self, is_end: Callable[[str], object]) -> list[str]:
-        """Take the lines before one."""
+        """Consume the lines up to an end line.
+
+        Args:
+            is_end: Function that returns whether a line is the end line, which is not consumed.
+
+        Returns:
+            Consumed lines. All remaining lines if there is no end line.
+        """
         start = self.at
         while self.at < len(self.lines) and not is_end(self.lines[self.at].rstrip()):
             self.at += 1
         return self.lines[start : self.at]
 
     def hold(self, line: str) -> None:
-        """Add a line to the paragraph."""
+        """Add a line to the current paragraph.
+
+        Args:
+            line: Text of the line.
+        """
         self.start = self.start if self.held else self.at
         self.held.append(line)
 
     def item(self, bullet: str, line: str) -> None:
-        """Begin an item of a list."""
+        """Start a list item.
+
+        Args:
+            bullet: Bullet, or the number of the item.
+            line: Text of the first line.
+        """
         self.flush()
         self.mark = f"{bullet}. " if bullet.isdigit() else "- "
         self.is_tight, self.was_item = self.was_item, True
         self.hold(line)
 
     def flush(self) -> None:
-        """End the paragraph."""
+        """End the current paragraph and add it as a block."""
         held, self.held = self.held, []
         text, links = self.inline("\n".join(map(str.strip, held)), self.start)
         self.add(" ".join(text.split()), self.start, links)
         self.mark, self.is_tight = "", False
 
     def whole(self, lines: Sequence[str], line: int) -> None:
-        """Add lines as they are."""
+        """Add lines as an indivisible block without parsing markup.
+
+        Args:
+            lines: Lines of the block.
+            line: Line number of the first one, 1-based.
+        """
         self.add("\n".join(lines).strip("\n").rstrip(), line, is_whole=True)

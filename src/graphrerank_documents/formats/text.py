@@ -1,4 +1,4 @@
-"""Bytes to text, for all readers of texts, and plain texts and programs."""
+"""Decode the bytes of text files, and parse plain text and code in languages without a grammar."""
 
 import codecs
 import re
@@ -10,15 +10,15 @@ from pathlib import PurePosixPath
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import Block, Document, Section, UnreadableError
 
-_MARKS = (  # of UTF-32 before UTF-16, of which one begins the other
+_MARKS = (  # UTF-32 before UTF-16, because the mark of UTF-32-LE starts with that of UTF-16-LE
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_REFUSED = ("idna", "punycode", "undefined", "utf-7", "unicode_escape", "raw_unicode_escape")  # no encodings of files
-_GUESSES = [  # of charset-normalizer, which knows more, but takes short texts for EBCDIC
+_REFUSED = ("idna", "punycode", "undefined", "utf-7", "unicode_escape", "raw_unicode_escape")  # not used for files
+_GUESSES = [  # charset-normalizer supports more encodings, but mistakes short texts for EBCDIC
     *("cp1252", "gb18030", "cp932", "euc_jp", "cp949", "big5"),
     *("cp1251", "koi8_r", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256"),
 ]
@@ -28,17 +28,27 @@ _SIMPLIFIED = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*.?",
 _NOT_KOREAN = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,80}(?:;[\w=.+-]{1,50}){0,3};base64,[\w+/=%-]*")
-_SAMPLE = 65_536  # bytes or characters by which an encoding is guessed
-_MAX_LINE, _MIN_SPACES = 1000, 0.08  # characters of a line; white space in a longer one that was written by hand
+_SAMPLE = 65_536  # number of bytes or characters from which the encoding is detected
+_MAX_LINE, _MIN_SPACES = 1000, 0.08  # a longer line with a smaller share of white space is minified
 _PROSE = (".txt", ".text")
-_MAX_TITLE = 100  # characters of a first line that is a title
+_MAX_TITLE = 100  # maximum number of characters of a first line that is used as the title
 
 
 def decode_text(content: bytes, said: str = "") -> str:
-    r"""Decode a text by its byte order mark, as UTF-8, by the encoding that the file says, or by a guess.
+    r"""Decode the bytes of a text file.
 
-    The text has ``\n`` at the ends of lines, no byte order mark, no NUL and no half of a surrogate pair. An
-    UnreadableError if it is not a text.
+    The encoding is determined by a byte order mark, else UTF-8 if the bytes are valid, else the declared encoding, else
+    by detection.
+
+    Args:
+        content: Bytes of the file.
+        said: Encoding declared in the file. Empty if there is none.
+
+    Returns:
+        Text with ``\n`` as line separator and without byte order mark, NUL characters and unpaired surrogates.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     mark, encoding = next((pair for pair in _MARKS if content.startswith(pair[0])), (b"", ""))
     text = content[len(mark) :].decode(encoding or _encoding(content, said), "replace")
@@ -55,17 +65,18 @@ def _encoding(content: bytes, said: str) -> str:
         return "utf-8" if even == odd else "utf-16-be" if even else "utf-16-le"
     try:
         said = codecs.lookup(said).name
-        said = said if said not in _REFUSED and b"a".decode(said, "replace") else ""  # an error for "hex" and its like
+        # decoding raises an error for codecs that are not text encodings, such as "hex"
+        said = said if said not in _REFUSED and b"a".decode(said, "replace") else ""
     except (LookupError, ValueError):
         said = ""
-    if said.startswith(("iso2022", "hz")):  # of bytes below 128
+    if said.startswith(("iso2022", "hz")):  # these encodings use only ASCII bytes, so the text is also valid UTF-8
         return said
     with suppress(UnicodeError):
         content.decode("utf-8")
         return "utf-8"
     text = content.decode("utf-8", "replace")
     wrong, others = text.count("\ufffd"), len(text) - len(text.encode("ascii", "ignore"))
-    if wrong * 10 < others:  # UTF-8 but for a few bytes
+    if wrong * 10 < others:  # UTF-8 with a few invalid bytes
         return "utf-8"
     return said or _guess(sample)
 
@@ -79,13 +90,20 @@ def _guess(sample: bytes) -> str:
         return "gb18030"
     found = optional("charset_normalizer", "a text that is not UTF-8").from_bytes(sample, cp_isolation=_GUESSES).best()
     if found is None:
-        raise UnreadableError("not UTF-8, and its encoding is not known")
+        raise UnreadableError("not UTF-8, and the encoding is unknown")
     return str(found.encoding)
 
 
 def without_blobs(text: str) -> tuple[str, dict[str, int]]:
-    """Empty the minified lines of a text and its data URIs; return it, with as many lines, and the counts of both."""
-    text, uris = DATA_URI.subn("data:,", text)  # an empty one, as a link or an image has an address
+    """Remove the content of data URIs and minified lines from a text.
+
+    Args:
+        text: Text of a file.
+
+    Returns:
+        Text with the same number of lines, and the number of removed data URIs and minified lines by kind.
+    """
+    text, uris = DATA_URI.subn("data:,", text)  # leave an empty data URI, because a link or image needs a target
     lines = text.split("\n")
     minified = [i for i, line in enumerate(lines) if len(line) > _MAX_LINE and _is_minified(line)]
     for i in minified:
@@ -100,7 +118,18 @@ def _is_minified(line: str) -> bool:
 
 
 def read_plain_text(content: bytes, name: str) -> list[Document]:
-    """Read a plain text by its paragraphs, or a program as one block."""
+    """Parse plain text into paragraphs, or code into one block.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source. The suffix distinguishes text from code.
+
+    Returns:
+        One document without headings.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
+    """
     path = PurePosixPath(name)
     text, dropped = without_blobs(decode_text(content))
     end = text.rstrip().count("\n") + 1
@@ -119,7 +148,15 @@ def _paragraphs(text: str) -> Iterator[Block]:
 
 
 def code_block(text: str, line: int) -> tuple[Block, ...]:
-    """Return a text that begins in a line of its file as a whole block, or nothing if it is empty."""
+    """Return code as an indivisible block.
+
+    Args:
+        text: Code.
+        line: Line number of the first line in the file, 1-based.
+
+    Returns:
+        One block, or an empty tuple if ``text`` is blank.
+    """
     if not text.strip():
         return ()
     lead = len(text) - len(text.lstrip("\n"))
