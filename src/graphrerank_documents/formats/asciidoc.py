@@ -1,4 +1,4 @@
-"""AsciiDoc by its lines, as Asciidoctor reads them; no parser of it is kept for Python."""
+"""Parse AsciiDoc line by line, following Asciidoctor. There is no maintained AsciiDoc parser for Python."""
 
 import posixpath
 import re
@@ -6,26 +6,26 @@ import re
 from graphrerank_documents.document import Document, Link
 from graphrerank_documents.formats.lined_reader import LineReader, replaced
 
-_MAX_ATTRIBUTE = 1000  # characters of an attribute that is put in
+_MAX_ATTRIBUTE = 1000  # maximum number of characters of an attribute's value
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]++(?=\S)")
 _RULE = re.compile(r"(?:={2,}|-{2,}|~{2,}|\^{2,}|\+{2,})$")
 _ATTRIBUTE = re.compile(r":!?([\w-]+)!?:(?:[ \t]+(.*))?$")
 _ANCHOR = re.compile(r"\[\[([^\[\],]{1,200})(?:,[^\[\]]{0,500})?\]\]")
 _STYLE = re.compile(r"\[(?!\[)(.{0,1000})\]$")
 _ID = re.compile(r"#([\w:.-]+)|\bid=\"?([\w:.-]+)")
-_FENCE = re.compile(r"(-{4,}|\.{4,}|`{3,}|/{4,}|\+{4,})")  # of lines that are kept as they are, or left out
-_OPEN = re.compile(r"(?:(?:--|={4,}|\*{4,}|_{4,}|<<<|'''+|\+)$|(?:ifn?def|ifeval|endif)::)")  # lines that show nothing
+_FENCE = re.compile(r"(-{4,}|\.{4,}|`{3,}|/{4,}|\+{4,})")  # delimiter of listings, comments and passthrough blocks
+_OPEN = re.compile(r"(?:(?:--|={4,}|\*{4,}|_{4,}|<<<|'''+|\+)$|(?:ifn?def|ifeval|endif)::)")  # lines without text
 _TABLE = re.compile(r"[|!]={3,}$")
 _MACRO = re.compile(r"(\w+)::([^\s\[]{0,2000})\[(.*)\]$")
 _ITEM = re.compile(r"\s*(\*{1,5}|-|\.{1,5}|\d{1,9}\.|<[.\d]+>)[ \t]+(?=\S)")
 _TERM = re.compile(r"(\S.{0,500}?)(?::{2,4}|;;)(?:[ \t]+(.*))?$")
 _CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))[\d.+*]*[<^>.]*[aehlmsdv]?)?\|")
 _COLUMNS, _COLUMN = re.compile(r"cols=(?:\"([^\"]*)\"|([^\",]*))"), re.compile(r"(\d{1,3})\*[^,;]*|[^,;]+")
-_AUTHOR = re.compile(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ")  # or the revision, below the title
+_AUTHOR = re.compile(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ")  # author or revision line below the title
 _REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
 _INLINE = re.compile(
     r"\\(?:<<[^<>]{0,500}>>|\w+:[^\s\[]{0,500}\[)"  # escaped
-    r"|`?\+(?=\S)[^+\n]{1,500}\+`?|pass:\w{0,20}\[[^\[\]]{0,500}\]"  # as it is written
+    r"|`?\+(?=\S)[^+\n]{1,500}\+`?|pass:\w{0,20}\[[^\[\]]{0,500}\]"  # passthrough
     r"|<<(?P<id>[^<>,]{1,500})(?:,(?P<shown>[^<>]{0,500}))?>>"
     r"|(?<![\w:/])(?P<macro>xref|link|image|footnote|kbd|btn|menu|icon|anchor|mailto|indexterm2?):(?!:)"
     r"(?P<target>[^\s\[\]]{0,2000})\[(?P<text>(?:[^\[\]\\]|\\.){0,1000})\]"
@@ -35,27 +35,38 @@ _INLINE = re.compile(
 _MARKS = re.compile(
     r"(?<![\w*_`#])(?:\[[^\[\]]{0,80}\])?([*_`#]{1,2})(?=\S)((?:[^\n*_`#]|(?<=\w)[_*](?=\w)){1,300})(?<=\S)\1(?!\w)"
 )
-# component, module, family and page
+# component, module, family and page of a resource ID in Antora
 _ANTORA = re.compile(r"(?:(?:[\w.-]+@)?(?:([\w.-]*):)?([\w.-]*):)?(?:(\w+)\$)?([^:$]*)")
 _MODULES = re.compile(r"(.*/|)modules/([^/]+)/")
 
 
 def read_asciidoc(content: bytes, name: str) -> list[Document]:
-    """Read a file of AsciiDoc; nothing that it includes is opened."""
+    """Parse an AsciiDoc file. Included files are not opened.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
+    """
     return _AsciiDoc(content, name).read()
 
 
 class _AsciiDoc(LineReader):
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
-        self.room = len(self.text) + _MAX_ATTRIBUTE  # characters that attributes may add
+        self.room = len(self.text) + _MAX_ATTRIBUTE  # number of characters that attributes may still add
         self.attributes: dict[str, str] = {}
-        self.anchors: list[str] = []  # of what follows
+        self.anchors: list[str] = []  # anchors of the next block or heading
         self.style = ""
         self.ids: dict[str, int] = {}
 
     def line(self, line: str) -> None:
-        """Read a line, and perhaps what follows."""
+        """Parse a line, and the following lines if they belong to the same block."""
         above = self.held[0] if len(self.held) == 1 and not self.mark else ""
         if above and _RULE.match(line) and abs(len(above) - len(line)) <= 1:
             self.held = []
@@ -86,7 +97,7 @@ class _AsciiDoc(LineReader):
             self.hold(line)
 
     def sets(self, line: str) -> bool:
-        """Return whether a line is a heading, or says something about what follows; read it if so."""
+        """Parse a heading, or a line with attributes of the next block. Return False for other lines."""
         if found := _HEADING.match(line):
             self.heading(_without_mark(line[found.end() :], found[1]), self.at)
         elif found := _ATTRIBUTE.match(line):
@@ -108,14 +119,14 @@ class _AsciiDoc(LineReader):
         return True
 
     def heading(self, heading: str, line: int) -> None:
-        """Open a section."""
+        """Start a section."""
         found = _ANCHOR.search(heading)
         text, links = self.inline(_ANCHOR.sub("", heading).strip(), line)
         self.anchors += [found[1]] if found else []
         self.open(text, line, links)
         self.point()
         prefix, mark = self.attributes.get("idprefix", "_"), self.attributes.get("idseparator", "_")[:1]
-        for before, between in dict.fromkeys([(prefix, mark), ("", "-")]):  # as Asciidoctor and Antora make them
+        for before, between in dict.fromkeys([(prefix, mark), ("", "-")]):  # anchors of Asciidoctor and of Antora
             name = before + re.sub(r"[ .-]+", between, re.sub(r"[^\w .-]", "", text.lower())).strip(between or None)
             count = self.ids[name] = self.ids.get(name, 0) + 1
             self.spans[-1].anchors.append(name if count == 1 else f"{name}{between}{count}")
@@ -123,13 +134,13 @@ class _AsciiDoc(LineReader):
             self.take(lambda line: not _AUTHOR.match(line))
 
     def point(self) -> None:
-        """Let the anchors before a block point at its section."""
+        """Add the anchors before a block to its section."""
         self.spans[-1].anchors += self.anchors
         self.spans[-1].labels += self.anchors
         self.anchors, self.style = [], ""
 
     def flush(self) -> None:
-        """End the paragraph; an indented one is kept as it is."""
+        """End the paragraph. An indented paragraph is a listing."""
         if self.held and not self.mark and all(line[:1] in " \t" for line in self.held):
             held, self.held = self.held, []
             self.whole(held, self.start)
@@ -138,7 +149,7 @@ class _AsciiDoc(LineReader):
             self.point()
 
     def macro(self, name: str, target: str, text: str) -> None:
-        """Read a macro that is a block."""
+        """Parse a block macro."""
         self.point()
         if name == "include":
             self.add(target, self.at, [Link(_of_antora(target, self.name, ""), self.at)])
@@ -146,13 +157,13 @@ class _AsciiDoc(LineReader):
             self.add(_plain(text).split(",")[0], self.at)
 
     def rows(self, mark: str) -> None:
-        """Read the rows of a table."""
+        """Parse the rows of a table."""
         style, start = self.style, self.at + 1
         self.point()
         lines = [*self.take(mark.__eq__), mark]
         self.at += 1
-        cells: list[tuple[list[str], int]] = []  # parts and line
-        first = is_alone = 0  # cells of the first line, and whether an empty one follows
+        cells: list[tuple[list[str], int]] = []  # lines of text and line number of each cell
+        first = is_alone = 0  # number of cells in the first line, and whether an empty line follows it
         for i, line in enumerate(lines[:-1]):
             rest, *parts = _CELL.split(line.rstrip())
             for before, _ in cells[-1:]:
@@ -169,7 +180,7 @@ class _AsciiDoc(LineReader):
         self.table(rows, "header" in _COLUMNS.sub("", style) or (is_alone and first >= width))
 
     def substituted(self, text: str) -> str:
-        """Put in the attributes that the file sets, as many as make its text twice as long."""
+        """Substitute the attributes defined in the file until the text is twice as long."""
 
         def value(found: re.Match[str]) -> str:
             value = self.attributes.get(found[1], found[0])
@@ -179,12 +190,12 @@ class _AsciiDoc(LineReader):
         return _REFERENCE.sub(value, text)
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
-        """Return a text without its marks, and its links."""
+        """Return a text without inline markup, and its links."""
         shown, links = replaced(_INLINE, self.shown, self.substituted(text), line)
         return _MARKS.sub(r"\2", _MARKS.sub(r"\2", shown)), links
 
     def shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
-        """Return the text of a mark, its link noted."""
+        """Return the text of an inline element and append its link."""
         text, target = _plain(found["shown"] or found["text"] or found["named"] or ""), found["target"]
         if found["id"] or found["macro"] == "xref":
             target = (found["id"] or target).strip()
@@ -212,7 +223,7 @@ class _AsciiDoc(LineReader):
         return text or target
 
     def address(self, target: str) -> str:
-        """Return where a cross reference points: at a path, or at an anchor of this document or another."""
+        """Return the target of a cross reference: a path, an anchor in this document, or both."""
         path, mark, anchor = target.partition("#")
         if not path or not (mark or re.search(r"\.(adoc|asciidoc|asc|html)$", path)):
             return f"#{anchor or path}"
@@ -221,7 +232,7 @@ class _AsciiDoc(LineReader):
 
 
 def _without_mark(heading: str, mark: str) -> str:
-    """Return a heading without the mark that may end it, as in ``== Title ==``."""
+    """Return a heading without its optional closing mark, as in ``== Title ==``."""
     text = heading.removesuffix(mark)
     return text.rstrip(" \t") if text != heading and text.endswith((" ", "\t")) else heading
 
@@ -233,7 +244,7 @@ def _plain(text: str) -> str:
 
 
 def _of_antora(path: str, name: str, family: str) -> str:
-    """Return a path of Antora, which begins at a module, as a relative one; empty for another component's."""
+    """Convert a resource ID in Antora to a relative path. The path is empty for resources of other components."""
     found, modules = _ANTORA.fullmatch(path), _MODULES.match(name)
     if not found or not modules or path.startswith((".", "/")) or (family != "pages" and "$" not in path):
         return path

@@ -1,6 +1,6 @@
-"""Exports of chats, which are JSON: a folder of a Slack channel's days, and Discord's channels by DiscordChatExporter.
+"""Parse chat exports in JSON: daily files of a Slack channel, and Discord channels exported by DiscordChatExporter.
 
-Messages that follow each other soon are a section; a thread of Slack is another.
+Messages without a long pause between them form a section. Each Slack thread is a section as well.
 """
 
 import re
@@ -13,23 +13,42 @@ from typing import Any, NamedTuple
 
 from graphrerank_documents.document import LABEL, MAX_NAME, Block, Document, Link, Section
 
-_PAUSE = 30 * 60  # seconds without a message that end a section
-_MOST = 1000  # characters of a section, about a passage, as replies point at sections
+_PAUSE = 30 * 60  # seconds without a message after which a new section starts
+_MOST = 1000  # maximum number of characters of a section, about one passage, because replies link to sections
 _MARKUP = re.compile(r"<(?:([@#!])([^<>|\s]*)|([a-z]+:[^<>|\s]*))(?:\|([^<>]*))?>")  # Slack's mentions and links
-_NAMES = ("user_profile.real_name", "user_profile.display_name", "username")  # of the author of a message of Slack
+_NAMES = ("user_profile.real_name", "user_profile.display_name", "username")  # Slack's fields for the author's name
 
 
 class _Message(NamedTuple):
+    """Message of a chat.
+
+    Attributes:
+        id: Id of the message.
+        time: Time in UTC, or None if it is missing or invalid.
+        author: Name of the author.
+        text: Text, and names of attached files.
+        thread: Id of the Slack thread, or empty.
+        reply_to: Id of the message to which this one replies, or empty.
+    """
+
     id: str
-    time: datetime | None  # in UTC
+    time: datetime | None
     author: str
     text: str
-    thread: str  # of Slack, empty outside of threads
-    reply_to: str  # the id of a message
+    thread: str
+    reply_to: str
 
 
 def read_chat(content: Any, name: str) -> list[Document] | None:
-    """Return an export of a chat as a document, or None for other JSON."""
+    """Return the document of a chat export.
+
+    Args:
+        content: Decoded JSON.
+        name: Path of the file, relative to the source. In a Slack export, the folder is the name of the channel.
+
+    Returns:
+        List with one document, or None if ``content`` is not a chat export.
+    """
     channel = PurePosixPath(name).parent.name
     listed = content.get("messages") if isinstance(content, Mapping) else content
     if not isinstance(listed, list):
@@ -48,7 +67,7 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
 
 
 def _at(value: Any, *paths: str) -> str:
-    """Return what stands at the first of the paths, as a text; empty if nothing does."""
+    """Return the first non-empty value at the dotted paths as a string, or an empty string."""
     for path in paths:
         found = value
         for key in path.split("."):
@@ -59,7 +78,7 @@ def _at(value: Any, *paths: str) -> str:
 
 
 def _slack(message: Any, names: Mapping[str, str]) -> _Message:
-    """Read a message; ``names`` are those of the users that the file says."""
+    """Parse a Slack message. ``names`` maps user ids to display names."""
 
     def shown(found: re.Match[str]) -> str:
         return str(found[4] or found[3] or f"{found[1]}{names.get(found[2], found[2])}")
@@ -85,16 +104,16 @@ def _discord(message: Any) -> _Message:
 
 
 def _with_files(text: str, message: Any, key: str) -> str:
-    """Append the names of the files of a message."""
+    """Append the names of the attached files to the text of a message."""
     files = message.get(key) if isinstance(message, Mapping) else None
     names = [_at(file, "name", "fileName") for file in files] if isinstance(files, list) else []
     return "\n".join(filter(None, (text.strip(), ", ".join(filter(None, names)))))
 
 
 def _groups(messages: Sequence[_Message]) -> list[list[_Message]]:
-    """Gather threads, and messages outside of them that follow each other soon, in order of their first messages."""
+    """Group messages by thread, and other messages by pauses. Groups are ordered by their first message."""
     groups: list[list[_Message]] = []
-    latest: dict[str, list[_Message]] = {}  # by thread
+    latest: dict[str, list[_Message]] = {}  # current group of each thread
     sizes: dict[str, int] = {}
     for message in messages:
         own, size = message.thread, len(message.author) + len(message.text) + 3

@@ -1,4 +1,4 @@
-"""Pages of HTML."""
+"""Parse HTML pages: find the main part and convert its elements to sections and blocks."""
 
 import re
 from collections import Counter
@@ -12,23 +12,23 @@ from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document
 from graphrerank_documents.formats.sections import Sections
 from graphrerank_documents.formats.text import DATA_URI, decode_text, without_blobs
 
-_HEAD = 4096  # bytes in which a page says its encoding
+_HEAD = 4096  # number of bytes in which the declaration of the encoding is searched for
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"\s{0,9}<\?xml[^>]{0,100}?encoding\s{0,9}=\s{0,9}[\"']([\w.:-]{1,40})")
 _XHTML = re.compile(r"\s*<\?xml|[^<]{0,99}<html[^>]{0,300}http://www\.w3\.org/1999/xhtml")
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
 _CLOSED = re.compile(rf"<(?!(?:{_VOID})\b)([a-zA-Z][\w:-]*)((?:\s[^<>]*)?)/>")
-_NESTED = re.compile(  # elements that are closed by a tag
+_NESTED = re.compile(  # elements that require an end tag
     r"<(/?)(?:a|article|aside|b|big|blockquote|button|center|code|details|div|dl|em|figure|font|footer|form|g|header|i|label|main|nav"
     r"|object|ol|section|small|span|strong|svg|table|u|ul)[\s>]",
     re.IGNORECASE,
 )
-_MAX_OPEN = 1000  # unclosed elements, for which the parser's time is quadratic
-_SHALLOW = 50_000  # characters of small pages
+_MAX_OPEN = 1000  # maximum number of unclosed elements, because the parser's time is quadratic in it
+_SHALLOW = 50_000  # number of characters below which unclosed elements are not counted
 _MAIN = "main, [role=main]"
 _PLACES = f"{_MAIN};article;.mw-parser-output;.rst-content;.theme-doc-markdown;.markdown-body;.md-content"
 _MAINS = f"{_PLACES};.document .body;.body;.post-content;.entry-content;#content;.content;#main;.document".split(";")
-_SMALL, _SHARE = 20, 0.4  # characters of a main part, or its share of the page, with which it is taken for one
+_SMALL, _SHARE = 20, 0.4  # minimum number of characters of a main part, and minimum share of the page
 _TAGS = """address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure
 footer form frameset header hgroup hr legend li main menu ol option p pre search section summary table tbody td tfoot
 th thead tr ul h1 h2 h3 h4 h5 h6"""
@@ -42,33 +42,46 @@ _LEFT_OUT = """[hidden]:not([role=tabpanel]), [aria-hidden=true], [role=navigati
 .skip-link, .theme-doc-toc-mobile, aside:has(nav), [style*="display:none" i]:not([class*=math]),
 [style*="display: none" i]:not([class*=math])"""
 _OUTSIDE = """header:not(:has(h1)), header:has(nav), aside:not([class*=admonition i], [class*=aside i],
-[class*=callout i], [class*=note i], [class*=tip i], [class*=topic i], [class*=warning i])"""  # a main part
+[class*=callout i], [class*=note i], [class*=tip i], [class*=topic i], [class*=warning i])"""
 _SIDE_NAMES = "navbar nav menu sidebar footer related nav-panel navigation topnav site-header site-footer"
 _SIDES = ", ".join(f".{side}, #{side}" for side in _SIDE_NAMES.split())
 _PLACING = "table table, table:is([role=presentation], [role=none], :has(table, h1, h2, h3, h4, h5, h6, pre))"
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _KINDS = {"li": "item", "dt": "term", "dd": "meaning"}
-_SOURCES = frozenset(("viewcode-link", "viewcode-back", "src", "srclink"))  # links to programs, without their texts
+_SOURCES = frozenset(
+    ("viewcode-link", "viewcode-back", "src", "srclink")
+)  # links to source code; their text is dropped
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")
 _NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # around a heading
-_BEFORE_SITE = " -\u2013\u2014|\u00b7:\u00bb"  # between a title and the name of the site
+_BEFORE_SITE = " -\u2013\u2014|\u00b7:\u00bb"  # separators between a title and the name of the site
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,]\s*url\s*=\s*[\"']?\s*([^\"'\s]+)", re.IGNORECASE)
-_ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # what is not the path
-_MAX_MARKS = 3  # characters of a text without a word that is left out
-_MENU = 30  # characters for each link, of a text of a menu
+_ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # the parts of a URL other than the path
+_MAX_MARKS = 3  # a text of at most this many characters is dropped if it contains no word
+_MENU = 30  # maximum number of characters per link in a menu
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
 
 
 def read_html(content: bytes, name: str) -> list[Document]:
-    """Read the main part of a page, without its navigation, header and footer."""
+    """Parse the main part of a page, without navigation, header and footer.
+
+    Args:
+        content: Bytes of the page.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document. A page that redirects to another one consists of a link.
+
+    Raises:
+        UnreadableError: If ``content`` is binary, its encoding is unknown or too many elements are unclosed.
+    """
     parser = optional("selectolax.lexbor", "an HTML page").LexborHTMLParser
     said = _XML_CHARSET.match(content[:_HEAD]) or _CHARSET.search(content[:_HEAD])
     text, uris = DATA_URI.subn("", decode_text(content, said[1].decode() if said else ""))
     if _XHTML.match(text) or name.lower().endswith(".xhtml"):
         text = _CLOSED.sub(r"<\1\2></\1>", text)
     if len(text) > _SHALLOW and sum(-1 if tag[1] else 1 for tag in _NESTED.finditer(text)) > _MAX_OPEN:
-        raise UnreadableError(f"more than {_MAX_OPEN:,} elements without an end")
+        raise UnreadableError(f"more than {_MAX_OPEN:,} unclosed elements")
     page, stem = parser(text), PurePosixPath(name).stem[:MAX_NAME]
     base = _said(page, "base[href]", "href")
     if refresh := _REFRESH.match(_said(page, 'meta[http-equiv="refresh" i]', "content")):
@@ -78,12 +91,13 @@ def read_html(content: bytes, name: str) -> list[Document]:
     sections = walk.out.end(ids, None if is_main else _is_menu)
     written = page.css_first("head > title")
     title = "" if written is None else " ".join(written.text().translate(_INVISIBLE).split())[:MAX_NAME]
-    title = title.removeprefix("<no title>")  # of Sphinx
+    title = title.removeprefix("<no title>")  # placeholder of Sphinx
     title = title.removesuffix(_said(page, 'meta[property="og:site_name"]', "content")).rstrip(_BEFORE_SITE)
-    headings = (_NUMBER.sub("", section.heading) for section in sections[:3])  # before the name of the site
+    # a heading at the start of the title separates it from the name of the site
+    headings = (_NUMBER.sub("", section.heading) for section in sections[:3])
     named = next((each for each in headings if each and title.startswith(each) and _REST.match(title, len(each))), "")
     title = named or walk.out.titled or title or _said(page, 'meta[property="og:title"]', "content") or stem
-    dropped = walk.dropped + Counter({"data URIs": uris})  # those above none
+    dropped = walk.dropped + Counter({"data URIs": uris})  # adding counters drops zeros
     return [Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)]
 
 
@@ -97,14 +111,14 @@ def _said(page: Any, selector: str, attribute: str) -> str:
 
 
 def _aliases(page: Any, name: str) -> tuple[str, ...]:
-    """Return the path of the address that a page calls its own, if it ends as its file does."""
+    """Return the path of the canonical URL if its last component matches the name of the file."""
     path, file = _ADDRESS.sub("", _said(page, 'link[rel="canonical"]', "href")), PurePosixPath(name)
     names = (file.name, file.stem, file.parent.name if file.stem == "index" else file.stem)
     return (path,) if path[:1] == "/" and PurePosixPath(path).name in filter(None, names) else ()
 
 
 def _main_part(page: Any) -> tuple["ElementWalk", bool]:
-    """Return what the main part shows, or the whole body where that is nearly nothing of it, and which of both."""
+    """Return the content of the main part and True, or of the whole body and False if the main part is too small."""
     hidden, placing = ({node.mem_id for node in page.css(selector)} for selector in (_LEFT_OUT, _PLACING))
     main = None
     for selector in _MAINS:
@@ -121,34 +135,42 @@ def _main_part(page: Any) -> tuple["ElementWalk", bool]:
 
 @dataclass(slots=True)
 class _Table:
-    """A table of rows that is open; others only place parts of the page."""
+    """Current table. Tables that only lay out the page are not represented.
+
+    Attributes:
+        header: Text of the header row.
+        rows: Number of rows added so far.
+        cells: Cells of the current row.
+        is_head: Whether all cells of the current row are header cells.
+        in_cell: Whether a cell is open.
+    """
 
     header: str = ""
     rows: int = 0
     cells: list[str] = field(default_factory=list)
-    is_head: bool = True  # whether the row has no other cells than those of a header
+    is_head: bool = True
     in_cell: bool = False
 
 
 class ElementWalk:
-    """Goes through the elements of a page and collects what they show.
+    """Traversal of a page's elements that collects the visible text in sections.
 
     Args:
-        root: The element around them.
-        hidden: The ``mem_id`` of elements that are left out.
-        placing: Those of tables that only place parts of the page.
+        root: Element whose descendants are visited.
+        hidden: ``mem_id`` of each element to skip.
+        placing: ``mem_id`` of each table that only lays out the page.
     """
 
     def __init__(self, root: Any, hidden: Collection[int] = (), placing: Collection[int] = ()) -> None:
         self.out = Sections()
         self.dropped: Counter[str] = Counter()
         self._hidden, self._placing = hidden, placing
-        self._parts: list[str] = []  # of the text that is open; "\0" for an end of a line
-        self._ids: list[str] = []  # that wait for a heading or a text
-        self._before: list[str] = []  # those before the heading that is open
-        self._kind = self._marker = ""  # of the next block
-        self._heading: Any = None  # the heading or signature that is open
-        self._pre = 0  # elements of code that are open
+        self._parts: list[str] = []  # text of the current block, with "\0" for a line break
+        self._ids: list[str] = []  # pending anchors of the next heading or block
+        self._before: list[str] = []  # anchors before the current heading
+        self._kind = self._marker = ""  # kind and list marker of the next block
+        self._heading: Any = None  # current heading or signature
+        self._pre = 0  # number of open `pre` elements
         self._table: _Table | None = None
         self._walk(root)
         self._flush()
@@ -172,7 +194,7 @@ class ElementWalk:
             node = node.next
 
     def _open(self, node: Any, tag: str) -> bool:
-        """Begin an element; return whether it shows what is in it."""
+        """Start an element and return whether its children are visited."""
         is_block = tag in _BLOCKS
         if is_block:
             self._break()
@@ -197,13 +219,13 @@ class ElementWalk:
             return not formula
         elif is_block and self._heading is None:
             self._open_block(node, tag, attributes)
-        elif "-" in tag:  # an element of the page's program
+        elif "-" in tag:  # a custom element
             self._parts.append(" ")
         return True
 
     def _open_link(self, node: Any, attributes: Mapping[str, str | None]) -> bool:
         target = (attributes.get("href") or "").strip()
-        if target.startswith("#") and not _WORD.search(node.text()):  # the mark of a heading
+        if target.startswith("#") and not _WORD.search(node.text()):  # permalink next to a heading
             return False
         self._link(target)
         return not target or _SOURCES.isdisjoint((attributes.get("class") or "").split())
@@ -279,7 +301,7 @@ class ElementWalk:
             self._table = None
 
     def _break(self) -> None:
-        """End a paragraph, or a word where a text goes on."""
+        """End a paragraph. In a heading or cell, only separate words."""
         if self._heading is not None or (self._table is not None and self._table.in_cell):
             self._parts.append(" ")
         elif not self._pre:

@@ -1,4 +1,4 @@
-"""LaTeX by its commands of structure; the text of what stands between them by pylatexenc."""
+"""Parse LaTeX: structural commands become sections and blocks; pylatexenc converts the text between them."""
 
 import re
 from bisect import bisect_left
@@ -9,10 +9,10 @@ from graphrerank.installation.extras import optional
 from graphrerank_documents.document import LABEL, Document, Link
 from graphrerank_documents.formats.lined_reader import LinedReader, Row, replaced
 
-_MAX_CONVERTED = 20_000  # characters of a paragraph that pylatexenc reads
+_MAX_CONVERTED = 20_000  # maximum number of characters of a paragraph that is converted
 _VERBATIM = "verbatim|Verbatim|lstlisting|minted|alltt"
 _WHOLE = rf"(?:{_VERBATIM}|equation|align|gather|multline|eqnarray|displaymath|comment|tikzpicture)\*?"
-_BRACED = r"\{((?:\\.|[^{}\\]|\{(?:\\.|[^{}\\]|\{[^{}]{0,300}\}){0,500}\}){0,1000})\}"  # with two levels of groups
+_BRACED = r"\{((?:\\.|[^{}\\]|\{(?:\\.|[^{}\\]|\{[^{}]{0,300}\}){0,500}\}){0,1000})\}"  # up to two nested groups
 _OPTION = r"(?:\[[^\[\]]{0,500}\])?"
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
 _LISTING = re.compile(rf"\\begin\{{({_VERBATIM})\}}")
@@ -39,7 +39,18 @@ _RULES = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule|endhead|cline\{[^{}]{0,5
 
 
 def read_latex(content: bytes, name: str) -> list[Document]:
-    """Read a file of LaTeX; nothing that it includes is opened."""
+    """Parse a LaTeX file. Included files are not opened.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per sectioning command.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
+    """
     return _LaTeX(content, name).read()
 
 
@@ -60,7 +71,7 @@ class _LaTeX(LinedReader):
         self.converter = optional("pylatexenc.latex2text", "a LaTeX file").LatexNodes2Text(math_mode="verbatim")
 
     def read(self) -> list[Document]:
-        """Read the body of the document."""
+        """Parse the body of the document."""
         if title := _TITLE.search(self.body):
             self.title = self.inline(title[1], 1)[0]
         _, begin, rest = self.body.partition("\\begin{document}")
@@ -74,7 +85,7 @@ class _LaTeX(LinedReader):
         return self.documents()
 
     def token(self, found: re.Match[str], line: int) -> None:
-        """Read a command of structure."""
+        """Parse a structural command."""
         if section := found["section"]:
             heading, links = self.inline(_LABEL.sub("", section[1:-1]), line)
             self.open(heading, line, links)
@@ -95,25 +106,25 @@ class _LaTeX(LinedReader):
             self.is_tight = any(block.text.startswith("- ") for block in self.spans[-1].blocks[-1:])
 
     def line_of(self, at: int) -> int:
-        """Return the line of a place in the text."""
+        """Return the line of a character position in the text."""
         return bisect_left(self.ends, at) + 1
 
     def paragraph(self, start: int, end: int) -> None:
-        """Read the text between two commands."""
+        """Add the text between two commands as a block."""
         text = self.labelled(self.body[start:end])
         line = self.line_of(start) + text[: len(text) - len(text.lstrip())].count("\n")
         shown, links = self.inline(text.strip(), line)
         self.add(shown, line, links)
 
     def labelled(self, text: str) -> str:
-        """Let the labels of a text point at its section; return it without them."""
+        """Add the labels in a text to the current section and return the text without them."""
         labels = _LABEL.findall(text)
         self.spans[-1].labels += labels
         self.spans[-1].anchors += labels
         return _LABEL.sub("", text)
 
     def rows(self, text: str, start: int) -> None:
-        """Read the rows of a table, the first as its header if a line follows it."""
+        """Parse the rows of a table. The first row is a header if a horizontal rule follows it."""
         rows, has_header = list[Row](), False
         for row in text.split("\\\\"):
             line = self.line_of(start + len(row) - len(row.lstrip()))
@@ -125,16 +136,16 @@ class _LaTeX(LinedReader):
         self.table(rows, has_header)
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
-        """Return a paragraph without its commands, its formulas as they are written, and its links."""
+        """Return a paragraph without commands, and its links. Formulas are unchanged."""
         shown, links = replaced(_LINK, _shown, text, line)
         if re.search(r"[\\{}$~`'-]", shown) and len(shown) <= _MAX_CONVERTED:
-            with suppress(Exception):  # of many kinds, for what is no LaTeX
+            with suppress(Exception):  # pylatexenc raises many kinds of errors for invalid LaTeX
                 shown = str(self.converter.latex_to_text(_COMMANDS.sub(r"\1", shown)))
         return " ".join(shown.split()), links
 
 
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
-    """Return what is shown of a reference, its links noted."""
+    """Return the text of a reference and append its links."""
     name, target = found["name"], " ".join(found["target"].split())
     if "cite" in name:
         return "" if name == "nocite" else f"[{target}]"

@@ -1,4 +1,4 @@
-"""Mail as documents, one a message: mbox archives and single messages (eml), with replies as links."""
+"""Parse mail archives (mbox) and single messages (eml). Each message is a document, and each reply is a link."""
 
 import re
 from collections.abc import Iterator
@@ -15,11 +15,13 @@ from graphrerank_documents.document import LABEL, MAX_NAME, Block, Document, Lin
 from graphrerank_documents.formats.text import decode_text, without_blobs
 from graphrerank_documents.readers import reader_of
 
-MAX_HEADER, MAX_SENDER = 10_000, 200  # characters of a header, and of a sender as it is shown
-MAX_PARTS, MAX_PAGE = 1000, 1_000_000  # of a message, and characters of its page
+#: Maximum number of characters of a header, and of a sender or attachment in the text.
+MAX_HEADER, MAX_SENDER = 10_000, 200
+#: Maximum number of MIME parts of a message, and of characters of an HTML part.
+MAX_PARTS, MAX_PAGE = 1000, 1_000_000
 _START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]{0,200}\d\d:\d\d[^\n]{0,100}\n")
 _ID = re.compile(r"<([^<>\s]+)>")
-_HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # of which a mail has one
+_HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # a message has at least one
 _END = re.compile(
     r"^(?:-- ?|_{20,}|-{2,} ?(?:Original Message|Ursprüngliche Nachricht|Message d'origine) ?-{2,})$", re.M
 )
@@ -28,32 +30,52 @@ _FORWARDED = re.compile(
     r"(?:\*?(?:From|Date|Sent|Subject|To|Cc|Von|Datum|Betreff|An|De|Objet|À)\*?:[^\n]*\n)*",
     re.MULTILINE | re.IGNORECASE,
 )
-_QUOTED = re.compile(  # with the line or two before that says of whom
+_QUOTED = re.compile(  # quotation, with the attribution line or lines before it
     r"(?:^(?:On|Am|Le|El|Il|Op|Em)\b[^\n]{1,200}(?:\n[^>\n][^\n]{0,200})?:[ \t]*\n\s*)?(?:^>[^\n]*(?:\n|\Z))+",
     re.MULTILINE,
 )
 
 
 class _Mail(NamedTuple):
+    """Parsed message.
+
+    Attributes:
+        message: Message.
+        headers: Decoded headers by lower-case name.
+        line: First line in the file, 1-based.
+        end: Last line in the file.
+    """
+
     message: Message
     headers: dict[str, str]
     line: int
     end: int
 
     def ids(self, name: str) -> list[str]:
-        """Return the ids of messages in a header, without brackets."""
+        """Return the message ids in a header, without angle brackets."""
         return [each[:MAX_NAME] for each in _ID.findall(self.headers.get(name, ""))]
 
 
 def read_mbox(content: bytes, name: str) -> list[Document]:
-    """Read the messages of an archive; those that cannot be parsed are left out."""
+    """Parse the messages of a mail archive. Messages that cannot be parsed are skipped.
+
+    Args:
+        content: Bytes of the archive.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per message.
+
+    Raises:
+        UnreadableError: If no message can be parsed.
+    """
     mails: list[_Mail] = []
     line, counted = 1, 0
     bounds = [found.span() for found in _START.finditer(content)] + [(len(content), 0)]
     for (start, first), (stop, _) in pairwise(bounds):
         line += content.count(b"\n", counted, start)
         counted = start
-        with suppress(Exception):  # a parser of untrusted files fails in many ways
+        with suppress(Exception):  # parsing libraries raise many kinds of errors for a damaged message
             mails.append(_parsed(re.sub(rb"^>(>*From )", rb"\1", content[first:stop], flags=re.MULTILINE), line + 1))
     known = {own for mail in mails for own in mail.ids("message-id")[:1]}
     documents: dict[str, Document] = {}
@@ -63,12 +85,23 @@ def read_mbox(content: bytes, name: str) -> list[Document]:
         with suppress(Exception):
             documents[own] = _document(mail, own, known)
     if not documents:
-        raise UnreadableError("no message that can be read")
+        raise UnreadableError("no readable message")
     return list(documents.values())
 
 
 def read_eml(content: bytes, name: str) -> list[Document]:
-    """Read a message."""
+    """Parse a single message.
+
+    Args:
+        content: Bytes of the message.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document.
+
+    Raises:
+        UnreadableError: If ``content`` has none of the usual mail headers.
+    """
     return [_document(_parsed(content, 1), name, set())]
 
 
@@ -89,7 +122,11 @@ def _decoded(header: str) -> str:
 
 
 def _document(mail: _Mail, name: str, known: set[str]) -> Document:
-    """Return a message; it replies to the latest of the messages before it that is known, or else to the last."""
+    """Return the document of a message.
+
+    The message has a reply link to the last of its references that is in ``known``. If there is none, the last
+    reference is used.
+    """
     own = mail.ids("message-id")[:1]
     text, files = _text(mail.message)
     text, dropped = without_blobs(text)
@@ -106,13 +143,13 @@ def _document(mail: _Mail, name: str, known: set[str]) -> Document:
 
 
 def _date(header: str) -> str:
-    with suppress(Exception):  # of the date's parser, which indexes what it expects
+    with suppress(Exception):  # the date parser raises many kinds of errors for invalid dates
         return f"{parsedate_to_datetime(header[:100]):%Y-%m-%d %H:%M}"
     return header[:100]
 
 
 def _text(message: Message) -> tuple[str, list[str]]:
-    """Return the texts of a message and of those in it, else that of its page, and the names of its files."""
+    """Return the plain text of a message, or its HTML part as text, and the names of the attachments."""
     texts: dict[str, list[str]] = {"text/plain": [], "text/html": []}
     files: list[str] = []
     for part in islice(message.walk(), MAX_PARTS):
@@ -132,7 +169,7 @@ def _page(page: str) -> Iterator[str]:
 
 
 def _answer(text: str) -> str:
-    """Leave out what a message quotes, its signature and headers within it, if anything is left then."""
+    """Return the text of a message without quotations, signature and forwarded headers, unless nothing remains."""
     text = _FORWARDED.sub("", text.replace("\u00a0", " "))
     end = _END.search(text)
     own = _QUOTED.sub("\n", text[: end.start()] if end else text).strip()

@@ -1,4 +1,4 @@
-"""Markdown and MDX."""
+"""Parse Markdown and MDX in the dialects of common site generators and wikis."""
 
 import re
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, markdown_p
 from graphrerank_documents.formats.slugs import Slugs
 from graphrerank_documents.formats.text import code_block
 
-_MAX_DEPTH = 5  # of directives in one another
+_MAX_DEPTH = 5  # maximum depth of nested directives
 _FENCED = (
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
     r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
 )
 _IMPORT = re.compile(rf"{_FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
-_BRACES = r"\{(?![#.:])(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # of JavaScript, in a tag
+_BRACES = r"\{(?![#.:])(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # JavaScript expression in a tag
 _MDX = re.compile(
     rf"{_FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
     re.MULTILINE | re.DOTALL,
@@ -45,7 +45,7 @@ _DEFINITION = re.compile(
 _HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
 _ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
 _LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
-_BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # of Obsidian
+_BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # block id in Obsidian
 _URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
 _HIDDEN = re.compile(r"<!--(?:.*?-->|.*)|<(script|style|svg)\b(?:.*?</\1>|.*)", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(
@@ -55,7 +55,7 @@ _ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\
 _BREAKS = re.compile(
     "p|div|li|tr|dt|dd|table|ul|ol|br|summary|details|section|article|pre|blockquote|hr|figure|figcaption|nav|h[1-6]"
 )
-_SITE = re.compile(r"^(?:@site|@|project:|pathname://)(?=[/#])")  # of Docusaurus, Zola and MyST
+_SITE = re.compile(r"^(?:@site|@|project:|pathname://)(?=[/#])")  # prefixes in Docusaurus, Zola and MyST
 _PROSE_DIRECTIVES = re.compile(
     "admonition|attention|caution|danger|error|hint|important|note|seealso|tip|warning|todo|dropdown|card|grid|tabs"
     "|grid-item|grid-item-card|tab-set|tab-item|version(?:added|changed)|deprecated|margin|sidebar|epigraph|topic"
@@ -64,7 +64,7 @@ _PROSE_DIRECTIVES = re.compile(
 _DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
 _AUTOMATIC = re.compile(r"^\.\. auto\w{1,20}:: *([\w.]{1,500})", re.MULTILINE)
 _OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
-_TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
+_TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # title and target in a role
 _IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
 _HAS_MARKDOWN = re.compile(r"^[^\S\n]*<\w[^<>]*\smarkdown\b", re.MULTILINE)
 _NO_LINKS = ("data:", "javascript:")
@@ -77,7 +77,18 @@ _ROLES = {
 
 
 def read_markdown(content: bytes, name: str) -> list[Document]:
-    """Read a page, a section for each heading."""
+    """Parse a Markdown page.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source. The suffix distinguishes MDX from Markdown.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
+    """
     reader = MarkdownReader(content, name)
     said = front_matter(reader.text, name)
     text = "\n" * reader.text.count("\n", 0, said.length) + reader.text[said.length :]
@@ -89,7 +100,7 @@ def read_markdown(content: bytes, name: str) -> list[Document]:
 
 
 def _without_code(found: re.Match[str]) -> str:
-    """Empty what is JavaScript, and keep fences and the number of lines."""
+    """Remove JavaScript. Fenced code, inline code and the number of lines are unchanged."""
     if found["fence"] or found["span"]:
         return found[0]
     return ('=""' if found[0].startswith("=") else "") + "\n" * found[0].count("\n")
@@ -100,35 +111,59 @@ def _ids(attributes: str) -> list[str]:
 
 
 class MarkdownReader(LinedReader):
-    """Sections of Markdown, of one text or several."""
+    """Reader of one or more Markdown texts, which are combined in one document.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source. The suffix distinguishes MDX from Markdown.
+    """
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
         self.is_mdx = name.lower().endswith(".mdx")
         self._slugs = Slugs()
         self._env: dict[str, dict[str, object]] = {"references": {}}
-        self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
+        self._ids: list[str] = []  # pending anchors of the next heading or block, from HTML tags
         self._labels: list[str] = []
-        self._has_title = False  # of the first level, else `title` is of a heading before all text
-        self._line = 1  # of the token that is being read
+        self._has_title = False  # whether `title` is a heading of level 1 rather than the first heading
+        self._line = 1  # line of the current token
 
     def define(self, text: str) -> None:
-        """Take the targets that a text names outside of code, wherever they stand, as Python-Markdown does."""
+        """Add the link definitions of a text. As in Python-Markdown, they may occur anywhere outside code.
+
+        Args:
+            text: Markdown text.
+        """
         for found in _DEFINITION.finditer(_CODE.sub("", text)) if "]:" in text else ():
             target = {"title": "", "href": found[2], "map": [0, 0]}
             self._env["references"].setdefault(normalizeReference(found[1]), target)
 
     def read(self, text: str, line: int = 1, depth: int = 0) -> None:
-        """Append a text that begins in a line of the file, perhaps within directives."""
+        """Parse a text and append its blocks.
+
+        Args:
+            text: Markdown text.
+            line: Line of the file in which the text starts, 1-based.
+            depth: Number of enclosing directives.
+        """
         self._walk(markdown_parser(self.is_mdx).parse(text, self._env), line, depth)
 
     def add_code(self, text: str, line: int = 1) -> None:
-        """Append code to the section that is being read."""
+        """Append code to the current section.
+
+        Args:
+            text: Code.
+            line: Line of the file in which the code starts, 1-based.
+        """
         for block in code_block(text, line):
             self.add(block.text, block.line, is_whole=True)
 
     def document(self, said: FrontMatter) -> Document:
-        """Return what was read; a page without a text has its description."""
+        """Return the document. A page without text contains its description.
+
+        Args:
+            said: Front matter of the page.
+        """
         self._mark()
         self._flush()
         if said.description and not any(span.blocks for span in self.spans):
@@ -137,7 +172,7 @@ class MarkdownReader(LinedReader):
         return replace(self.documents()[0], aliases=said.aliases)
 
     def _flush(self) -> None:
-        """Give links that no block follows to the section that ends."""
+        """Add pending links without a following block to the last block of the section."""
         span = self.spans[-1]
         if self.links and (span.blocks or span.heading):
             last = span.blocks.pop() if span.blocks else Block(span.heading, span.line)
@@ -161,16 +196,16 @@ class MarkdownReader(LinedReader):
     def add(
         self, text: str, line: int, links: Sequence[Link] = (), *, is_whole: bool = False, header: str = ""
     ) -> None:
-        """Add a block with what waits for it; links without a text wait for the next one."""
+        """Add a block with the pending anchors and links. Without text, the links remain pending."""
         self.links += links
         if text:
             self._mark()
             super().add(text, line, is_whole=is_whole, header=header)
 
     def _walk(self, tokens: list[Token], first: int, depth: int) -> None:
-        """Read tokens, whose first line is a line of the file; directives hold others."""
-        marks: list[str] = []  # of the open items, empty behind their first block
-        is_tight = False  # whether the next paragraph is an item behind others, or what a term means
+        """Convert tokens to blocks. ``first`` is the line of the file in which the text starts."""
+        marks: list[str] = []  # markers of the open list items, empty after their first block
+        is_tight = False  # whether the next paragraph continues a list, or is the definition of a term
         place = -1
         while (place := place + 1) < len(tokens):
             token = tokens[place]
@@ -183,7 +218,7 @@ class MarkdownReader(LinedReader):
             elif kind == "inline":
                 mark = marks[-1] if marks else ""
                 text = self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
-                if text and tokens[place - 1].type == "dt_open":  # Hugo names terms as headings
+                if text and tokens[place - 1].type == "dt_open":  # Hugo generates anchors for terms as for headings
                     self.spans[-1].anchors += self._slugs.of(text)[:1]
                 marks[-1:] = [""] if marks else []
                 is_tight = False
@@ -207,7 +242,7 @@ class MarkdownReader(LinedReader):
         ids = _ids(attributes[0]) if attributes else []
         line = self._line
         text, links = self._inline(token, is_heading=True)
-        if level:  # in a list, a quotation or a container
+        if level:  # a heading in a list, quotation or container starts no section
             self._ids += [*ids, *self._slugs.of(text)]
             self.add(text, line, links)
         else:
@@ -230,7 +265,7 @@ class MarkdownReader(LinedReader):
         return text
 
     def _table(self, tokens: Sequence[Token], first: int) -> None:
-        """Read a table's rows; links of the header are the first row's."""
+        """Add the rows of a table. Links in the header are added to the first row."""
         rows = list[Row]()
         for token in tokens:
             if token.type == "tr_open":
@@ -268,8 +303,9 @@ class MarkdownReader(LinedReader):
             self.add_code(body, line)
 
     def _inline(self, token: Token, *, is_heading: bool = False) -> tuple[str, list[Link]]:
-        """Return what a reader sees of a text, and its links."""
-        parts, images = list[str](), list[str]()  # those of a heading are badges, but for one of images alone
+        """Return the visible text of a token, and its links."""
+        # images in a heading are usually badges, so they are used only if the heading has no text
+        parts, images = list[str](), list[str]()
         before, self.links = self.links, []
         line, in_link = self._line, False
         for child in token.children or ():
@@ -306,7 +342,7 @@ class MarkdownReader(LinedReader):
             self.links.append(Link(target, line, kind))
 
     def _role(self, role: str, content: str, line: int) -> str:
-        """Note the link of a role of MyST and return its text."""
+        """Add the link of a MyST role and return its text."""
         found = _TITLED.fullmatch(content)
         shown, target = (found[1], found[2]) if found else (content, content)
         kind = _ROLES.get(role.rpartition(":")[2])
@@ -315,7 +351,7 @@ class MarkdownReader(LinedReader):
         return shown.rpartition(".")[2] if shown.startswith("~") else shown.lstrip("!")
 
     def _tag(self, tag: re.Match[str], line: int) -> str:
-        """Note the names and links of a tag and return its text."""
+        """Add the anchors and links of an HTML tag and return its text."""
         name = tag[2].lower()
         if tag[1]:
             return " | " if name in ("td", "th") else ""
@@ -344,7 +380,7 @@ class MarkdownReader(LinedReader):
             self._html(content, first)
 
     def _html(self, content: str, line: int) -> None:
-        """Read HTML by its blocks."""
+        """Add the blocks of an HTML fragment."""
         held, place = list[str](), 0
         for tag in _TAG.finditer(f"{content}<p>"):
             held.append(content[place : tag.start()])

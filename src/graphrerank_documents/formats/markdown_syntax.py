@@ -1,4 +1,4 @@
-"""The parser of Markdown: CommonMark with tables, and what GitHub, Hugo, Jekyll, MkDocs, MyST and Obsidian add."""
+"""Markdown parser: CommonMark with tables and extensions of GitHub, Hugo, Jekyll, MkDocs, MyST and Obsidian."""
 
 import re
 from functools import lru_cache
@@ -12,7 +12,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.deflist import deflist_plugin
 
-_PIECE = re.compile(r".{1,5000}(?:(?<=\s)|\Z)|.{5000}", re.DOTALL)  # of a text: with open brackets time is quadratic
+_PIECE = re.compile(r".{1,5000}(?:(?<=\s)|\Z)|.{5000}", re.DOTALL)  # parsing unclosed brackets takes quadratic time
 _MAX_NESTING = 60
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
 _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w.-]+))?[ \t]*(?P<title>.*)")
@@ -31,21 +31,25 @@ _DIALECTS = re.compile(
 )
 _TAG_TITLE = re.compile(r"\b(?:text|title|label|header|name|caption)\s*=\s*\"([^\"\[\]]{1,300})\"")
 _TAG_LINK = re.compile(r"\b(?:link|href)\s*=\s*\"([^\"<>\n]{1,500})\"")
-_ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?[ \t]*([^\n]*)\n?")  # the first line of a note
-_SYNTAX = re.compile(r"[\\`*_~\[\]!<&\n{]")  # of a text that is not shown as it is written
+_ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?[ \t]*([^\n]*)\n?")  # first line of an alert or callout
+_SYNTAX = re.compile(r"[\\`*_~\[\]!<&\n{]")  # characters of inline markup
 _BREAK = re.compile(r"\s")
 
 
 @lru_cache(maxsize=2)
 def markdown_parser(is_mdx: bool) -> MarkdownIt:
-    """Return the parser, for MDX without indented code.
+    """Return the Markdown parser.
 
-    Its tokens have wiki links (``wiki``) and roles (``role``); directives are fences, containers ``container_open``.
+    In addition to the tokens of CommonMark, there are tokens for wiki links (``wiki``), roles (``role``) and containers
+    (``container_open``). Directives are represented as fences.
+
+    Args:
+        is_mdx: Whether to parse MDX, which has no indented code.
     """
     md = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable(["table", "strikethrough"]).use(deflist_plugin)
     md.disable(["text_join", *(["code"] if is_mdx else [])])
     md.validateLink = lambda url: True  # type: ignore[method-assign]
-    md.normalizeLink = lambda url: url  # type: ignore[method-assign]  # as it is written
+    md.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets stay as written
     starts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     md.block.ruler.before("fence", "indented", _indented, starts)
     md.block.ruler.before("fence", "colons", _colons, starts)
@@ -57,7 +61,14 @@ def markdown_parser(is_mdx: bool) -> MarkdownIt:
 
 
 def written_target(text: str) -> str:
-    """Replace what Hugo and Jekyll compute in a link."""
+    """Replace template syntax by Markdown, in particular links in Hugo and Jekyll.
+
+    Args:
+        text: Markdown text.
+
+    Returns:
+        Text in which links have plain targets and other template tags are removed.
+    """
     return _DIALECTS.sub(_replacement, text)
 
 
@@ -68,7 +79,7 @@ def _replacement(found: re.Match[str]) -> str:
         title, link = _TAG_TITLE.search(found["tag"]), _TAG_LINK.search(found["tag"])
         return f"[{title[1]}](<{link[1]}>)" if title and link else title[1] if title else ""
     if found["variable"]:
-        return f"{{{{{found['variable']}}}}}"  # without blanks, with which it would end the target of a link
+        return f"{{{{{found['variable']}}}}}"  # a space would end the target of a link
     if attributes := found["attributes"] or found["line"]:
         return "".join(f'<a id="{name}"></a>' for name in re.findall(r"[\s{:]#([^\s{}\"<>]+)", attributes))
     target = found["ref"] or found["url"] or ""
@@ -77,7 +88,7 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def _inline(state: StateCore) -> None:
-    """Parse the texts of paragraphs, headings and cells, long ones in pieces."""
+    """Parse the inline markup of paragraphs, headings and cells. Long texts are parsed in pieces."""
     for token in (token for token in state.tokens if token.type == "inline"):
         text = token.content
         if "{" in text or "[^" in text:
@@ -90,7 +101,7 @@ def _inline(state: StateCore) -> None:
 
 
 def _wiki(state: StateInline, silent: bool) -> bool:
-    """`[[page|label]]`, and `![[page]]`, which shows a page in another."""
+    """Parse a wiki link, `[[page|label]]`, or a transclusion, `![[page]]`."""
     is_shown = state.src.startswith("![[", state.pos)
     found = _WIKI.match(state.src, state.pos + is_shown)
     if not found or normalizeReference(found[0][2:-2]) in state.env["references"]:
@@ -103,7 +114,7 @@ def _wiki(state: StateInline, silent: bool) -> bool:
 
 
 def _role(state: StateInline, silent: bool) -> bool:
-    """`{ref}`text <label>`` of MyST."""
+    """Parse a MyST role, such as `{ref}`text <label>``."""
     found = _ROLE.match(state.src, state.pos)
     if not found:
         return False
@@ -131,7 +142,7 @@ def _push_title(state: StateBlock, line: int, title: str) -> None:
 
 
 def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`!!! note "Title"`, `??? note` and `=== "Tab"` of MkDocs, which hold the indented lines that follow."""
+    """Parse an MkDocs block with indented content: `!!! note "Title"`, `??? note` or `=== "Tab"`."""
     found = _matched(state, start, _INDENTED)
     if not found or silent:
         return bool(found)
@@ -152,7 +163,7 @@ def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`:::note Title` of Docusaurus and VuePress, whose text follows as usual, and directives of MyST as fences."""
+    """Parse `:::note Title` of Docusaurus and VuePress as a title, and a MyST directive with colons as a fence."""
     found = _matched(state, start, _COLONS)
     if not found or silent:
         return bool(found)
@@ -161,7 +172,7 @@ def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         if _code_until(state, start, end, re.compile(rf"{found['fence']}:*\s*"), info):
             return True
     title = found["title"].strip()
-    if "." in (symbol := found["kind"] or ""):  # what mkdocstrings documents
+    if "." in (symbol := found["kind"] or ""):  # symbol documented by mkdocstrings
         title = f'<a id="{symbol}"></a>{{obj}}`{symbol}`'
     _push_title(state, start, title[1:-1] if title.startswith("[") and title.endswith("]") else title)
     state.line = start + 1
@@ -169,7 +180,7 @@ def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`{{< highlight >}}` and `{{< code-toggle >}}` of Hugo and `{% highlight %}` of Jekyll as fences."""
+    """Parse `{{< highlight >}}` and `{{< code-toggle >}}` of Hugo and `{% highlight %}` of Jekyll as fences."""
     found = _matched(state, start, _CODE_START)
     if found and start + 1 < end and _line(state, start + 1).startswith(("```", "~~~")):
         return False
@@ -179,7 +190,7 @@ def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _code_until(state: StateBlock, start: int, end: int, last: re.Pattern[str], info: str) -> bool:
-    """Push a fence that ends with the next line of a pattern, if there is one."""
+    """Push a fence that ends before the next line that matches a pattern. Return False if there is no such line."""
     after = start + 1
     while after < end and not last.fullmatch(_line(state, after)):
         after += 1

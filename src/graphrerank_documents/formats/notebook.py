@@ -1,4 +1,4 @@
-"""Jupyter notebooks."""
+"""Parse Jupyter notebooks."""
 
 import json
 import re
@@ -11,14 +11,26 @@ from graphrerank_documents.formats.front_matter import front_matter
 from graphrerank_documents.formats.markdown import MarkdownReader
 from graphrerank_documents.formats.text import decode_text, without_blobs
 
-_MAX_OUTPUT = 500  # characters of an output; longer ones are data
+_MAX_OUTPUT = 500  # maximum number of characters of an output; longer ones are considered data and dropped
 _COLOURS = re.compile(r"\x1b\[[\d;]{0,20}m")
 
 
 def read_notebook(content: bytes, name: str) -> list[Document]:
-    """Read the texts of a notebook, its code and its short outputs in text, a section for each heading.
+    """Parse a notebook: its Markdown cells, code cells and short text outputs.
 
-    It has no lines, as those of its file are lines of JSON.
+    Line numbers are 0, because the lines of the file are lines of JSON.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
+        ValueError: If ``content`` is not JSON.
+        KeyError: If ``content`` is not a notebook.
     """
     reader, dropped, said = MarkdownReader(b"", name), Counter[str](), front_matter("", name)
     for number, (kind, source) in enumerate(_cells(decode_text(content))):
@@ -40,7 +52,7 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 
 
 def _cells(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the type and the text of each cell and of each short output, valid or not."""
+    """Yield the type and text of each cell and each short output. The notebook is not validated."""
     notebook = json.loads(text)
     for cell in notebook["cells"]:
         yield str(cell["cell_type"]), _joined(cell["source"])

@@ -1,4 +1,4 @@
-"""Documents, slides and sheets of office programs, and books."""
+"""Parse office documents (DOCX, PPTX, XLSX) and e-books (EPUB)."""
 
 import posixpath
 import re
@@ -22,21 +22,32 @@ from graphrerank_documents.formats.xml import local_name, parse_xml
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _BODY = "document.xml"
-_PARTS = (_BODY, "styles.xml", "footnotes.xml", "_rels/document.xml.rels")  # of an archive's folder `word`
+_PARTS = (_BODY, "styles.xml", "footnotes.xml", "_rels/document.xml.rels")  # files in the folder `word` of a DOCX file
 _HEADING = re.compile(r"heading ([1-6])$|(?:(?:chapter|document|book|report) ?)?title$")
 _CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim|^macro")
 _CODE_FONT = re.compile(r"courier|consolas|menlo|monaco|.*\bmono", re.IGNORECASE)
-_MAX_BASES = 20  # styles in a chain
+_MAX_BASES = 20  # maximum number of base styles to follow
 _SIGNS = {"tab": "\t", "br": "<br>", "cr": "<br>", "noBreakHyphen": "-"}
-_TWICE = frozenset(("Fallback", "moveFrom", "del", "pPr", "rPr"))  # what is not shown, or elsewhere
+_TWICE = frozenset(("Fallback", "moveFrom", "del", "pPr", "rPr"))  # elements that are invisible or duplicated elsewhere
 _DECORATION = (13, 14, 15, 16)  # placeholders of slides: number, header, footer, date
-_MAX_CELLS, _MAX_COLUMNS = 500_000, 500  # of a workbook; of a sheet
-_NUMBER = re.compile(r"[-+]?[\d.,:% /-]*\d[\d.,:% /-]*")  # or a date
-_HEADER_ROWS = 20  # rows of a sheet in which the names of its columns are searched for
+_MAX_CELLS, _MAX_COLUMNS = 500_000, 500  # maximum number of cells of a workbook, and of columns of a sheet
+_NUMBER = re.compile(r"[-+]?[\d.,:% /-]*\d[\d.,:% /-]*")  # number or date
+_HEADER_ROWS = 20  # number of rows in which the header row of a sheet is searched for
 
 
 def read_docx(content: bytes, name: str) -> list[Document]:
-    """Read a document of Word as the page of HTML that shows it."""
+    """Parse a Word document by converting it to HTML.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is not a DOCX file, or is encrypted or too large.
+    """
     with unpacking(content, "DOCX") as archive:
         parts = {
             part: parse_xml(archive.read(f"word/{part}")) for part in _PARTS if f"word/{part}" in archive.namelist()
@@ -46,16 +57,16 @@ def read_docx(content: bytes, name: str) -> list[Document]:
 
 
 class _Words:
-    """Shows what is in a document of Word as HTML."""
+    """Converter of a Word document to HTML."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self._links = {each.get("Id"): each.get("Target") for each in parts.get("_rels/document.xml.rels", ())}
         self._styles = {style.get(f"{_WORD}styleId"): style for style in parts.get("styles.xml", ())}
         self._notes = {note.get(f"{_WORD}id"): note for note in parts.get("footnotes.xml", ())}
-        self._tags: dict[str, str] = {}  # of styles that were seen
+        self._tags: dict[str, str] = {}  # HTML element of each style
 
     def blocks(self, body: Any) -> Iterator[str]:
-        """Show paragraphs and tables; lines of code make one block."""
+        """Yield the HTML of paragraphs and tables. Successive lines of code form one block."""
         for tag, elements in groupby(body, self._tag):
             if tag == "pre":
                 yield f"<pre>{chr(10).join(''.join(self._inline(each)) for each in elements)}</pre>"
@@ -77,7 +88,7 @@ class _Words:
 
     def _table(self, table: Any) -> Iterator[str]:
         rows = [["".join(self.blocks(cell)) for cell in row.iter(f"{_WORD}tc")] for row in table.iter(f"{_WORD}tr")]
-        if len(rows) == len(rows[0]) == 1:  # a box
+        if len(rows) == len(rows[0]) == 1:  # a table with one cell is a text box
             yield rows[0][0]
             return
         shown = [[re.sub(r"</?(?:p|h\d|li)>", " ", cell).strip() for cell in row] for row in rows]
@@ -88,7 +99,7 @@ class _Words:
         yield "</table>"
 
     def _inline(self, element: Any) -> Iterator[str]:
-        """Show what is in a paragraph."""
+        """Yield the HTML of a paragraph's content."""
         for part in element:
             tag = local_name(part)
             if tag == "t":
@@ -105,7 +116,7 @@ class _Words:
                 yield from self._inline(part)
 
     def _tag(self, paragraph: Any) -> str:
-        """Return the element of HTML that shows a paragraph; nothing for an entry of contents, or another element."""
+        """Return the HTML element for a paragraph. Empty for other elements and entries of a table of contents."""
         if paragraph.tag != f"{_WORD}p":
             return ""
         look = _of(paragraph, "pPr/pStyle")
@@ -116,10 +127,11 @@ class _Words:
         if tag == "p" and paragraph.find(f"{_WORD}pPr/{_WORD}numPr") is not None:
             return "li"
         marks = (mark.get(f"{_WORD}name") or "" for mark in paragraph.iter(f"{_WORD}bookmarkStart"))
-        return "h2" if tag == "p" and any(mark.startswith("_Toc") for mark in marks) else tag  # in the contents
+        # a paragraph that the table of contents refers to is a heading
+        return "h2" if tag == "p" and any(mark.startswith("_Toc") for mark in marks) else tag
 
     def _tag_of_style(self, look: str) -> str:
-        """Return what a style or the first that it is based on is shown as."""
+        """Return the HTML element for a style, or for the first of its base styles with a known element."""
         shown = "p"
         for _ in range(_MAX_BASES):
             if (style := self._styles.get(look)) is None:
@@ -141,13 +153,20 @@ class _Words:
 
 
 def _of(element: Any, path: str, default: str = "") -> str:
-    """Return what a property of a paragraph or style is."""
+    """Return the value of a property of a paragraph or style."""
     found = element.find("/".join(f"{_WORD}{name}" for name in path.split("/")))
     return default if found is None else found.get(f"{_WORD}val") or default
 
 
 def add_rows(out: Sections, rows: Sequence[Sequence[str]], *, has_header: bool | None = None) -> None:
-    """Add the rows of a table, of which the first is its header if all of its cells have texts, or as it is said."""
+    """Add the rows of a table to the current section.
+
+    Args:
+        out: Sections of the document.
+        rows: Rows of the table. Empty rows are ignored.
+        has_header: Whether the first row is a header. If None, a row with at least two cells and no empty cell is a
+            header.
+    """
     rows = [row for row in rows if any(row)]
     if has_header is None:
         has_header = len(rows) > 1 and len(rows[0]) > 1 and all(rows[0])
@@ -157,7 +176,18 @@ def add_rows(out: Sections, rows: Sequence[Sequence[str]], *, has_header: bool |
 
 
 def read_pptx(content: bytes, name: str) -> list[Document]:
-    """Read slides: a section for each, with its title, texts, tables and notes."""
+    """Parse a presentation. Each slide is a section with its title, texts, tables and notes.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document.
+
+    Raises:
+        UnreadableError: If ``content`` is not a PPTX file, or is encrypted or too large.
+    """
     pptx = optional("pptx", "a PPTX file")
     with unpacking(content, "PPTX"):
         slides = pptx.Presentation(BytesIO(content))
@@ -177,7 +207,7 @@ def read_pptx(content: bytes, name: str) -> list[Document]:
 
 
 def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
-    """Yield the shapes and those of their groups, but numbers, headers, footers and dates."""
+    """Yield the shapes, including those in groups, except slide numbers, headers, footers and dates."""
     pending = [iter(shapes)]
     while pending:
         shape = next(pending[-1], None)
@@ -208,13 +238,24 @@ def _read_frame(out: Sections, frame: Any, pages: dict[str, int], *, is_list: bo
 
 
 def read_xlsx(content: bytes, name: str) -> list[Document]:
-    """Read the sheets of a workbook, with values as its program saved them; each is a document."""
+    """Parse a workbook. Formulas are replaced by the values that were saved with them.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per sheet that is not empty.
+
+    Raises:
+        UnreadableError: If ``content`` is not an XLSX file, or is encrypted or too large.
+    """
     openpyxl = optional("openpyxl", "an XLSX file")
     with unpacking(content, "XLSX"):
         book = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True, keep_links=False)
         stem, documents, left = PurePosixPath(name).stem, [], _MAX_CELLS
         for sheet in book.worksheets:
-            sheet.reset_dimensions()  # which a file may say wrong
+            sheet.reset_dimensions()  # the dimensions in the file may be wrong
             rows = []
             for row in sheet.iter_rows(values_only=True):
                 left -= max(1, len(row))
@@ -230,7 +271,7 @@ def read_xlsx(content: bytes, name: str) -> list[Document]:
 
 
 def _sheet(rows: Sequence[Sequence[str]]) -> Sections:
-    """Read the rows of a sheet; the names of its columns stand in the first row near the top that is wide."""
+    """Add the rows of a sheet. The header is the first of the top rows with at least half of the maximum width."""
     out = Sections()
     rows = [_trimmed(row) for row in rows if any(row)]
     widths = [sum(map(bool, row)) for row in rows[:_HEADER_ROWS]]
@@ -249,7 +290,7 @@ def _trimmed(row: Sequence[str]) -> list[str]:
 
 
 def _shown(cell: object) -> str:
-    """Return the value of a cell as a text; dates and times as ISO 8601 has them."""
+    """Return the value of a cell as a string, with dates and times in ISO 8601."""
     if isinstance(cell, datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")
     if isinstance(cell, date | time):
@@ -260,7 +301,18 @@ def _shown(cell: object) -> str:
 
 
 def read_epub(content: bytes, name: str) -> list[Document]:
-    """Read the chapters of a book, each as a document."""
+    """Parse an e-book.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per chapter. Unreadable chapters are skipped and counted in the first document.
+
+    Raises:
+        UnreadableError: If ``content`` is not an EPUB file, is encrypted or too large, or has no readable chapter.
+    """
     with unpacking(content, "EPUB") as archive:
         root = parse_xml(archive.read("META-INF/container.xml")).find(".//{*}rootfile").get("full-path")
         package = parse_xml(archive.read(root))
@@ -285,7 +337,7 @@ def read_epub(content: bytes, name: str) -> list[Document]:
         if failed and documents:
             documents[0] = replace(documents[0], dropped={**documents[0].dropped, "unreadable chapters": failed})
         elif failed:
-            raise UnreadableError("no chapter can be read")
+            raise UnreadableError("no readable chapter")
         return documents
 
 

@@ -1,4 +1,4 @@
-"""Org: headings and their properties by orgparse, what stands under them by its lines."""
+"""Parse Org files: orgparse parses headings and properties; the text is parsed line by line."""
 
 import re
 
@@ -7,8 +7,11 @@ from graphrerank_documents.document import LABEL, MAX_NAME, PAGE, PATH, Document
 from graphrerank_documents.formats.lined_reader import LineReader, Row, replaced
 from graphrerank_documents.formats.slugs import Slugs, github_slug
 
-_MAX_HEADINGS, _MAX_HEADING = 50_000, 500  # of a file; characters, without dates, which orgparse searches slowly
-_OUTLINE = re.compile(r"\*{1,50} |\s*:[\w+-]{1,100}:")  # lines that orgparse reads; all others are empty to it
+# Maximum number of headings of a file, and of characters of a heading without its dates. orgparse is slow for both.
+_MAX_HEADINGS, _MAX_HEADING = 50_000, 500
+_OUTLINE = re.compile(
+    r"\*{1,50} |\s*:[\w+-]{1,100}:"
+)  # lines passed to orgparse; all others are replaced by empty lines
 _DATE = re.compile(r"[<\[]\d{4}-\d\d-\d\d[^<>\[\]]{0,40}[>\]]")
 _BLOCK = re.compile(r"\s*#\+begin_(src|example|export|comment|latex|html)\b", re.IGNORECASE)
 _KEYWORD = re.compile(r"\s*#\+(\w{1,100}):[ \t]*(.*)")
@@ -26,7 +29,18 @@ _FILE = re.compile(r"(?:file:)?((?:[./~][^:]*|[^:]*\.\w+|(?<=file:)[^:]+))(?:::(
 
 
 def read_org(content: bytes, name: str) -> list[Document]:
-    """Read a file of Org."""
+    """Parse an Org file.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is binary, its encoding is unknown, it has too many headings or orgparse fails.
+    """
     return _Org(content, name).read()
 
 
@@ -39,20 +53,20 @@ class _Org(LineReader):
         try:
             nodes = list(optional("orgparse", "an Org file").loads("\n".join(outline)))
         except (ValueError, RecursionError, LookupError, AssertionError, TypeError, AttributeError) as error:
-            raise UnreadableError(f"no outline of Org: {error}") from None
+            raise UnreadableError(f"invalid Org outline: {error}") from None
         self.slugs = Slugs()
         self.nodes = {node.linenumber: node for node in nodes if node.level}
         self.point(nodes[0], "")
 
     def point(self, node: object, heading: str) -> None:
-        """Add the names of a heading, or of the file, to its section."""
+        """Add the anchors and labels of a heading, or of the file, to the current section."""
         properties = getattr(node, "properties", {})
         own, label = (str(properties.get(key) or "") for key in ("CUSTOM_ID", "ID"))
         self.spans[-1].anchors += [own, *(self.slugs.of(heading) if heading else [])]
         self.spans[-1].labels += [own, f"id:{label}" if label else ""]
 
     def line(self, line: str) -> None:
-        """Read a line, and perhaps what follows."""
+        """Parse a line, and the following lines if they belong to the same element."""
         if node := self.nodes.get(self.at):
             self.flush()
             heading, links = self.inline(node.heading, self.at)
@@ -86,7 +100,7 @@ class _Org(LineReader):
             self.hold(line)
 
     def keyword(self, name: str, value: str) -> None:
-        """Read a setting of the file, or what stands for a block."""
+        """Parse a keyword: the title of the file, an included file, or a caption."""
         self.flush()
         if name == "include" and (path := re.match(r"\"?([^\"\s]+)", value)):
             self.add(path[1], self.at, [Link(path[1], self.at)])
@@ -96,7 +110,7 @@ class _Org(LineReader):
             self.title = self.title or value[:MAX_NAME]
 
     def rows(self, lines: list[str], start: int) -> None:
-        """Read the rows of a table; those before its first rule are the header."""
+        """Parse the rows of a table. The rows before the first rule are the header."""
         rows, headers = list[Row](), 0
         for number, line in enumerate(lines, start):
             if line.startswith("|-"):
@@ -107,18 +121,18 @@ class _Org(LineReader):
         self.table(rows, headers)
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
-        """Return a text without its marks, and its links."""
+        """Return a text without inline markup, and its links."""
         return replaced(_INLINE, _shown, text, line)
 
     def documents(self) -> list[Document]:
-        """Return the document; a note without text, which others point at, has its title as its heading."""
+        """Return the document. The title becomes the heading of a note without text, so that links can point to it."""
         if len(self.spans) == 1 and not self.spans[0].blocks:
             self.spans[0].heading = self.title
         return super().documents()
 
 
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
-    """Return the text of a mark, its link noted."""
+    """Return the text of an inline element and append its link."""
     if url := found["url"]:
         links.append(Link(url.rstrip(".,;:!?)'*/_~="), line))
     elif target := found["target"]:
@@ -129,7 +143,7 @@ def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
 
 
 def _target(target: str) -> tuple[str, str]:
-    """Return the kind of a link and where it points; an empty target for what is not a document."""
+    """Return the kind and target of a link. The target is empty if the link does not point to a document."""
     scheme, _, rest = target.partition(":")
     if scheme in ("http", "https") or target[0] == "#":
         return PATH, target

@@ -1,4 +1,4 @@
-"""The text layer of PDF files."""
+"""Parse the text layer of PDF files."""
 
 import logging
 import re
@@ -13,23 +13,35 @@ from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, Document, UnreadableError
 from graphrerank_documents.formats.sections import Sections
 
-_MAX_PAGES, _MAX_CHARS, _MAX_ENTRIES = 5000, 20_000_000, 5000  # of a file; of its text; of its outline
-_MAX_NUMBER = 12  # letters and digits before a heading: "Chapter 12"
-_NUMBERED = re.compile(r"0|(?=.*[^\W\d_]).*\b0\b.*")  # a line with the number of its page
-_MAX_LINES = 300  # of a page in which a heading is searched for
-_EDGE, _MIN_PAGES = 2, 3  # lines at the top and the bottom of a page that may be on others; pages that tell
+# Maximum number of pages, of characters of the text, and of entries of the outline.
+_MAX_PAGES, _MAX_CHARS, _MAX_ENTRIES = 5000, 20_000_000, 5000
+_MAX_NUMBER = 12  # maximum number of letters and digits in the number of a heading, such as "Chapter 12"
+_NUMBERED = re.compile(r"0|(?=.*[^\W\d_]).*\b0\b.*")  # line with a page number, after numbers are replaced by 0
+_MAX_LINES = 300  # maximum number of lines of a page in which a heading is searched for
+_EDGE, _MIN_PAGES = 2, 3  # number of header and footer lines to compare, and minimum number of pages that repeat them
 _NO_TITLE = re.compile(
     r"(untitled.*|microsoft .* - .*|.*\.(docx?|dvi|indd|pdf|pptx?|qxd|tex|xlsx?)|\W*)", re.IGNORECASE
 )
 _ITEM = re.compile(r"(?:[•◦▪‣●○■–*-]|\(?\d{1,2}[.)]|\(?[a-z][.)])\s+\S")  # noqa: RUF001
-_BROKEN = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010]$")  # a word at the end of a line
+_BROKEN = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010]$")  # hyphenated word at the end of a line
 _ENDS = (".", "!", "?", ":", ";", "。", "！", "？")  # noqa: RUF001
 
 
 def read_pdf(content: bytes, name: str) -> list[Document]:
-    """Read sections by the outline, or else by pages; what stands at the edges of most pages is left out."""
+    """Parse a PDF file without its page headers and footers.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per entry of the outline, or per page if there is no outline.
+
+    Raises:
+        UnreadableError: If ``content`` is not a PDF file, is encrypted or has no readable page.
+    """
     pypdf = optional("pypdf", "a PDF file")
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it repairs
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # hide warnings about repaired files
     try:
         reader = pypdf.PdfReader(BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
@@ -46,33 +58,33 @@ def read_pdf(content: bytes, name: str) -> list[Document]:
             )
     except (UnreadableError, MemoryError):
         raise
-    except Exception as error:  # a parser of untrusted files fails in many ways
+    except Exception as error:  # parsing libraries raise many kinds of errors for a damaged file
         raise UnreadableError("cannot be read as PDF") from error
     title = PurePosixPath(name).stem if _NO_TITLE.fullmatch(title) else title
     return [Document(name, title[:MAX_NAME], out.end(), dropped=dropped)]
 
 
 def _pages(reader: Any) -> tuple[list[list[str]], dict[str, int]]:
-    """Return the lines of each page, and the numbers of those that are left out."""
+    """Return the lines of each page, and the number of omitted pages by reason."""
     pages: list[list[str]] = []
     failed, chars = 0, 0
     for page in islice(reader.pages, _MAX_PAGES):
         try:
             text = page.extract_text()
-        except Exception:  # of one page
+        except Exception:  # skip a damaged page
             text, failed = "", failed + 1
         chars += len(text)
         if chars > _MAX_CHARS:
             break
         pages.append([line.strip() for line in text.split("\n")])
     if failed and not chars:
-        raise UnreadableError("no page can be read")
+        raise UnreadableError("no readable page")
     counts = {"unreadable pages": failed, "pages beyond the bound": len(reader.pages) - len(pages)}
     return pages, {what: count for what, count in counts.items() if count}
 
 
 def _outline(reader: Any) -> dict[int, list[tuple[str, int]]]:
-    """Return the headings of each page, from 0, with their levels."""
+    """Return the headings and their levels by page number, 0-based."""
     headings: dict[int, list[tuple[str, int]]] = defaultdict(list)
     pending = [iter(reader.outline)]
     entry: Any
@@ -91,7 +103,7 @@ def _outline(reader: Any) -> dict[int, list[tuple[str, int]]]:
 
 
 def _without_edges(pages: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the lines of each page without those at its top and bottom that other pages have but for their numbers."""
+    """Yield the lines of each page without headers and footers, which pages repeat with different numbers."""
     shapes = [[re.sub(r"\d+|\b[ivxlc]+\b", "0", line) for line in lines] for lines in pages]
     edges = [{*shape[:_EDGE], *shape[-_EDGE:]} for shape in shapes]
     counts = Counter(line for edge in edges for line in edge)
@@ -118,7 +130,7 @@ def _read_page(
     own: str,
     number: int,
 ) -> None:
-    """Add a page, which starts a section itself if there is no outline."""
+    """Add the lines of a page. ``own`` is the heading of the page if there is no outline."""
     anchors = [f"page={number}"]
     if own:
         out.start(own, anchors, level=2)
@@ -138,7 +150,10 @@ def _read_page(
 
 
 def _find(lines: Sequence[str], heading: str, start: int) -> tuple[int, int]:
-    """Return the line where a heading stands, perhaps after its number, and of how many lines it is; or the start."""
+    """Return the index of the line with a heading, optionally numbered, and its number of lines.
+
+    If the heading is not found, the result is ``(start, 0)``.
+    """
     wanted = _letters(heading)
     for place in range(start, min(len(lines), start + _MAX_LINES)):
         for size in (1, 2, 3):
@@ -156,7 +171,10 @@ def _letters(text: str) -> str:
 
 
 def _add_lines(out: Sections, lines: Sequence[str]) -> None:
-    """Join lines to paragraphs: after an empty line, a short one that ends a sentence, or before an item one begins."""
+    """Join lines to paragraphs.
+
+    A paragraph ends at an empty line, before a list item, and after a short line that ends a sentence.
+    """
     width = sorted(map(len, lines))[len(lines) * 3 // 4] if lines else 0
     parts: list[str] = []
     last = ""

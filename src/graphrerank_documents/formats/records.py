@@ -1,7 +1,7 @@
-"""Records to documents: JSON, JSON lines and tables as text.
+"""Parse records in JSON, JSON Lines and text tables (CSV, TSV).
 
-A record's text, title and id stand under one of the usual names; one without a text says what it has as lines
-``name: value``.
+The text, title and id of a record are found by common field names. A record without a text field becomes lines of the
+form ``name: value``.
 """
 
 import csv
@@ -19,30 +19,55 @@ from graphrerank_documents.document import MAX_NAME, Block, Document, Section, U
 from graphrerank_documents.formats.chats import read_chat
 from graphrerank_documents.formats.text import decode_text, without_blobs
 
-MAX_DEPTH, MAX_LEVELS = 32, 4  # of nested objects, deeper ones are left out; within which records are searched for
-MAX_KEY = 100  # characters of the name of what a record says
-_MOST, _MAX_GROWTH = 1_000_000, 10  # characters of all records, which repeat names; times those of a longer file
-_ALL = ("text", "content", "contents", "body", "passage", "page_content")  # that a record is about
+#: Maximum depth of nested values in a record, and of the list of records in a file.
+MAX_DEPTH, MAX_LEVELS = 32, 4
+#: Maximum number of characters of the name of a value.
+MAX_KEY = 100
+# Limits on the text of all records, because it repeats names: a number of characters, plus a multiple of the file size.
+_MOST, _MAX_GROWTH = 1_000_000, 10
+_ALL = ("text", "content", "contents", "body", "passage", "page_content")  # fields with the complete text of a record
 _TEXTS = (*_ALL, "abstract", "description", "summary", "context")
 _TITLES = ("title", "name", "headline", "subject", "question", "heading", "summary")
 _IDS = ("_id", "id", "doc_id", "docid", "uuid", "key")
-_WRAPPERS = ("properties", "_source", "attributes", "fields", "node", "document")  # of what a record says
-_SAMPLE, _SAMPLED_ROWS = 65_536, 50  # characters and records by which the form of a file is found
+_WRAPPERS = ("properties", "_source", "attributes", "fields", "node", "document")  # fields that contain other fields
+_SAMPLE, _SAMPLED_ROWS = 65_536, 50  # number of characters and records from which the structure of a file is inferred
 _SEPARATOR = re.compile(r"\"?sep=(.)\"?\n", re.IGNORECASE)
-_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[-+]?\d[\d.,:/-]*")  # a year may name a column
-_LONG = 30  # characters of the cells of a column of texts
-_LONG_WORDS = 8  # of a cell that names no column
+_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[-+]?\d[\d.,:/-]*")  # a year is excluded, because it may name a column
+_LONG = 30  # minimum mean number of characters of the cells in a text column
+_LONG_WORDS = 8  # maximum number of words in the name of a column
 
 
 class _Row(NamedTuple):
-    number: int  # among the records, or the line where it begins
+    """Record of a file.
+
+    Attributes:
+        number: Number of the record, or the line in which it starts.
+        content: Decoded value.
+        line: First line, 1-based, or 0 if it is unknown.
+        end: Last line, or 0 if it is unknown.
+    """
+
+    number: int
     content: Any
     line: int = 0
     end: int = 0
 
 
 def read_json_documents(content: bytes, name: str) -> list[Document]:
-    """Read a list of records, below a key or not, one record, a chat, or else JSON lines."""
+    """Parse a JSON file: a list of records, which may be nested in an object, a single record or a chat export.
+
+    A file that is not JSON is parsed as JSON Lines.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per record.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or neither JSON nor JSON Lines, or its encoding is unknown.
+    """
     text = decode_text(content)
     try:
         value = json.loads(text)
@@ -59,7 +84,18 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
 
 
 def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
-    """Read a record from each line."""
+    """Parse a JSON Lines file.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per line.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or a line is not JSON, or the encoding is unknown.
+    """
     text = decode_text(content)
     return _documents(name, _lines(text), len(text))
 
@@ -74,20 +110,31 @@ def _lines(text: str) -> Iterator[_Row]:
 
 
 def read_table_documents(content: bytes, name: str) -> list[Document]:
-    """Read a record from each row of a table; its separator and its names of columns are found."""
+    """Parse a text table. The separator and the header row are detected.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per row.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
+    """
     text = decode_text(content)
     said = _SEPARATOR.match(text)
     mark = said[1] if said else _separator(text, "\t,;|" if name.lower().endswith(".tsv") else ",;\t|")
     quoting = csv.QUOTE_MINIMAL
     try:
         deque(_parsed(text, mark, quoting, strict=True), maxlen=0)
-    except csv.Error as error:  # where a quote is open or, between tabs, wrong, none is one
+    except csv.Error as error:  # disable quoting if a quote is unclosed or, in a table with tabs, invalid
         quoting = csv.QUOTE_NONE if mark == "\t" or "unexpected end" in str(error) else quoting
     return _documents(name, _named(islice(_parsed(text, mark, quoting), said is not None, None)), len(text))
 
 
 def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: bool = False) -> Iterator[_Row]:
-    """Yield the rows that are not empty, with their lines."""
+    """Yield the non-empty rows with their line numbers."""
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=quoting, strict=strict)  # type: ignore[arg-type]
     line = 1
@@ -98,7 +145,10 @@ def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: b
 
 
 def _separator(text: str, marks: str) -> str:
-    """Return the mark by which most of the first rows have as many cells as each other, or one that is not there."""
+    """Return the separator for which most of the first rows have the same number of cells.
+
+    If no separator yields several cells, a control character is returned, so that each row is one cell.
+    """
     best, most = "\x1f", 0.0
     for mark in marks:
         widths = [len(row.content) for row in islice(_parsed(text[:_SAMPLE], mark), _SAMPLED_ROWS)]
@@ -110,7 +160,7 @@ def _separator(text: str, marks: str) -> str:
 
 
 def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
-    """Yield the rows of a table as objects; cells beyond the names of columns belong to the text."""
+    """Yield the rows of a table as objects. Cells beyond the named columns are appended to the text."""
     sample = list(islice(rows, _SAMPLED_ROWS))
     first: Sequence[str] = sample[0].content if sample else ()
     are_names = any(cell.lower() in (*_TEXTS, *_TITLES, *_IDS) for cell in first) or not any(
@@ -133,7 +183,10 @@ def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
 
 
 def _guessed_names(rows: Sequence[_Row]) -> list[str]:
-    """Name the columns of a table whose first row does not: a long one is the text, different words before it ids."""
+    """Name the columns of a table without a header.
+
+    The longest column is the text if its cells are long. The first column is the id if its words are unique.
+    """
     columns = list(zip_longest(*(row.content for row in rows), fillvalue=""))
     sizes = [sum(map(len, column)) for column in columns]
     names = [f"column {place}" for place in range(1, len(columns) + 1)]
@@ -145,7 +198,10 @@ def _guessed_names(rows: Sequence[_Row]) -> list[str]:
 
 
 def _records(content: Any, level: int = 0) -> list[Any] | None:
-    """Find the one list of objects that is most of an object, below a key or several, or its objects by their ids."""
+    """Return the list of objects that makes up most of an object at any level, or None.
+
+    An object whose values are all objects with texts is converted to such a list. Its keys become ids.
+    """
     if not isinstance(content, dict) or not content or level == MAX_LEVELS:
         return None
     if len(content) > 1 and all(isinstance(row, dict) for row in content.values()) and _have_texts([*content.values()]):
@@ -161,7 +217,7 @@ def _records(content: Any, level: int = 0) -> list[Any] | None:
 
 
 def _split(row: Any) -> list[Any]:
-    """Split a record without a text whose parts have one, as the paragraphs of an article of SQuAD."""
+    """Split a record without text whose nested records have one, such as an article of SQuAD with its paragraphs."""
     parts = _records(row) if isinstance(row, dict) and _key(_unwrapped(row), _TEXTS) is None else None
     if not parts or not _have_texts(parts):
         return [row]
@@ -174,7 +230,7 @@ def _have_texts(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _key(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Return the key of a text that has the first of the names, in any case."""
+    """Return the key of the first named field with text, ignoring case, or None."""
     keys = _lowered(tuple(row))
     return next((keys[name] for name in names if name in keys and _text(row[keys[name]])), None)
 
@@ -185,14 +241,14 @@ def _lowered(keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Return a text, or a list of texts as lines; empty for others."""
+    """Return a string, or a list of strings joined as lines. Other values become an empty string."""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         value = "\n".join(value)
     return value.strip() if isinstance(value, str) else ""
 
 
 def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lift what stands below a key such as ``properties``."""
+    """Return the record with the fields below a key such as ``properties`` moved to the top level."""
     for name in _WRAPPERS:
         if isinstance(inner := row.get(name), dict):
             return {**inner, **{key: row[key] for key in row if key != name and key not in inner}}
@@ -207,12 +263,12 @@ def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = F
         said = {key: row.content} if is_said else {}
         entries = _unwrapped(row.content) if isinstance(row.content, dict) else said
         own = _id(entries) or str(row.number)
-        while own in found:  # an id that came before
+        while own in found:  # make repeated ids unique
             own = f"{own}:{row.number}"
         found[own] = _document(name if is_alone else f"{name}#{own}", entries, row, is_alone=is_alone)
         size += sum(len(block.text) for block in found[own].sections[0].blocks)
         if size > _MOST + _MAX_GROWTH * most:
-            raise UnreadableError("names that are repeated too often")
+            raise UnreadableError("text would be too long, because the records repeat long names")
     return list(found.values())
 
 
@@ -248,7 +304,10 @@ def _document(name: str, row: Mapping[str, Any], place: _Row, *, is_alone: bool)
 
 
 def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Write what a record says as lines ``name: text``, names of nested ones by points, but for lists of numbers."""
+    """Yield the values of a record as lines ``name: value``, with dotted names for nested values.
+
+    Numbers in lists are omitted.
+    """
     name = f"{path}: " if path else ""
     if isinstance(value, str):
         if text := value.strip():
@@ -264,5 +323,5 @@ def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
                 yield from _said(part, path, depth + 1)
     elif isinstance(value, bool):
         yield name + str(value).lower()
-    elif value is not None and value == value:  # no NaN
+    elif value is not None and value == value:  # skip NaN
         yield f"{name}{value}"

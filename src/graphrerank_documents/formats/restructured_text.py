@@ -1,4 +1,4 @@
-"""reStructuredText by docutils' parser, with Sphinx's roles and directives understood without Sphinx."""
+"""Parse reStructuredText with docutils. Roles and directives of Sphinx are supported without Sphinx."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +14,14 @@ with importing("documents", "an RST file"):
     from docutils.parsers.rst import Parser, directives, roles, states
     from docutils.transforms import references
 
-MAX_CHARS, _MAX_LINE = 3_000_000, 50_000  # of a file: docutils takes three seconds for each million characters
-_MAX_MARKS = 100_000_000  # marks times characters of their paragraphs, in time; those beyond are text
+#: Maximum number of characters of a file. docutils takes about three seconds per million characters.
+MAX_CHARS = 3_000_000
+_MAX_LINE = 50_000  # maximum number of characters of a line
+# Limit on the sum over paragraphs of markup characters times length, which bounds the time of the inline parser. The
+# paragraphs beyond it are treated as plain text.
+_MAX_MARKS = 100_000_000
 
-_METADATA = ("orphan", "tocdepth", "nosearch", "no-search", "nocomments", "template")  # fields of a whole page
+_METADATA = ("orphan", "tocdepth", "nosearch", "no-search", "nocomments", "template")  # fields that describe the page
 _HIDDEN = ("comment", "substitution_definition", "transition", "pending", "system_message")
 _SETTINGS = frontend.get_default_settings(Parser)
 _SETTINGS.__dict__.update(
@@ -25,9 +29,10 @@ _SETTINGS.__dict__.update(
     halt_level=5,
     file_insertion_enabled=False,
     raw_enabled=False,
-    auto_id_prefix="id",  # Sphinx's
+    auto_id_prefix="id",  # as in Sphinx
     line_length_limit=_MAX_LINE,
-    module="",  # ours: what the names of objects begin with; what may still be read
+    # settings of this module: the current module or class, and the remaining work of the inline parser
+    module="",
     marks=_MAX_MARKS,
 )
 _THEIR_NAMES = nodes.document.set_name_id_map
@@ -35,12 +40,23 @@ _TRANSFORMS = (references.AnonymousHyperlinks, references.IndirectHyperlinks, re
 
 
 def read_rst(content: bytes, name: str) -> list[Document]:
-    """Read a file of reStructuredText, of Sphinx or not; nothing that it includes is opened."""
+    """Parse a reStructuredText file with or without Sphinx markup. Included files are not opened.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading and per described object.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or too long, or its encoding is unknown.
+    """
     return _RST(content, name).read()
 
 
 def _inline_text(state: Any, text: str, lineno: int) -> Any:
-    """Read the marks of a paragraph within bounds: those that have no end take quadratic time."""
+    """Parse the inline markup of a paragraph within a limit, because unclosed markup takes quadratic time."""
     settings = state.document.settings
     settings.marks -= sum(map(text.count, "`*|_")) * len(text)
     if settings.marks < 0:
@@ -49,12 +65,12 @@ def _inline_text(state: Any, text: str, lineno: int) -> Any:
 
 
 def _set_names(document: Any, node: Any, id: str, msgnode: Any = None, explicit: bool = False) -> None:
-    """Note a name without a message at the node around it, which docutils checks from its start for each message."""
+    """Register the names of a node without messages, because docutils takes quadratic time to attach them."""
     _THEIR_NAMES(document, node, id, None, explicit)
 
 
 def _section(state: Any, title: str, source: str, style: str, lineno: int, messages: Any) -> None:
-    """Open a section of the document, of whatever level."""
+    """Open a section directly below the document, ignoring its level."""
     while isinstance(state.parent, nodes.section):
         state.parent = state.parent.parent
     state.new_subsection(title, lineno, messages)
@@ -63,7 +79,7 @@ def _section(state: Any, title: str, source: str, style: str, lineno: int, messa
 
 
 class _States(dict[str, Any]):
-    """The states of a machine, each made when it is first needed: most machines need two of fifteen."""
+    """States of a state machine, created on first use. Most machines need two of fifteen states."""
 
     def __init__(self, machine: Any, classes: Sequence[Any]) -> None:
         super().__init__()
@@ -78,16 +94,16 @@ class _States(dict[str, Any]):
 
 class _Machine(states.NestedStateMachine):
     def add_states(self, state_classes: Sequence[Any]) -> None:
-        """Make no state yet."""
+        """Create the states on first use."""
         self.states = _States(self, state_classes)
 
     def attach_observer(self, observer: Any) -> None:
-        """Observe no lines: nodes have theirs without it."""
+        """Do nothing, because nodes have line numbers without observers."""
 
 
 @contextmanager
 def _sphinx() -> Iterator[None]:
-    """Let docutils find our roles and directives, as Sphinx replaces its look-ups, and make the sections flat."""
+    """Replace functions of docutils, so that it finds our roles and directives and creates flat sections."""
     state = states.RSTState
     ours: list[tuple[Any, str, Any]] = [(directives, "directive", directive_of), (roles, "role", role_of)]
     ours += [(nodes.document, "set_name_id_map", _set_names)]
@@ -104,19 +120,19 @@ def _sphinx() -> Iterator[None]:
 
 
 class _RST(LinedReader):
-    """Walks docutils' tree: methods read nodes by their names, and the children of all others are read."""
+    """Converter of docutils' tree. Methods ``on_TYPE`` handle nodes by type. Of other nodes, only children are used."""
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
         if max(map(len, self.text.split("\n"))) > _MAX_LINE or len(self.text) > MAX_CHARS:
-            raise UnreadableError(f"more than {_MAX_LINE:,} characters in a line, or {MAX_CHARS:,} in all")
+            raise UnreadableError(f"more than {_MAX_LINE:,} characters in a line, or {MAX_CHARS:,} in the file")
         self.tree = utils.new_document(name, _SETTINGS.copy())
-        self.pending: list[Any] = []  # targets before what they point at
-        self.line = self.at = 1  # of the block, of the text within it
-        self.room = len(self.text)  # characters that substitutions may add
+        self.pending: list[Any] = []  # targets that precede the element to which they refer
+        self.line = self.at = 1  # line of the current block, and of the text within it
+        self.room = len(self.text)  # number of characters that substitutions may still add
 
     def read(self) -> list[Document]:
-        """Parse the text and read the tree."""
+        """Parse the text and convert the tree."""
         with _sphinx():
             Parser().parse(self.text, self.tree)
         for transform in _TRANSFORMS:
@@ -126,7 +142,7 @@ class _RST(LinedReader):
         return self.documents()
 
     def point(self, *found: Any) -> None:
-        """Let the names of nodes, and of targets before them, point at the section."""
+        """Add the names of nodes and pending targets to the current section."""
         span = self.spans[-1]
         for node in (*self.pending, *found):
             span.anchors += [*node["ids"], *node.get("anchors", ())]
@@ -135,12 +151,12 @@ class _RST(LinedReader):
         self.pending = []
 
     def children(self, node: Any) -> None:
-        """Read the children of a node."""
+        """Convert the children of a node."""
         for child in node.children:
             self.visit(child)
 
     def visit(self, node: Any) -> None:
-        """Read a node."""
+        """Convert a node."""
         self.line = max(self.line, node.line or 0)
         if node.tagname == "target":
             self.pending += [node] if not node.get("refuri") else []
@@ -162,29 +178,29 @@ class _RST(LinedReader):
             getattr(self, f"on_{node.tagname}", self.children)(node)
 
     def show(self, node: Any, **options: Any) -> None:
-        """Add a node's text as a block."""
+        """Add the text of a node as a block."""
         text, links = self.inline(node)
         self.add(" ".join(text.split()), node.line or self.line, links, **options)
 
     on_paragraph = on_rubric = on_attribution = on_caption = on_title = show
 
     def on_image(self, node: Any) -> None:
-        """Read an image by its text."""
+        """Add the alternative text of an image."""
         self.show(nodes.paragraph("", "", node))
 
     def on_line_block(self, node: Any) -> None:
-        """Read lines that stay lines."""
+        """Add lines without joining them."""
         text, links = self.inline(node)
         self.add("\n".join(map(str.strip, text.split("\n"))).strip(), node.line or self.line, links)
 
     def on_literal_block(self, node: Any) -> None:
-        """Read code."""
+        """Add code as an indivisible block."""
         self.add(node.astext().strip("\n").rstrip(), node.line or self.line, is_whole=True)
 
     on_doctest_block = on_math_block = on_literal_block
 
     def on_bullet_list(self, node: Any) -> None:
-        """Read the items of a list."""
+        """Add the items of a list."""
         for i, item in enumerate(node.children):
             self.mark = f"{node.get('start', 1) + i}. " if node.tagname == "enumerated_list" else "- "
             self.is_tight = i > 0
@@ -194,7 +210,7 @@ class _RST(LinedReader):
     on_enumerated_list = on_bullet_list
 
     def on_definition_list_item(self, node: Any) -> None:
-        """Read a term, a line before the first paragraph of its definition."""
+        """Add a term as a line before the first paragraph of its definition."""
         *heads, body = node.children
         shown = [self.inline(head) for head in heads]
         self.spans[-1].anchors += [name for head in heads for name in head["ids"]]
@@ -209,7 +225,7 @@ class _RST(LinedReader):
         self.children(body)
 
     def on_field(self, node: Any) -> None:
-        """Read a name and what follows it; those of a whole page are left out."""
+        """Add a field with its name. Fields that describe the page are omitted."""
         name, body = node.children
         if name.astext().split(" ")[0] in _METADATA and not self.spans[-1].heading:
             return
@@ -220,17 +236,17 @@ class _RST(LinedReader):
     on_option_list_item = on_field
 
     def on_label(self, node: Any) -> None:
-        """Read the number of a footnote, or the name of a citation."""
+        """Use the number of a footnote or the label of a citation as the marker of the next block."""
         self.mark = f"[{node.astext()}] "
 
     def on_tgroup(self, node: Any) -> None:
-        """Read the rows of a table."""
+        """Add the rows of a table."""
         groups = {group.tagname: group.children for group in node.children}
         heads, rows = groups.get("thead", []), groups.get("tbody", [])
         self.table([self.row(row) for row in (*heads, *rows)], len(heads))
 
     def row(self, node: Any) -> Row:
-        """Read a row of a table."""
+        """Return the text, line and links of a table row."""
         shown = [self.inline(entry) for entry in node.children]
         line = next((part.line for part in node.findall(nodes.paragraph) if part.line), self.line)
         text = " | ".join(" ".join(text.split()) for text, _ in shown).strip()
@@ -244,14 +260,15 @@ class _RST(LinedReader):
         return "".join(parts), links
 
     def within(self, node: Any, parts: list[str], links: list[Link]) -> None:
-        """Collect the texts and the links of a node."""
+        """Append the texts and links of a node's descendants."""
         for child in node.children:
             if isinstance(child, nodes.Text):
                 parts.append(child.astext())
                 self.at += child.count("\n")
                 continue
             name, is_inline = child.tagname, isinstance(child, nodes.Inline)
-            self.at = self.at if is_inline else child.line or self.at  # docutils gives inline nodes lines after them
+            # docutils sets the line of an inline node to a line after it
+            self.at = self.at if is_inline else child.line or self.at
             if name in ("reference", "image"):
                 kind, address = child.get("link") or (PATH, self.address(child))
                 links += [Link(address, self.at, kind)] if address else []
@@ -262,7 +279,7 @@ class _RST(LinedReader):
             elif name in ("footnote_reference", "citation_reference"):
                 parts.append(f"[{child.astext() or '#'}]")
             elif name == "substitution_reference" and (found := self.definition(child)):
-                room, self.room = self.room - len(found.astext()), 0  # none within it
+                room, self.room = self.room - len(found.astext()), 0  # disallow nested substitutions
                 self.within(found, parts, links)
                 self.room = room
             elif name not in ("system_message", "comment"):
@@ -270,12 +287,12 @@ class _RST(LinedReader):
                 parts.append("" if is_inline else "\n")
 
     def address(self, node: Any) -> str:
-        """Return where a reference of docutils points."""
+        """Return the target of a docutils reference."""
         name = node.get("refid") or self.tree.nameids.get(node.get("refname"))
         return node.get("refuri") or (f"#{name}" if name else "")
 
     def definition(self, node: Any) -> Any:
-        """Return what stands for the name of a substitution; None if nothing does, or too much."""
+        """Return the definition of a substitution, or None if it is undefined or too long."""
         known, name = self.tree.substitution_defs, node["refname"]
         found = known.get(name) or known.get(self.tree.substitution_names.get(name.lower()))
         return found if found and len(found.astext()) <= self.room else None

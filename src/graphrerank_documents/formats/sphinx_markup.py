@@ -1,7 +1,8 @@
-"""Sphinx's directives and roles for docutils' parser, without Sphinx: of each what the reader of RST needs to know.
+"""Directives and roles of Sphinx for the docutils parser, without Sphinx.
 
-Links are references with the attribute `link`, a kind and a target; objects and terms are containers with a `heading`,
-the `end` of their lines, `anchors`, `labels` and `symbols`.
+The nodes have the attributes that :mod:`~graphrerank_documents.formats.restructured_text` needs. Links are references
+with the attribute ``link`` (kind and target). Objects and terms are containers with a ``heading``, the last line
+(``end``), ``anchors``, ``labels`` and ``symbols``.
 """
 
 import re
@@ -15,7 +16,7 @@ with importing("documents", "an RST file"):
     from docutils import nodes
     from docutils.parsers.rst import Directive, directives
 
-_NAMES = {  # of directives without their domains, by what is made of them; those of `object` without `auto` too
+_NAMES = {  # directives without domain, by the method that handles them; `auto` before an `object` is optional
     "hidden": "raw contents local sectnum section-numbering meta title header footer default-role role highlight "
     "default-domain tabularcolumns index program codeauthor moduleauthor sectionauthor rst-class mermaid graphviz "
     "digraph graph uml inheritance-diagram bibliography todolist testsetup testcleanup date",
@@ -31,9 +32,9 @@ _NAMES = {  # of directives without their domains, by what is made of them; thos
     "object": "module function class method staticmethod classmethod attribute property data exception decorator "
     "instance decoratormethod variable describe object option cmdoption envvar confval type macro struct union enum "
     "enumerator member var concept alias directive role typealias typevar",
-    "bare": "container only ifconfig class cssclass grid tab-set tabs card-carousel figure",  # without their argument
+    "bare": "container only ifconfig class cssclass grid tab-set tabs card-carousel figure",  # argument is not text
     "shown": "rubric topic sidebar admonition card dropdown details tab-item tab button-link",
-    "docutils": "table csv-table list-table replace unicode",  # as docutils reads them
+    "docutils": "table csv-table list-table replace unicode",  # handled by docutils
 }
 _KINDS = {name: kind for kind, names in reversed(_NAMES.items()) for name in names.split()}
 _VERSIONS = {
@@ -42,7 +43,7 @@ _VERSIONS = {
     "deprecated": "Deprecated since version",
     "versionremoved": "Removed in version",
 }
-_ROLES = {  # of links and of text, without their domains; unknown ones point at what a directive of their name says
+_ROLES = {  # roles without domain, for links and for text; unknown roles link to objects of a directive with their name
     "symbol": "class func function meth method mod module attr exc obj data const type deco macro member",
     "text": "kbd guilabel menuselection file samp command program abbr math code literal emphasis strong sub sup "
     "subscript superscript title title-reference dfn mailheader makevar manpage mimetype newsgroup regexp token eq raw "
@@ -65,7 +66,16 @@ def _kind_of(name: str) -> str:
 
 
 def directive_of(name: str, language: Any, document: Any) -> Any:
-    """Return the class of a directive of any name, and no messages."""
+    """Return the class of a directive. Replaces the function of docutils with the same signature.
+
+    Args:
+        name: Name of the directive.
+        language: Language module of docutils.
+        document: Document node.
+
+    Returns:
+        Class of the directive, and an empty list of messages.
+    """
     kind = _kind_of(name)
     if kind == "docutils":
         return _DOCUTILS(name.lower().split(":")[-1], language, document)
@@ -81,7 +91,7 @@ class _AnyOption(dict[str, Callable[[Any], Any]]):
 
 
 class _Markup(Directive):
-    """A directive: a method for each kind of names, and `other` for those without."""
+    """Directive of any name. Each kind in `_NAMES` has a method; `other` handles the remaining names."""
 
     has_content = True
     optional_arguments = 1
@@ -131,7 +141,7 @@ class _Markup(Directive):
     def other(self) -> list[Any]:
         kind = _KINDS.get(self.short)
         symbols = [f"{self.short}:{self.argument}"] if re.fullmatch(r"\S{1,100}", self.argument) else []
-        if symbols and not self.content and kind is None:  # of Sphinx's `add_crossref_type`: not shown
+        if symbols and not self.content and kind is None:  # invisible target of Sphinx's `add_crossref_type`
             return [nodes.target(symbols=symbols)]
         node = self.parsed(symbols=symbols)
         if kind != "bare" and re.search(r"[^\W\d_]", self.argument):
@@ -173,7 +183,7 @@ class _Markup(Directive):
         settings, kind = self.state.document.settings, self.short.removeprefix("auto")
         signatures = [line.strip().rstrip("\\") for line in self.argument.split("\n") if line.strip()]
         if not signatures or (self.name == "class" and not re.search(r"[(.A-Z]", signatures[0])):
-            return [self.parsed()]  # docutils' own `class`: a style
+            return [self.parsed()]  # `class` of docutils, which sets a style
         prefix = settings.module
         symbols = [symbol for signature in signatures for symbol in _symbols(kind, signature, prefix)]
         try:
@@ -226,7 +236,7 @@ def _symbols(kind: str, signature: str, prefix: str) -> list[str]:
 
 
 def _anchors(symbols: list[str]) -> list[str]:
-    """Return the ids of objects: of code their names, of others with their kind before (`confval-addopts`)."""
+    """Return the anchors of objects: names in code, and names with a prefix for other objects (`confval-addopts`)."""
     parts = [symbol.rpartition(":") for symbol in symbols]
     names = [f"{'cmdoption' if kind == 'option' else kind}-{name.lstrip('-')}" for kind, _, name in parts if kind]
     return [*(name for *_, name in parts), *names]
@@ -241,7 +251,17 @@ def _reference(text: str, kind: str, target: str) -> Any:
 
 
 def role_of(name: str, language: Any, lineno: int, reporter: Any) -> Any:
-    """Return the function of a role of any name, and no messages."""
+    """Return the function of a role. Replaces the function of docutils with the same signature.
+
+    Args:
+        name: Name of the role.
+        language: Language module of docutils.
+        lineno: Line of the role.
+        reporter: Reporter of docutils.
+
+    Returns:
+        Function that creates the node of the role, and an empty list of messages.
+    """
     return (lambda _, raw, text, *rest, **options: ([_role_node(name.lower(), text)], [])), []
 
 
@@ -258,7 +278,7 @@ def _role_node(name: str, escaped: str) -> Any:
             symbol = target.lstrip("~.").removesuffix("()").replace("::", ".")
             shown = symbol.split(".")[-1] if target[:1] == "~" else target.lstrip(".")
             return _reference(title or shown, SYMBOL, symbol)
-        case "doc" if ":" in target:  # of another project
+        case "doc" if ":" in target:  # document of another project
             return nodes.inline("", title or target)
         case "doc":
             return _reference(title or target.split("/")[-1], DOCUMENT, _SUFFIX.sub("", target))

@@ -1,4 +1,4 @@
-"""Texts and data in XML."""
+"""Parse documents and data in XML by converting them to HTML."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,8 +10,8 @@ from graphrerank.installation.extras import optional
 from graphrerank_documents.document import LABEL, Block, Document, UnreadableError
 from graphrerank_documents.formats.html import read_html
 
-_PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # names of elements of a text, not of data
-# elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are inline within a text
+_PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # elements that distinguish documents from data
+# HTML elements and the corresponding elements of DocBook, DITA, TEI and Writerside. Other elements in text are inline.
 _SHOWN_AS = {
     "p": "p para simpara formalpara ab l lg sp",
     "div": "note tip warning caution important figure example blockquote dlentry varlistentry table procedure topic "
@@ -24,13 +24,24 @@ _SHOWN_AS = {
     "td": "entry td th",
 }
 _HTML = {name: shown for shown, names in _SHOWN_AS.items() for name in names.split()}
-_TARGETS = ("linkend", "href", "url", "target", "conref")  # attributes of links; the first names an id of any document
-_LABEL = "label:"  # before them in the page
-_MAX_ATTRIBUTES = 1000  # of an element, which take quadratic time
+_TARGETS = ("linkend", "href", "url", "target", "conref")  # attributes of links; `linkend` is an id in any document
+_LABEL = "label:"  # prefix of `linkend` targets in the HTML page
+_MAX_ATTRIBUTES = 1000  # maximum number of attributes of an element, because their time is quadratic
 
 
 def read_xml(content: bytes, name: str) -> list[Document]:
-    """Read XML as the page of HTML that shows it, of data with the names of elements; ids are labels."""
+    """Parse an XML file. Text from data includes the names of elements, and ids become labels.
+
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document.
+
+    Raises:
+        UnreadableError: If ``content`` is not XML.
+    """
     root = parse_xml(content)
     if local_name(root) == "html":
         return read_html(content, name)
@@ -44,7 +55,14 @@ def read_xml(content: bytes, name: str) -> list[Document]:
 
 
 def parse_xml(content: bytes) -> Any:
-    """Return the root of XML, whose entities are not resolved; an UnreadableError for what is none."""
+    """Return the root element of an XML file. Entities are not resolved.
+
+    Args:
+        content: Bytes of the file.
+
+    Raises:
+        UnreadableError: If ``content`` is not XML.
+    """
     etree = optional("lxml.etree", "an XML file")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
     try:
@@ -54,12 +72,16 @@ def parse_xml(content: bytes) -> Any:
 
 
 def local_name(element: Any) -> str:
-    """Return the name of an element without its namespace; of an entity nothing."""
+    """Return the name of an element without its namespace, or an empty string for an entity.
+
+    Args:
+        element: Element of lxml.
+    """
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def _attributes(element: Any) -> dict[str, str]:
-    """Return the attributes of an element by their names without namespaces."""
+    """Return the attributes of an element, with names without namespaces."""
     held = element.attrib.items() if len(element.attrib) <= _MAX_ATTRIBUTES else ()
     return {key.rpartition("}")[2]: value for key, value in held}
 
@@ -70,7 +92,7 @@ def _targets(attributes: Mapping[str, str]) -> list[str]:
 
 
 def _page(root: Any) -> Iterator[str]:
-    """Yield the parts of the page."""
+    """Yield fragments of the HTML page."""
     yield "<body><main>"
     is_prose = any(local_name(part) in _PROSE for part in root.iter())
     texts = [
@@ -97,7 +119,7 @@ def _page(root: Any) -> Iterator[str]:
             yield from (f"{escape(f'{local}: {each}')}<br>" for each in said if each)
             continue
         yield "<tr>" * (tag == "table") + escape(text)
-        if (title := attributes.get("title")) and tag == "div":  # of Writerside
+        if (title := attributes.get("title")) and tag == "div":  # Writerside has titles as attributes
             yield f"<h2>{escape(title)}</h2>"
 
 
