@@ -81,7 +81,7 @@ def without_repeated(document: Document, keys: Collection[int]) -> Document:
 
 
 def _run(blocks: Sequence[Block], places: Iterable[int], keys: Collection[int]) -> Iterator[int]:
-    """Yield the indices of repeated blocks, in the order of ``places``, up to the first two successive other blocks."""
+    """Yield the indices of repeated blocks. Stop at the second successive block that is not repeated."""
     others = 0
     for place in places:
         is_repeated = _key(blocks[place].text) in keys

@@ -1,4 +1,4 @@
-"""``graphrerank index``: a data set folder from a folder of documents."""
+"""Command ``graphrerank index``, which converts a folder of documents into a data set folder."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -12,38 +12,56 @@ from graphrerank.utils.safe_loading import printable
 USAGE = "DOCUMENTS --out F"
 SUMMARY = "turn a folder of documents into a data set folder"
 MAX_WORDS = 200
-QUESTIONS = 1500  # as many as the data sets of `base` have
+#: Default number of drafted questions, as in the data sets on which `base` was trained.
+QUESTIONS = 1500
 ENDPOINT = "http://localhost:8000/v1"
 
 
 def parser() -> ArgumentParser:
-    """Build the parser of the arguments."""
-    parser = ArgumentParser("graphrerank index", description="A data set folder from a folder of documents.")
-    parser.add_argument("source", type=Path, help="documents and code of any formats, in any folders within")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="the folder to write; one that is there is brought up to date"
+    """Return the parser of the command's arguments."""
+    parser = ArgumentParser(
+        "graphrerank index", description="Convert a folder of documents into a data set folder, or update one."
     )
-    parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")
-    parser.add_argument("--workers", type=int, help="processes that read (the processors)")
+    parser.add_argument("source", type=Path, help="folder with documents and code, including its subfolders")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder to write; an existing data set or corpus folder is updated"
+    )
+    parser.add_argument(
+        "--max-words", type=int, default=MAX_WORDS, help=f"maximum number of words per passage (default: {MAX_WORDS})"
+    )
+    parser.add_argument("--workers", type=int, help="number of parser processes (default: number of processors)")
     parser.add_argument(
         "--questions",
         type=int,
-        help=f"to draft from the passages, at most, for training without judgements ({QUESTIONS}; an update keeps "
-        "those that are there); 0: none",
+        help="maximum number of questions to draft from the passages, for training without judgements (default: "
+        f"{QUESTIONS} for a new folder; an update keeps the existing questions); 0 drafts none",
     )
     parser.add_argument(
-        "--language-model", metavar="NAME", help="writes the questions; without, they are words of their passages"
+        "--language-model",
+        metavar="NAME",
+        help="language model that writes the questions (default: none; questions consist of words of the passages)",
     )
     parser.add_argument(
         "--endpoint",
         default=ENDPOINT,
-        help=f"of the language model, OpenAI's form ({ENDPOINT}); OPENAI_API_KEY is its key",
+        help=f"OpenAI-compatible URL of the language model (default: {ENDPOINT}); OPENAI_API_KEY is used as the key",
     )
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a folder of documents as a data set folder, and print its counts and the commands to run next."""
+    """Convert a folder of documents, and print a summary and the next command to run.
+
+    Args:
+        arguments: Arguments of the command.
+
+    Returns:
+        Exit status, 0.
+
+    Raises:
+        ValueError: If an argument is invalid.
+        SystemExit: If the arguments cannot be parsed.
+    """
     given = parser().parse_args(arguments)
     check_not_negative(**{"--questions": given.questions or 0})
     require_extra("documents", "graphrerank index")
@@ -67,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _grow(given: Namespace) -> int:
-    """Bring a corpus folder up to date; its vectors are MiniLM's."""
+    """Update a corpus folder. New passages are encoded with MiniLM."""
     from graphrerank.config.components import ComponentFactory
     from graphrerank.corpus_store.opening import read_corpus_manifest
     from graphrerank_documents.grow_index import grow_index
@@ -82,7 +100,7 @@ def _grow(given: Namespace) -> int:
 
 
 def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str) -> str:
-    """Draft questions in a folder that will be ``out``; return their number and the setting that trains on them."""
+    """Draft questions in a folder that will become ``out``, and return a message with their number."""
     from graphrerank.data.synthetic_queries.questions import DRAFTED_FILE
     from graphrerank.utils.caching import cache_folder
     from graphrerank_documents.draft_folder import draft_folder
@@ -97,4 +115,4 @@ def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str)
         made = draft_folder(folder, count, model=model, drafted_by=name)
     if not made:
         return "no drafted questions: the passages have too few words"
-    return f"{made:,} drafted questions, not of users: {out / DRAFTED_FILE} (data.drafted={made} trains on them)"
+    return f"{made:,} drafted questions, not asked by users: {out / DRAFTED_FILE} (use data.drafted={made} to train on them)"

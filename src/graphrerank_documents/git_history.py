@@ -1,4 +1,4 @@
-"""Judged questions from a git repository: commit messages ask, and what the commits changed is relevant."""
+"""Build judged questions from a git repository: commit messages are queries, and the changed passages are relevant."""
 
 import re
 from collections import Counter, defaultdict
@@ -32,31 +32,38 @@ def build_from_git(
     max_words: int = MAX_WORDS,
     workers: int | None = None,
 ) -> dict[str, Any]:
-    """Write a data set folder from the history of a repository: ``graphrerank build git --from REPO --out DIR``.
+    """Build a data set folder from the history of a repository: ``graphrerank build git --from REPO --out DIR``.
 
-    A question is the subject of a commit's message, or the title of the issue that it names. Relevant are the passages
-    of the functions and sections that the commit changed, as they were before it, where the corpus has them. Splits
-    follow each other in time: the corpus is the tree before the first commit of ``val``, so that nothing in it was
-    written for a question of ``val`` or ``test``; what questions of ``train`` asked for is in it. Left out and counted
-    are merges, reverts, commits of bots, releases, mass edits and messages that name a file that the commit changed.
+    A question is the subject of a commit message, or the title of the issue to which the message refers. The functions
+    and sections that the commit changed are relevant, in their version before the commit and if the corpus contains
+    them.
+
+    The splits are consecutive in time. The corpus is the tree before the first commit of ``val``. It contains the
+    changes made for questions of ``train``, but nothing that was written for a question of ``val`` or ``test``.
+
+    Merges, reverts, commits by bots, releases, commits with many files, and messages that name a changed file are
+    skipped and counted.
 
     Args:
-        locations: The folder of the repository, with or without a work tree; one.
-        out: The data set folder, new.
-        downloads: Not used; nothing is fetched.
-        issues: A JSON Lines file of ``{"number": 12, "title": "...", "body": "..."}``.
-        max_files: Files that a commit may change.
-        max_relevant: Passages that a question may have.
-        train_share: Share of the questions, by time, that are for training; the others are ``val`` and ``test``.
-        max_words: Words of a passage, at most.
-        workers: Number of processes that read the history, with limits of time and memory. If None, the number of
-            processors is used.
+        locations: Path of one repository, with or without a work tree.
+        out: Data set folder to create.
+        downloads: Ignored, because nothing is downloaded.
+        issues: JSON Lines file of issues, ``{"number": 12, "title": "...", "body": "..."}``. If None, only commit
+            messages are used.
+        max_files: Maximum number of files that a commit changes.
+        max_relevant: Maximum number of relevant passages per question.
+        train_share: Share of the questions in the split ``train``. Later questions are divided into ``val`` and
+            ``test``.
+        max_words: Maximum number of words per passage.
+        workers: Number of processes that read the history, with time and memory limits. Defaults to the number of
+            processors.
 
     Returns:
-        The card of the data set: name, counts, and what was left out, by reason.
+        Card of the data set: its name, counts, hashes, and the number of skipped commits by reason.
 
     Raises:
-        ValueError: If there is no repository, or its history has no question.
+        ValueError: If ``locations`` is not one git repository, ``out`` exists, or the history has fewer than three
+            questions.
     """
     check_counts(max_files=max_files, max_relevant=max_relevant, max_words=max_words, workers=workers)
     check_positive_share(train_share=train_share)
@@ -64,7 +71,7 @@ def build_from_git(
     if len(locations) != 1:
         raise UserError(f"`--from` must be the folder of one git repository, got {', '.join(locations)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
+        raise UserError(f"`out` must be a new folder, got {out}, which exists. Choose another folder")
     titles = {} if issues is None else {str(row["number"]): str(row["title"]) for _, row in read_jsonl(Path(issues))}
     with GitRepository(
         locations[0], workers=workers, titles=titles, max_files=max_files, max_words=max_words
@@ -73,8 +80,8 @@ def build_from_git(
         changes = _asked(repository, left_out)
         if len(changes) < len(SPLITS):
             reasons = ", ".join(f"{count:,} x {reason}" for reason, count in left_out.most_common())
-            needed = "`--from` must have a history of questions"
-            raise UserError(f"{needed}, got {len(changes)} in {locations[0]}; left out: {reasons}")
+            needed = f"`--from` must have at least {len(SPLITS)} commits that can be used as questions"
+            raise UserError(f"{needed}, got {len(changes)} in {locations[0]}. Skipped: {reasons}")
         first = min(max(1, round(train_share * len(changes))), len(changes) - 2)
         before_val, card = changes[first].parent, dict[str, Any]()
 
@@ -98,16 +105,23 @@ def build_from_git(
 
 
 class _Asked(NamedTuple):
-    """A commit that asks a question, and the ids of the passages that it changed, as they were before it."""
+    """Commit that is used as a question.
 
-    parent: str  # id of a commit
+    Attributes:
+        parent: Id of the parent commit.
+        query_id: Id of the question.
+        question: Text of the question.
+        passages: Ids of the changed passages, in their version before the commit.
+    """
+
+    parent: str
     query_id: str
     question: str
     passages: tuple[str, ...]
 
 
 def _asked(repository: GitRepository, left_out: Counter[str]) -> list[_Asked]:
-    """Return the commits that ask, the oldest first; count the others."""
+    """Return the commits that can be used as questions, oldest first, and count the other commits by reason."""
     commits = repository.commits()
     changes: list[FileChange] = []
     with progress_bar("commits", total=len(commits)):
@@ -135,7 +149,7 @@ def _asked(repository: GitRepository, left_out: Counter[str]) -> list[_Asked]:
 
 
 def _changed_passages(change: FileChange, spans: Mapping[tuple[str, str], Sequence[PassageSpan]]) -> tuple[str, ...]:
-    """Return the passages that hold changed lines; an insertion between two of them changes neither."""
+    """Return the ids of the passages with changed lines. An insertion between two passages changes neither."""
     found = dict.fromkeys(
         span.id
         for file in change.files
@@ -143,13 +157,14 @@ def _changed_passages(change: FileChange, spans: Mapping[tuple[str, str], Sequen
         if any(span.start <= last and first <= span.end for first, last in file.lines)
     )
     inner = {passage.partition("#")[0] for passage in found if "#" in passage}
-    return tuple(passage for passage in found if passage not in inner)  # not imports that follow from the change
+    # the first section of a file, such as its imports, is dropped if another section of the file changed
+    return tuple(passage for passage in found if passage not in inner)
 
 
 def _write_questions(
     folder: Path, changes: Sequence[_Asked], first: int, left_out: Counter[str], *, max_relevant: int
 ) -> dict[str, Any]:
-    """Write queries and judgements of a folder with a corpus; return their counts."""
+    """Write the queries and judgements into a folder with a corpus, and return their counts."""
     ids = {row["_id"] for _, row in read_jsonl(folder / CORPUS)}
     by_name: defaultdict[str, set[str]] = defaultdict(set)
     for path in {passage.partition("#")[0] for passage in ids}:
@@ -179,7 +194,11 @@ def _write_questions(
 
 
 def _in_corpus(passage: str, ids: Set[str], by_name: Mapping[str, Set[str]]) -> str | None:
-    """Return the passage, else the first of its section, else that of the file of the same name, if it is alone."""
+    """Return the id of a passage in the corpus, or None.
+
+    If the passage does not exist, the first passage of its section is used. If its file was moved, the only file with
+    the same name is used.
+    """
     path, mark, anchor = passage.partition("#")
     files = by_name.get(path.rpartition("/")[2], set())
     alike = [other for other in files if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]

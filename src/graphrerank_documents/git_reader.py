@@ -1,7 +1,7 @@
 """Read the objects of a git repository, in the processes of :mod:`~graphrerank_documents.git_repository`.
 
-Nothing is checked out, and no name in a repository is a path here: libgit2 hands out whatever names its trees hold,
-such as ``/etc/x`` and ``../x``. Objects may be of any size and number, as the processes have limits.
+Nothing is checked out. Names in a repository are never used as paths on disk, because libgit2 returns any name in a
+tree, such as ``/etc/x`` and ``../x``. The limits of the processes bound the size and number of objects.
 """
 
 import json
@@ -20,12 +20,17 @@ from graphrerank_documents.reading import read_content
 from graphrerank_documents.site import MAX_CONFIG, NAMING, is_near
 from graphrerank_documents.sources import DATASET_FOLDER, is_dataset_folder, listed_name, unread_reason
 
-MAX_BYTES = 2_000_000  # of a version of a file; larger ones are generated
-MAX_ENTRIES, MAX_DEPTH, MAX_NAME = 1_000_000, 100, 255  # entries of a tree, folders within each other, bytes of a name
-NO_NAME = "a name that a file cannot have"
+#: Maximum size of a version of a file in bytes. Larger files are usually generated.
+MAX_BYTES = 2_000_000
+#: Maximum number of entries of a tree, depth of nested folders, and bytes of a file name.
+MAX_ENTRIES, MAX_DEPTH, MAX_NAME = 1_000_000, 100, 255
+#: Reason to skip a file whose name is invalid on some file system.
+NO_NAME = "invalid file name"
+#: Minimum number of words of a question, and number of words after which it is truncated.
 MIN_WORDS, MAX_QUESTION_WORDS = 3, 60
-MAX_QUESTION_CHARS = 10_000  # of a subject that is looked at
-_CACHE = 1 << 26  # bytes of objects that a process keeps
+#: Maximum number of characters of a commit's subject; the rest is ignored.
+MAX_QUESTION_CHARS = 10_000
+_CACHE = 1 << 26  # cache size of libgit2 in bytes per process
 _REGULAR, _FOLDER, _KIND_BITS = 0o100000, 0o040000, 0o170000
 _REVERT = re.compile(r"^revert\b|^This reverts commit", re.IGNORECASE | re.MULTILINE)
 _KIND = re.compile(r"^(?:\w{2,12}(?:\([^()]*\))?!?:\s+|\[[^\[\]]{1,30}\]\s*)+")  # "fix(core): ", "[3.12] "
@@ -39,12 +44,12 @@ _ROUTINE = re.compile(
 
 
 class ChangedFile(NamedTuple):
-    """A file that a commit changed, as it was before.
+    """Version of a file before a commit that changed it.
 
     Attributes:
-        path: The path, which is a name and nothing that is opened.
-        blob: The id of the content.
-        lines: First and last line of each change.
+        path: Path within the tree. Never opened on disk.
+        blob: Id of the content.
+        lines: First and last line of each change, 1-based.
     """
 
     path: str
@@ -53,14 +58,14 @@ class ChangedFile(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """A commit that asks a question, or the reason why it asks none.
+    """Commit that can be used as a question, or the reason to skip it.
 
     Attributes:
-        reason: Why the commit is left out; empty if it asks.
-        parent: The id of the commit before it.
-        query_id: The id of the question.
-        question: Its text.
-        files: The files that the commit changed.
+        reason: Reason to skip the commit, or empty if it can be used.
+        parent: Id of the parent commit.
+        query_id: Id of the question.
+        question: Text of the question.
+        files: Files that the commit modified.
     """
 
     reason: str
@@ -71,12 +76,12 @@ class FileChange(NamedTuple):
 
 
 class PassageSpan(NamedTuple):
-    """A passage of a version of a file.
+    """Lines of a passage in a version of a file.
 
     Attributes:
-        start: Its first line.
-        end: Its last line.
-        id: Its id.
+        start: First line, 1-based.
+        end: Last line.
+        id: Id of the passage.
     """
 
     start: int
@@ -85,11 +90,11 @@ class PassageSpan(NamedTuple):
 
 
 class TreeFile(NamedTuple):
-    """A file of a tree.
+    """File in a tree.
 
     Attributes:
-        path: The path within the tree, whose parts are plain names.
-        blob: The id of the content.
+        path: Path within the tree. Each component is a valid file name.
+        blob: Id of the content.
         size: Number of bytes.
     """
 
@@ -99,13 +104,13 @@ class TreeFile(NamedTuple):
 
 
 class TreeList(NamedTuple):
-    """The files of a tree.
+    """Files in a tree.
 
     Attributes:
-        files: Files to read.
-        unread: Files and folders that are not read, by the reason.
-        by_name: Whether there is a configuration of :data:`~graphrerank_documents.site.NAMING`.
-        failure: Why there is no list; empty if there is.
+        files: Files to parse.
+        unread: Skipped files and folders, by reason.
+        by_name: Whether the tree contains one of :data:`~graphrerank_documents.site.NAMING`.
+        failure: Reason why the tree cannot be listed, or empty.
     """
 
     files: tuple[TreeFile, ...] = ()
@@ -115,7 +120,14 @@ class TreeList(NamedTuple):
 
 
 def reader_of_repository(settings: Mapping[str, Any]) -> Handler:
-    """Return the function that reads objects of a repository, for a process that reads."""
+    """Return the function with which a process reads objects of a repository.
+
+    Args:
+        settings: Arguments of :class:`GitReader`.
+
+    Returns:
+        Function that calls a method of :class:`GitReader`. It takes a list of the method's name and its arguments.
+    """
     reader = GitReader(**settings)
 
     def answer(message: Sequence[str]) -> bytes:
@@ -127,7 +139,7 @@ def reader_of_repository(settings: Mapping[str, Any]) -> Handler:
 
 
 class _TreeEntry(NamedTuple):
-    """An entry of a tree; the name is not trusted."""
+    """Entry of a tree. The name is untrusted."""
 
     name: str
     mode: int
@@ -139,13 +151,13 @@ class _TreeEntry(NamedTuple):
 
 
 class GitReader:
-    """Reads objects of a repository; its methods return JSON, and hold whatever a hostile repository does to them.
+    """Reader of objects in an untrusted repository. The methods return JSON for the parent process.
 
     Args:
-        path: The folder of the repository.
-        titles: Titles of issues by their numbers.
-        max_files: Number of files that a commit that asks may change.
-        max_words: Number of words of a passage, at most.
+        path: Path of the repository.
+        titles: Titles of issues by number.
+        max_files: Maximum number of files that a commit changes.
+        max_words: Maximum number of words per passage.
     """
 
     def __init__(self, path: str, titles: Mapping[str, str], max_files: int, max_words: int) -> None:
@@ -155,18 +167,26 @@ class GitReader:
         self._titles, self._max_files, self._max_words = titles, max_files, max_words
 
     def commits(self, head: str) -> bytes:
-        """Return the ids of all commits, the oldest first."""
+        """Return the ids of all commits, oldest first.
+
+        Args:
+            head: Id of the last commit.
+        """
         order = self._git.enums.SortMode
         walk = self._repository.walk(head, order.TOPOLOGICAL | order.TIME | order.REVERSE)
         return json.dumps([str(commit.id) for commit in walk]).encode()
 
     def change(self, commit_id: str) -> bytes:
-        """Return the question of a commit, a :class:`FileChange`."""
+        """Return a :class:`FileChange` with the question of a commit, or the reason to skip it.
+
+        Args:
+            commit_id: Id of the commit.
+        """
         try:
             change = self._change(self._repository[commit_id])
         except (self._git.GitError, KeyError):
             change = FileChange("versions that a partial clone lacks")
-        except (ValueError, RecursionError) as error:  # as of names that are no UTF-8
+        except (ValueError, RecursionError) as error:  # for example, names that are not valid UTF-8
             change = FileChange(f"commit that cannot be read ({type(error).__name__})")
         return json.dumps(change).encode()
 
@@ -194,10 +214,10 @@ class GitReader:
         return FileChange("", str(parent.id), query_id, question, files)
 
     def _differences(self, before: Any, after: Any) -> Iterator[tuple[str, "_TreeEntry | None", "_TreeEntry | None"]]:
-        """Yield the files that two trees do not share: path, old entry and new entry, None for one that is not there.
+        """Yield the path, old entry and new entry of each file that differs between two trees.
 
-        The trees are compared entry by entry, and equal ones are not opened. A file that becomes a link or a folder is
-        one that goes and another one that comes, as in libgit2's diff, which opens equal trees too.
+        An entry is None if the file does not exist in the tree. A file that becomes a link or folder is removed and
+        added, as in libgit2's diff. Unlike in libgit2, identical subtrees are not opened.
         """
         pending = [("", before, after)]
         opened = 0
@@ -218,7 +238,7 @@ class GitReader:
                     yield path, first, second
 
     def _changed_file(self, path: str, old: "_TreeEntry", new: "_TreeEntry") -> ChangedFile | None:
-        """Return the lines of a text that a commit changed; None for other files."""
+        """Return the changed lines of a text file, or None for other files."""
         if old.kind != _REGULAR or not suffix_of(path) or old.id == new.id:
             return None
         before, after = self._repository[old.id], self._repository[new.id]
@@ -231,7 +251,12 @@ class GitReader:
         return ChangedFile(path, str(old.id), lines)
 
     def passages(self, path: str, blob: str) -> bytes:
-        """Return the passages of a version of a file; of one that is not of its format there are none."""
+        """Return the passages of a version of a file. A file in an invalid format has none.
+
+        Args:
+            path: Path within the tree, which determines the format.
+            blob: Id of the content.
+        """
         spans = []
         for document in read_content(self._repository[blob].data, path).documents:
             passages = list(passages_of(document, max_words=self._max_words))
@@ -242,7 +267,11 @@ class GitReader:
         return json.dumps(spans).encode()
 
     def files(self, commit: str) -> bytes:
-        """Return the files of a commit's tree, a :class:`TreeList`."""
+        """Return a :class:`TreeList` of the files in a commit's tree.
+
+        Args:
+            commit: Id of the commit.
+        """
         unread: defaultdict[str, list[str]] = defaultdict(list)
         files: list[TreeFile] = []
         by_name, count = False, 0
@@ -252,7 +281,7 @@ class GitReader:
             entries = self._entries(tree)
             count += len(entries)
             if count > MAX_ENTRIES:
-                return json.dumps(TreeList(failure=f"has more than {MAX_ENTRIES:,} files")).encode()
+                return json.dumps(TreeList(failure=f"more than {MAX_ENTRIES:,} files")).encode()
             if folder and is_dataset_folder({entry.name for entry in entries}.__contains__):
                 unread[DATASET_FOLDER].append(listed_name(folder[:-1]))
                 continue
@@ -267,7 +296,7 @@ class GitReader:
                 elif entry.kind == _REGULAR and suffix_of(entry.name):
                     self._note_file(path, entry.id, files, unread)
                 elif entry.kind == _FOLDER and folder.count("/") >= MAX_DEPTH:
-                    unread[f"more than {MAX_DEPTH} folders within each other"].append(listed_name(path))
+                    unread[f"more than {MAX_DEPTH} nested folders"].append(listed_name(path))
                 elif entry.kind == _FOLDER and not entry.name.startswith("."):
                     folders.append((f"{path}/", entry.id))
                 known.add(entry.name)
@@ -275,18 +304,18 @@ class GitReader:
         return json.dumps(TreeList(tuple(files), unread, by_name)).encode()
 
     def _entries(self, tree: Any) -> list["_TreeEntry"]:
-        """Return the entries of a tree, whatever their names are."""
+        """Return the entries of a tree, including those with invalid names."""
         return [
             _TreeEntry(entry.raw_name.decode("utf-8", "surrogateescape"), int(entry.filemode), entry.id)
             for entry in self._repository[tree]
         ]
 
     def _note_file(self, path: str, blob: Any, files: list[TreeFile], unread: defaultdict[str, list[str]]) -> None:
-        """Note a file as one to read, or why it is not read."""
+        """Add a file to the files to parse, or to the skipped files with the reason."""
         try:
             size = self._repository[blob].size
         except (self._git.GitError, KeyError, MemoryError):
-            unread["a version that cannot be opened"].append(listed_name(path))
+            unread["content cannot be opened"].append(listed_name(path))
             return
         if reason := unread_reason(path, size):
             unread[reason].append(listed_name(path))
@@ -294,23 +323,32 @@ class GitReader:
             files.append(TreeFile(path, str(blob), size))
 
     def document(self, path: str, blob: str) -> bytes:
-        """Return the documents of a file, a record of :class:`~graphrerank_documents.reading.ReadFile`."""
+        """Return the record of a :class:`~graphrerank_documents.reading.ReadFile` with the documents of a file.
+
+        Args:
+            path: Path within the tree, which determines the format.
+            blob: Id of the content.
+        """
         return read_content(self._repository[blob].data, path).record
 
     def config(self, blob: str) -> bytes:
-        """Return the beginning of a configuration."""
+        """Return the first bytes of a configuration file.
+
+        Args:
+            blob: Id of the content.
+        """
         content: bytes = self._repository[blob].data[:MAX_CONFIG]
         return content
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name is that of one file or folder, on every system."""
+    """Return whether a name is a valid file name on every system."""
     is_short = 0 < len(name.encode("utf-8", "surrogateescape")) <= MAX_NAME
     return is_short and name not in (".", "..") and not set(name) & set("/\\\0") and not re.match("[A-Za-z]:", name)
 
 
 def _question(commit: Any, titles: Mapping[str, str]) -> tuple[str, str]:
-    """Return the question of a commit and its id: of the issue that it names, or of the commit."""
+    """Return the question of a commit and its id, from the issue in its message or from the subject."""
     for number in _ISSUE.findall(commit.message):
         if number in titles:
             return titles[number], f"issue-{number}"
@@ -320,7 +358,7 @@ def _question(commit: Any, titles: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _names(message: str, path: str) -> bool:
-    """Return whether a message names a file: its path, its name, or its module with a point or an underscore."""
+    """Return whether a message names a file: its file name, or its module if that has a dot or an underscore."""
     file = PurePosixPath(path.lower())
     dotted = ".".join(file.with_suffix("").parts)
     names = [file.name, *[dotted] * ("." in dotted), *[file.stem] * ("_" in file.stem.strip("_"))]

@@ -1,4 +1,4 @@
-"""A git repository whose objects are read in processes with limits of time and memory."""
+"""Read an untrusted git repository in processes with time and memory limits."""
 
 import os
 from collections import Counter
@@ -16,25 +16,29 @@ from graphrerank_documents.reading import ReadFile, file_of_reply, seconds_for
 from graphrerank_documents.site import CONFIGS, Site, SiteConfig, is_near, site_of
 from graphrerank_documents.sources import DocumentSource, FileList
 
-LIST_SECONDS = 300.0  # for the list of all commits, or of all files of a tree
-MOST_FAILURES = 3  # versions of a file that take too long or end their processes, before its others are left out
+#: Time limit in seconds for listing all commits, or all files of a tree.
+LIST_SECONDS = 300.0
+#: Number of failed versions of a file after which its remaining versions are skipped.
+MOST_FAILURES = 3
 _FACTORY = "graphrerank_documents.git_reader:reader_of_repository"
 _COMMITS, _CHANGE, _TREE = TypeAdapter(list[str]), TypeAdapter(FileChange), TypeAdapter(TreeList)
 _SPANS = TypeAdapter(list[PassageSpan])
 
 
 class GitRepository:
-    """A repository whose objects are read in limited processes; a context manager that ends them.
+    """Repository whose objects are read in processes with time and memory limits.
+
+    The repository is a context manager that terminates the processes.
 
     Args:
-        path: The folder of the repository.
-        workers: Number of processes that read; None for the number of processors.
-        titles: Titles of issues by their numbers, which ask in place of messages that name them.
-        max_files: Number of files that a commit that asks may change.
-        max_words: Number of words of a passage, at most.
+        path: Path of the repository.
+        workers: Number of processes. If None, the number of processors is used.
+        titles: Titles of issues by number. A title replaces the messages that refer to the issue.
+        max_files: Maximum number of files that a commit changes.
+        max_words: Maximum number of words per passage.
 
     Raises:
-        ValueError: If there is no repository with commits.
+        ValueError: If ``path`` is not a git repository with commits.
     """
 
     def __init__(
@@ -51,34 +55,46 @@ class GitRepository:
         self._processes = LimitedProcesses(_FACTORY, settings, workers=workers or os.cpu_count() or 1)
 
     def __enter__(self) -> Self:
-        """Return the repository."""
+        """Return this repository."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the processes."""
+        """Terminate the processes."""
         self._processes.__exit__(*error)
 
     def commits(self) -> list[str]:
-        """Return the ids of all commits, the oldest first."""
+        """Return the ids of all commits, oldest first.
+
+        Raises:
+            ValueError: If listing the commits exceeds a limit.
+        """
         reply = self._call_once("commits", self._head)
         if reply.failure:
-            raise UserError(f"{self.path}: the list of commits {reply.failure}")
+            raise UserError(f"{self.path}: listing the commits failed: {reply.failure}")
         return _COMMITS.validate_json(reply.content)
 
     def changes(self, commits: Iterable[str]) -> Iterator[FileChange]:
-        """Return the questions of commits, in order."""
+        """Yield the question of each commit, or the reason to skip it.
+
+        Args:
+            commits: Ids of the commits.
+
+        Yields:
+            Changes in the order of the commits.
+        """
         tasks = (Task(["change", commit], seconds_for(0)) for commit in commits)
         for reply in self._processes.call(tasks):
             yield FileChange(f"commit that {reply.failure}") if reply.failure else _CHANGE.validate_json(reply.content)
 
     def passages(self, versions: Iterable[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], list[PassageSpan]]]:
-        """Read versions of files and yield those that can be read, in order, with their passages.
+        """Parse versions of files and yield their passages. Versions that cannot be parsed are skipped.
 
         Args:
-            versions: Path and blob of each. A path of which some versions failed is not tried again.
+            versions: Path and blob id of each version. After :data:`MOST_FAILURES` failed versions, the remaining
+                versions of a path are skipped.
 
         Yields:
-            Path and blob, and the passages.
+            Path and blob id, and the passages of the version, in the order of ``versions``.
         """
         failures = Counter[str]()
         tried: list[tuple[str, str]] = []
@@ -96,21 +112,39 @@ class GitRepository:
                 yield tried[number], _SPANS.validate_json(reply.content)
 
     def list_tree(self, commit: str) -> TreeList:
-        """Return the files of a commit's tree."""
+        """Return the files in a commit's tree.
+
+        Args:
+            commit: Id of the commit.
+
+        Raises:
+            ValueError: If listing the tree exceeds a limit.
+        """
         reply = self._call_once("files", commit)
         tree = TreeList(failure=reply.failure) if reply.failure else _TREE.validate_json(reply.content)
         if tree.failure:
-            raise UserError(f"{self.path}: the tree of commit {commit} {tree.failure}")
+            raise UserError(f"{self.path}: listing the tree of commit {commit} failed: {tree.failure}")
         return tree
 
     def read_documents(self, files: Sequence[TreeFile]) -> Iterator[ReadFile]:
-        """Read files of a tree, in order."""
+        """Parse files of a tree.
+
+        Args:
+            files: Files to parse.
+
+        Yields:
+            Parsed files in the order of ``files``.
+        """
         tasks = (Task(["document", file.path, file.blob], seconds_for(file.size)) for file in files)
         for file, reply in zip(files, self._processes.call(tasks), strict=True):
             yield file_of_reply(reply, file.path)
 
     def start_of(self, blob: str) -> bytes:
-        """Return the beginning of a configuration; empty if it cannot be read."""
+        """Return the first bytes of a configuration file, or nothing if it cannot be read.
+
+        Args:
+            blob: Id of the content.
+        """
         return self._call_once("config", blob).content
 
     def _call_once(self, *message: str) -> ProcessReply:
@@ -119,11 +153,11 @@ class GitRepository:
 
 
 class GitTree(DocumentSource):
-    """The files of a commit as documents.
+    """Source of documents in a commit's tree.
 
     Args:
-        repository: The repository.
-        commit: The id of the commit.
+        repository: Repository with the commit.
+        commit: Id of the commit.
     """
 
     def __init__(self, repository: GitRepository, commit: str) -> None:
@@ -132,23 +166,32 @@ class GitTree(DocumentSource):
         self._files = {file.path: file for file in self._tree.files}
 
     def __str__(self) -> str:
-        """Return the repository and the commit."""
+        """Return the path of the repository and the id of the commit."""
         return f"{self._repository.path} at {self._commit}"
 
     def list_files(self, out: Path) -> FileList:
-        """List the files; those with names that are no plain names, links and submodules are not read."""
+        """Return the files in the tree. Files with invalid names, symbolic links and submodules are skipped.
+
+        Args:
+            out: Ignored.
+        """
         return FileList(list(self._files), unread=self._tree.unread)
 
     def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
-        """Read files in the processes of the repository; ``workers`` is not used."""
+        """Return an iterator over the parsed files, in the order of ``names``.
+
+        Args:
+            names: Paths of the files within the tree.
+            workers: Ignored. The processes of the repository are used.
+        """
         return self._repository.read_documents([self._files[name] for name in names])
 
     def has(self, file: ReadFile) -> bool:
-        """Return False: a tree is read once."""
+        """Return False, because a tree is parsed only once."""
         return False
 
     def site(self) -> Site:
-        """Return where the documents are published, as configurations in the tree say."""
+        """Return the site of the documents, based on the site configurations in the tree."""
         order = list(CONFIGS)
         paths = [PurePosixPath(path) for path in self._files]
         found = [path for path in paths if path.name in CONFIGS and is_near(path.parent)]

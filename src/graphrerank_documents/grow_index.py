@@ -1,4 +1,4 @@
-"""A corpus folder that follows a folder of documents."""
+"""Update a corpus folder from a folder of documents."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -21,11 +21,23 @@ def grow_index(
     workers: int | None = None,
     encoder: Encoder | None = None,
 ) -> tuple[IndexedFolder, Growth]:
-    """Bring a corpus folder, prepared from what :func:`index_folder` wrote, up to date with the documents.
+    """Update a corpus folder to the current content of its documents.
 
-    Passages that are new or have another text are added with their links and neighbours, as
-    :func:`~graphrerank.corpus_store.growth.grow_corpus` does, and those that the documents no longer have are
-    removed; only added ones are encoded, by the encoder that the corpus was prepared with.
+    New and changed passages are encoded and added with their links and neighbours, as in
+    :func:`~graphrerank.corpus_store.growth.grow_corpus`. Passages that no longer exist are removed.
+
+    Args:
+        source: Folder of documents.
+        corpus: Corpus folder prepared from a data set folder of :func:`index_folder`.
+        max_words: Maximum number of words per passage. A different value than before changes most passages.
+        workers: Number of parser processes. Defaults to the number of processors.
+        encoder: Text encoder with which the corpus was prepared, or None if the corpus has no vectors.
+
+    Returns:
+        Summary of the documents, and of the passages that were added and removed.
+
+    Raises:
+        ValueError: If ``source`` is not a folder or has no text, or ``encoder`` does not match the corpus.
     """
     graph = open_corpus(corpus).graph
     removed = graph.passages.removed

@@ -1,4 +1,4 @@
-"""Call a function on untrusted input in processes with limits of time and memory, so that no input ends the command."""
+"""Call a function on untrusted input in processes with time and memory limits, so that no input stops the command."""
 
 import json
 import os
@@ -12,19 +12,22 @@ from multiprocessing.connection import Connection, Pipe, wait
 from time import monotonic
 from typing import Any, NamedTuple, Self
 
-MEMORY = 900_000_000  # bytes of one process
-TOO_LONG, ENDED = "takes too long to read", "ended the process that read it"
+#: Memory limit of a process in bytes.
+MEMORY = 900_000_000
+#: Reasons why a call failed: it exceeded its time limit; its process crashed.
+TOO_LONG, ENDED = "takes too long to read", "crashes the process that reads it"
 _CHILD = "from graphrerank_documents.limited_processes import serve; serve()"
 
+#: Function that a process calls with the message of each task.
 Handler = Callable[[Any], bytes]
 
 
 class Task(NamedTuple):
-    """One call.
+    """Call to make in a process.
 
     Attributes:
-        message: The argument of the call, of types that JSON has.
-        seconds: The time that the call may take.
+        message: Argument of the call. Must be serialisable as JSON.
+        seconds: Time limit of the call.
     """
 
     message: Any
@@ -32,11 +35,11 @@ class Task(NamedTuple):
 
 
 class ProcessReply(NamedTuple):
-    """The result of one call.
+    """Result of a call.
 
     Attributes:
-        content: What the function returned; empty if it failed.
-        failure: Why there is no content: :data:`TOO_LONG`, :data:`ENDED`, or empty if there is.
+        content: Return value of the function. Empty if the call failed.
+        failure: :data:`TOO_LONG` or :data:`ENDED` if the call failed, otherwise empty.
     """
 
     content: bytes
@@ -44,15 +47,16 @@ class ProcessReply(NamedTuple):
 
 
 class LimitedProcesses:
-    """Processes that call a function on untrusted input; a context manager that ends them.
+    """Pool of processes that call a function on untrusted input.
 
-    A call that exceeds its time, or whose process ends, fails alone: a new process makes the other calls.
+    If a call exceeds its time limit or crashes its process, only that call fails. A new process makes the remaining
+    calls. The pool is a context manager that terminates the processes.
 
     Args:
-        factory: A function as ``module:name``. Each process calls it once with ``settings``; it returns the function
-            that is called with the message of each task and returns bytes.
-        settings: The argument of the factory, of types that JSON has.
-        workers: Number of processes, at most; they start when they are needed.
+        factory: Name of a function as ``module:name``. Each process calls it once with ``settings``. It must return the
+            function to call with the message of each task.
+        settings: Argument of the factory. Must be serialisable as JSON.
+        workers: Maximum number of processes. Processes are started on demand.
     """
 
     def __init__(self, factory: str, settings: Any, *, workers: int) -> None:
@@ -60,22 +64,22 @@ class LimitedProcesses:
         self._idle: list[_Process] = []
 
     def __enter__(self) -> Self:
-        """Return the processes."""
+        """Return this pool."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the processes."""
+        """Terminate the processes."""
         while self._idle:
             self._idle.pop().end()
 
     def call(self, tasks: Iterable[Task]) -> Iterator[ProcessReply]:
-        """Make a call for each task, and yield the replies in the order of the tasks.
+        """Make a call for each task and yield the replies in the order of the tasks.
 
         Args:
-            tasks: The calls, which may be an iterator: a task is taken when a process is free.
+            tasks: Calls to make. An iterator is advanced only when a process is free.
 
         Yields:
-            The reply to each task.
+            Reply to each task.
         """
         waiting = enumerate(tasks)
         done: dict[int, ProcessReply] = {}
@@ -105,14 +109,14 @@ class LimitedProcesses:
 
 
 class _Process:
-    """A process that makes one call after the other."""
+    """Process that makes one call at a time."""
 
     def __init__(self, factory: str, settings: Any) -> None:
         self.number, self._deadline = 0, 0.0
         self.pipe, child = Pipe()
         paths = os.pathsep.join(filter(None, sys.path))
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        # -P: Python would look for modules in the current folder first, which may be one of untrusted documents
+        # -P: otherwise Python would first import modules from the current folder, which may contain untrusted documents
         command = [sys.executable, "-P", "-c", _CHILD, str(child.fileno())]
         self._process = subprocess.Popen(command, pass_fds=[child.fileno()], env=environment)
         child.close()
@@ -126,13 +130,13 @@ class _Process:
         return max(0.0, self._deadline - monotonic())
 
     def give(self, number: int, task: Task) -> None:
-        """Send a task."""
+        """Send a task to the process."""
         self.number = number
         self._send(task.message)
         self._deadline = monotonic() + task.seconds
 
     def take(self) -> ProcessReply:
-        """Return the reply; the process is ended if there is none."""
+        """Return the reply, or terminate the process if there is none."""
         if not self.pipe.poll():
             self.end()
             return ProcessReply(b"", TOO_LONG)
@@ -148,12 +152,12 @@ class _Process:
         self.pipe.close()
 
     def _send(self, message: Any) -> None:
-        with suppress(OSError):  # the process has ended: the reply says so
+        with suppress(OSError):  # the process has crashed, which the reply reports
             self.pipe.send_bytes(json.dumps(message).encode())
 
 
 def serve() -> None:
-    """Make the calls that the parent process asks for, until it ends this process."""
+    """Make the calls requested by the parent process until it terminates this process."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     pipe = Connection(int(sys.argv[1]))
     with suppress(EOFError, OSError, KeyboardInterrupt):

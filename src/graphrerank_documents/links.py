@@ -143,7 +143,7 @@ def resolve_links(
 
 
 class _Resolver:
-    """Find the targets of links. The result is None for links to other sites and to files that were not parsed."""
+    """Resolver of links. Links to other sites, and to files that were not parsed, resolve to None."""
 
     def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str], symbols: SymbolIndex) -> None:
         self._documents, self._symbols = documents, symbols
@@ -159,7 +159,7 @@ class _Resolver:
 
     @cached_property
     def _labels(self) -> dict[tuple[int | str, str], Place]:
-        """Sections by scope and label, as written and case-folded.
+        """Sections by scope and label. Each label is included both as written and case-folded.
 
         A scope is a document number, a file suffix, or -1 for the whole folder.
         """

@@ -48,7 +48,7 @@ class _PagePaths(defaultdict[str, dict[str, int]]):
 
 
 class Pages:
-    """Find documents and other files by path in constant time.
+    """Index of documents and other files by path. A look-up takes constant time.
 
     Args:
         documents: All documents. A document number is an index in this sequence.
@@ -151,7 +151,7 @@ class Pages:
 
 
 class PageNames:
-    """Find documents by page name, as wikis do.
+    """Index of documents by page name, for links as in wikis.
 
     Args:
         documents: All documents. A document number is an index in this sequence.
@@ -217,7 +217,7 @@ def path_of_document(name: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Divide a path into the path without the suffix and the suffix. Only suffixes of pages count."""
+    """Divide a path into the part before the suffix and the suffix. Suffixes of other formats than pages are kept."""
     bare, dot, suffix = path.rpartition(".")
     is_page = bool(bare) and "/" not in suffix and not bare.endswith("/") and f".{suffix.lower()}" in _FAMILY
     return (bare, dot + suffix.lower()) if is_page else (path, "")

@@ -68,7 +68,8 @@ def module_of(name: str) -> str:
         name: Path of the file.
 
     Returns:
-        Dotted name for all languages. Empty for C and C++, whose names do not depend on the path.
+        Name with dots as separators, whatever the language uses. Empty for C and C++, because their names do not depend
+        on the path.
 
     Example:
         >>> module_of("src/pump/__init__.py"), module_of("web/index.ts"), module_of("a-b/src/c/mod.rs")

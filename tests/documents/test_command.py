@@ -67,7 +67,7 @@ def test_drafted_questions(pages, tmp_path, capsys):
     out = tmp_path / "data"
     assert main(["index", str(pages), "--out", str(out), "--questions", "40"]) == 0
     rows = [json.loads(line) for line in (out / "drafted.jsonl").read_text().splitlines()]
-    assert f"{len(rows)} drafted questions, not of users" in capsys.readouterr().out
+    assert f"{len(rows)} drafted questions, not asked by users" in capsys.readouterr().out
     assert 10 < len(rows) <= 10 * len(PAGES)
     for row in rows:
         held = " ".join(PAGES[name.partition("#")[0]] for name in row["relevant"])

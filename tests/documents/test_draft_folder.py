@@ -49,7 +49,7 @@ def test_what_the_model_gives_no_answer_to_is_left_out(folder, scripted_model):
     assert without_answer > 0 == without_answer % 3  # three tries
     assert {(row["text"], row["drafted_by"]) for row in lines(folder)} == {("Which bird?", "m")}
     assert all("c" not in row["relevant"] for row in lines(folder))
-    with pytest.raises(ValueError, match="the language model m gave no usable question"):
+    with pytest.raises(ValueError, match="the language model m returned no valid question"):
         draft_folder(folder, 5, model=scripted_model(lambda system, question: "none"), drafted_by="m")
 
 

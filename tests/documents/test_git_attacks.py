@@ -105,7 +105,7 @@ def test_a_name_that_is_no_name_is_listed_as_not_read(repository: Repository, tm
     code = repository.blob("x = 1\n")
     build_from_git([str(repository.history((FILE, b"../x.py", code), (FILE, b"..", code)))], tmp_path / "data")
     account = json.loads((tmp_path / "data" / "index.json").read_text())
-    assert account["unread"] == {"a name that a file cannot have": ["..", "../x.py"]}
+    assert account["unread"] == {"invalid file name": ["..", "../x.py"]}
 
 
 def test_a_name_that_is_there_twice_is_read_once(repository: Repository, tmp_path: Path) -> None:

@@ -153,6 +153,6 @@ def test_what_is_no_repository_or_has_no_questions_is_named(tmp_path):
         build_from_git([str(tmp_path / "empty")], tmp_path / "out")
     made = Repository(tmp_path / "one")
     made.commit("The only commit of all", a__md="# A\n\nText.\n")
-    with pytest.raises(ValueError, match="must have a history of questions, got 0"):
+    with pytest.raises(ValueError, match="must have at least 3 commits that can be used as questions, got 0"):
         build_from_git([str(made.folder)], tmp_path / "out")
     assert not (tmp_path / "out").exists()

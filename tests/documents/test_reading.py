@@ -55,7 +55,7 @@ def test_a_file_that_breaks_its_process_is_one_entry(source, monkeypatch):
     reasons = {contents[place]: file.reason for place, file in enumerate(files[:-1]) if file.reason}
     assert reasons == {
         "wait for ever": "takes too long to read",
-        "end": "ended the process that read it",
+        "end": "crashes the process that reads it",
         "fill": "needs more than 900 MB of memory",
         "stumble": "cannot be parsed (KeyError)",
     }

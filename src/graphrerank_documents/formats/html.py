@@ -48,9 +48,7 @@ _SIDES = ", ".join(f".{side}, #{side}" for side in _SIDE_NAMES.split())
 _PLACING = "table table, table:is([role=presentation], [role=none], :has(table, h1, h2, h3, h4, h5, h6, pre))"
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _KINDS = {"li": "item", "dt": "term", "dd": "meaning"}
-_SOURCES = frozenset(
-    ("viewcode-link", "viewcode-back", "src", "srclink")
-)  # links to source code; their text is dropped
+_SOURCES = frozenset(("viewcode-link", "viewcode-back", "src", "srclink"))  # links to source code, without their text
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")
 _NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # around a heading
@@ -301,7 +299,7 @@ class ElementWalk:
             self._table = None
 
     def _break(self) -> None:
-        """End a paragraph. In a heading or cell, only separate words."""
+        """End the current paragraph, or add a space within a heading or table cell."""
         if self._heading is not None or (self._table is not None and self._table.in_cell):
             self._parts.append(" ")
         elif not self._pre:

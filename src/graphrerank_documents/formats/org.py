@@ -9,9 +9,7 @@ from graphrerank_documents.formats.slugs import Slugs, github_slug
 
 # Maximum number of headings of a file, and of characters of a heading without its dates. orgparse is slow for both.
 _MAX_HEADINGS, _MAX_HEADING = 50_000, 500
-_OUTLINE = re.compile(
-    r"\*{1,50} |\s*:[\w+-]{1,100}:"
-)  # lines passed to orgparse; all others are replaced by empty lines
+_OUTLINE = re.compile(r"\*{1,50} |\s*:[\w+-]{1,100}:")  # lines passed to orgparse; other lines are blanked
 _DATE = re.compile(r"[<\[]\d{4}-\d\d-\d\d[^<>\[\]]{0,40}[>\]]")
 _BLOCK = re.compile(r"\s*#\+begin_(src|example|export|comment|latex|html)\b", re.IGNORECASE)
 _KEYWORD = re.compile(r"\s*#\+(\w{1,100}):[ \t]*(.*)")

@@ -28,7 +28,7 @@ _ENDS = (".", "!", "?", ":", ";", "。", "！", "？")  # noqa: RUF001
 
 
 def read_pdf(content: bytes, name: str) -> list[Document]:
-    """Parse a PDF file without its page headers and footers.
+    """Parse the text of a PDF file and remove page headers and footers.
 
     Args:
         content: Bytes of the file.

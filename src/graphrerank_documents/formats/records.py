@@ -198,7 +198,7 @@ def _guessed_names(rows: Sequence[_Row]) -> list[str]:
 
 
 def _records(content: Any, level: int = 0) -> list[Any] | None:
-    """Return the list of objects that makes up most of an object at any level, or None.
+    """Return the nested list of objects that makes up most of an object, or None if there is no such list.
 
     An object whose values are all objects with texts is converted to such a list. Its keys become ids.
     """

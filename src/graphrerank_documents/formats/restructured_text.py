@@ -120,7 +120,7 @@ def _sphinx() -> Iterator[None]:
 
 
 class _RST(LinedReader):
-    """Converter of docutils' tree. Methods ``on_TYPE`` handle nodes by type. Of other nodes, only children are used."""
+    """Converter of docutils' tree: methods ``on_TYPE`` convert nodes by type, and other nodes only have children."""
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)

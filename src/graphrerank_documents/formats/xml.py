@@ -30,7 +30,9 @@ _MAX_ATTRIBUTES = 1000  # maximum number of attributes of an element, because th
 
 
 def read_xml(content: bytes, name: str) -> list[Document]:
-    """Parse an XML file. Text from data includes the names of elements, and ids become labels.
+    """Parse an XML file. If it contains data rather than a document, the text includes the names of elements.
+
+    Ids of elements become labels.
 
     Args:
         content: Bytes of the file.
