@@ -115,4 +115,5 @@ def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str)
         made = draft_folder(folder, count, model=model, drafted_by=name)
     if not made:
         return "no drafted questions: the passages have too few words"
-    return f"{made:,} drafted questions, not asked by users: {out / DRAFTED_FILE} (use data.drafted={made} to train on them)"
+    path = out / DRAFTED_FILE
+    return f"{made:,} drafted questions, not asked by users: {path} (set data.drafted={made} to train on them)"
