@@ -106,7 +106,7 @@ class IndexedFolder:
             )
         rows += [str(self.links)] if str(self.links) else []
         if self.dropped:
-            rows.append(f"left out: {', '.join(f'{count:,} {kind}' for kind, count in self.dropped.items())}")
+            rows.append(f"omitted: {', '.join(f'{count:,} {kind}' for kind, count in self.dropped.items())}")
         return "\n".join([*rows, *_unread_rows(self.unread)])
 
 

@@ -217,7 +217,7 @@ def path_of_document(name: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Divide a path into the part before the suffix and the suffix. Suffixes of other formats than pages are kept."""
+    """Divide a path into its stem and the suffix of a page format. Other suffixes remain part of the stem."""
     bare, dot, suffix = path.rpartition(".")
     is_page = bool(bare) and "/" not in suffix and not bare.endswith("/") and f".{suffix.lower()}" in _FAMILY
     return (bare, dot + suffix.lower()) if is_page else (path, "")

@@ -21,7 +21,7 @@ MAX_HEADER, MAX_SENDER = 10_000, 200
 MAX_PARTS, MAX_PAGE = 1000, 1_000_000
 _START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]{0,200}\d\d:\d\d[^\n]{0,100}\n")
 _ID = re.compile(r"<([^<>\s]+)>")
-_HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # a message has at least one
+_HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # a valid message has one of these
 _END = re.compile(
     r"^(?:-- ?|_{20,}|-{2,} ?(?:Original Message|Ursprüngliche Nachricht|Message d'origine) ?-{2,})$", re.M
 )
