@@ -196,6 +196,7 @@ RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the
     ("graphrerank.models.manifest", "check_file"): "check_artifact_file",
     ("graphrerank.rerank.edge_forms", "read_edges"): "parse_edges",
     ("graphrerank.utils.safe_loading", "file_of"): "untrusted_file",
+    ("graphrerank.serving.rerank_request", "EdgeEffect"): "EdgeEffectResult",
 }
 
 

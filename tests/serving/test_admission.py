@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.batching import Batcher
-from graphrerank.serving.engine import Refusal
+from graphrerank.serving.engine import Engine, Refusal
 from graphrerank.serving.fair_queue import Sender
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.prices import ENCODING, Prices, Work
@@ -35,9 +35,10 @@ class Job:
         return [], list(self.texts)
 
 
-class Simulation:
+class Simulation(Engine[Any]):
     """A batcher whose engine and encoder advance its clock by the actual seconds of the work."""
 
+    encoder: MemoryVectorCache | None = None
     dim, name, fingerprint = 2, "simulated", "f" * 64
 
     def __init__(self, seconds_per_text: float = 0.0, **limits: Any) -> None:

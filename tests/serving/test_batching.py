@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.batching import Batcher
-from graphrerank.serving.engine import Refusal
+from graphrerank.serving.engine import Engine, Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.prices import Work
 from tests.support import ROOT
@@ -38,7 +38,7 @@ class Job:
         return [], list(self.texts)
 
 
-class Recorder:
+class Recorder(Engine[Any]):
     """An engine that records its batches, and waits until it may answer."""
 
     encoder: MemoryVectorCache | None = None

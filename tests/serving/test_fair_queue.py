@@ -71,6 +71,36 @@ def test_what_waited_too_long_comes_first_in_every_second_turn() -> None:
     assert sorted([take_one(queue, 6.0), take_one(queue, 6.0)]) == ["heavy", "light 2"]
 
 
+def test_items_of_a_client_are_in_order_while_others_come_and_go() -> None:
+    """By the virtual time at which each ends, whatever the order in which they came."""
+    queue: FairQueue[str] = FairQueue()
+    for name, connection, seconds in (("a 2", "a", 2.0), ("b 1", "b", 1.0), ("b 4", "b", 3.0), ("c 3", "c", 3.0)):
+        queue.add(name, Sender("one", connection), seconds, 0.0)
+    queue.discard(lambda item: item == "c 3")
+    assert take_one(queue) == "b 1"
+    queue.add("d 1.5", Sender("one", "d"), 0.5, 0.0)  # from the virtual time 1 on
+    assert len(queue) == 3
+    assert drained(queue) == ["d 1.5", "a 2", "b 4"]
+
+
+def test_no_wait_exceeds_the_sum_of_the_backlog() -> None:
+    rate = 2.0
+    backlog = Backlog(lambda kind: rate)
+    assert backlog.seconds == 0
+    for number, seconds in enumerate((1.0, 2.0, 4.0)):
+        backlog.count(f"r{number}", Sender(f"client {number % 2}", f"{number}"), "a", seconds)
+    assert backlog.seconds == pytest.approx(14)
+    assert backlog.wait(Sender("another", "1"), 100.0) == pytest.approx(backlog.seconds)
+    backlog.start("r2", 3.0)
+    assert backlog.seconds == pytest.approx(8)
+    rate = 1.0
+    backlog.reprice()
+    assert backlog.seconds == pytest.approx(4)
+    for uid in ("r0", "r1", "r2"):
+        backlog.forget(uid)
+    assert backlog.seconds == 0
+
+
 def test_what_nobody_waits_for_is_not_paid() -> None:
     queue: FairQueue[str] = FairQueue()
     queue.add("gone", Sender("one", "1"), 100.0, 0.0)

@@ -1,10 +1,12 @@
 """Prices: their fit to measurements, and their correction."""
 
 import itertools
+from typing import Any
 
 import pytest
 
 from graphrerank.rerank.rerank_input import RerankInput
+from graphrerank.serving.engine import Engine
 from graphrerank.serving.engines.rerank import RerankEngine, probe_request
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.price_measurement import load_prices, measure_prices
@@ -67,7 +69,7 @@ def test_the_price_of_a_request_of_the_attack_is_near_its_measured_cost() -> Non
     assert 2.0 < rerank_work(given, explain=True).seconds < 6.0
 
 
-class Ticking:
+class Ticking(Engine[Any]):
     """A clock, and an engine whose jobs advance it by a known time."""
 
     encoder = None

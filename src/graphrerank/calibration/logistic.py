@@ -34,8 +34,7 @@ class Calibration(BaseModel):
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
-        probabilities: Tensor = self.module().to(scores.device)(scores.flatten())
-        return probabilities.reshape(scores.shape)
+        return torch.sigmoid(self.slope * scores.double() + self.intercept).float()  # as the module computes it
 
 
 class _Logistic(nn.Module):

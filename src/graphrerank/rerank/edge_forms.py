@@ -91,9 +91,12 @@ def _checked(
     inside = ((pairs >= 0) & (pairs < num_passages)).all(1)
     check_entries("edges", inside, pairs, f"each join passages 0 to {num_passages - 1}")
     count = len(pairs)
-    weight = torch.ones(count) if weights is None else to_floats("edge_weights", weights, (count,))
-    is_inside = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
-    check_entries("edge_weights", is_inside, weight, f"lie in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
+    if weights is None:
+        weight = torch.ones(count)
+    else:
+        weight = to_floats("edge_weights", weights, (count,))
+        is_inside = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
+        check_entries("edge_weights", is_inside, weight, f"lie in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
     kept = pairs[:, 0] != pairs[:, 1]
     if types is None:
         kind = named = torch.full((count,), OTHER)

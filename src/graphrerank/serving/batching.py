@@ -158,8 +158,16 @@ class _Lane:
         """
         running = 0.0
         if self.running and (is_long or not self.running[0].is_long):
-            running = max(0.0, self._expected_end - now - self.batch_seconds)
+            running = self._rest(now)
         return running + self.unanswered.wait(sender, seconds)
+
+    def longest_wait(self, now: float) -> float:
+        """Return an upper bound of :meth:`wait` for any sender, which takes no time to compute."""
+        return (self._rest(now) if self.running else 0.0) + self.unanswered.seconds
+
+    def _rest(self, now: float) -> float:
+        """Estimate how much longer the running batch takes than a usual batch."""
+        return max(0.0, self._expected_end - now - self.batch_seconds)
 
 
 class Batcher:
@@ -242,6 +250,8 @@ class Batcher:
         """
         self._check_number(sender)
         now = self._clock()
+        if self._reading.longest_wait(now) <= self.limits.queue_seconds:
+            return
         since, wait = self._quick.get(sender, (-math.inf, 0.0))
         if now - since > QUICK_SECONDS:
             wait = self._reading.wait(sender, self._smallest.seconds, now)
@@ -255,8 +265,8 @@ class Batcher:
 
     def _check_number(self, sender: Sender) -> None:
         """Refuse a client that has more than its share of the unanswered requests, if there are too many."""
-        lanes = (self._reading, self._writing, self._feedback)
-        if sum(len(lane.unanswered) for lane in lanes) < (most := self.limits.waiting):
+        lanes, most = (self._reading, self._writing, self._feedback), self.limits.waiting
+        if len(lanes[0].unanswered) + len(lanes[1].unanswered) + len(lanes[2].unanswered) < most:
             return
         clients = set[str]().union(*(lane.unanswered.clients for lane in lanes), {sender.client})
         if sum(lane.unanswered.requests_of(sender.client) for lane in lanes) >= most // len(clients):
@@ -278,8 +288,7 @@ class Batcher:
         Raises:
             Refusal: 422 if there are more characters to encode than ``limits.encoded_chars``.
         """
-        encoder: MemoryVectorCache | None = getattr(self.engines.get(kind), "encoder", None)
-        if encoder is None or not work.encoded_chars:
+        if not work.encoded_chars or kind not in self.engines or (encoder := self.engines[kind].encoder) is None:
             return None
         if work.encoded_chars > (most := self.limits.encoded_chars):
             message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
@@ -333,18 +342,11 @@ class Batcher:
         if texts is not None:
             self._encoding.unanswered.count(uid, sender, ENCODING, texts.seconds_left)
 
-        async def answer() -> Any:
-            while texts is not None and texts.seconds_left:
-                seconds = min(texts.seconds_left, self._piece_seconds)
-                # pieces of long requests are separate batches, so that short ones do not end with them
-                length = "short" if texts.seconds_left == seconds else "long"
-                piece = _Waiting(uid, sender, length, texts, 1, ENCODING, seconds, arrival, deadline)
-                await self._wait(self._encoding, piece)
-                self._encoding.unanswered.count(uid, sender, ENCODING, texts.seconds_left)
-            waiting = _Waiting(uid, sender, kind, job, work.num_documents, work_kind, work.seconds, arrival, deadline)
-            return await self._wait(lane, waiting)
-
-        answered = asyncio.ensure_future(answer())
+        waiting = _Waiting(uid, sender, kind, job, work.num_documents, work_kind, work.seconds, arrival, deadline)
+        if texts is None:
+            answered = self._enqueue(lane, waiting)
+        else:
+            answered = asyncio.ensure_future(self._encode_first(texts, lane, waiting))
         events = [answered] if receive is None else [answered, asyncio.ensure_future(_disconnected(receive))]
         try:
             rest = max(0.0, deadline - self._clock())
@@ -368,6 +370,9 @@ class Batcher:
         self._check_number(sender)
         now = self._clock()
         own = lane.speeds.of(work_kind) * work.seconds
+        longest = lane.longest_wait(now)
+        if texts is None and longest <= self.limits.queue_seconds and longest + own <= deadline - now:
+            return  # no matter whose turn is when
         wait = lane.wait(sender, own, now, is_long=work.kind == EXPLAIN)
         self._check_wait(wait)
         if texts is None:
@@ -405,12 +410,24 @@ class Batcher:
         message = f"too many requests: no answer is expected within {most:g} seconds; try again later, or send less"
         raise Refusal(429, message, retry_after=max(1, math.ceil(seconds - left)))
 
-    async def _wait(self, lane: _Lane, waiting: _Waiting) -> Any:
-        """Return the result of a job when its lane has done it."""
+    async def _encode_first(self, texts: EncodingJob, lane: _Lane, waiting: _Waiting) -> Any:
+        """Encode the texts of a request piece by piece, then return the result of its job."""
+        while texts.seconds_left:
+            seconds = min(texts.seconds_left, self._piece_seconds)
+            # pieces of long requests are separate batches, so that short ones do not end with them
+            length = "short" if texts.seconds_left == seconds else "long"
+            uid, sender = waiting.uid, waiting.sender
+            piece = _Waiting(uid, sender, length, texts, 1, ENCODING, seconds, waiting.arrival, waiting.deadline)
+            await self._enqueue(self._encoding, piece)
+            self._encoding.unanswered.count(uid, sender, ENCODING, texts.seconds_left)
+        return await self._enqueue(lane, waiting)
+
+    def _enqueue(self, lane: _Lane, waiting: _Waiting) -> asyncio.Future[Any]:
+        """Let a job wait for its lane, and return its future result."""
         seconds = lane.speeds.of(waiting.work_kind) * waiting.seconds
         lane.waiting.add(waiting, waiting.sender, seconds, self._clock())
         asyncio.get_running_loop().call_soon(self._start, lane)  # later: requests that arrive together share a batch
-        return await waiting.result
+        return waiting.result
 
     def _start(self, lane: _Lane) -> None:
         """Hand the next batch to the thread, if it is free."""

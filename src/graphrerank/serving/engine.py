@@ -1,9 +1,10 @@
 """Engines, which answer batches of requests."""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -49,7 +50,7 @@ class Refusal(HTTPException):
 
 def error_response(error: HTTPException, uid: str) -> Response:
     """Return the answer to a request that failed: Cohere's clients read ``id`` and ``message``, TEI's ``error``."""
-    message, errors = error.detail, list(getattr(error, "errors", ()))
+    message, errors = error.detail, list(error.errors) if isinstance(error, Refusal) else []
     body = {"id": uid, "message": message, "error": message, "detail": errors}
     return JSONResponse(body, error.status_code, error.headers)
 
@@ -74,27 +75,52 @@ def encode(encoder: MemoryVectorCache, texts: list[str]) -> Tensor:
         return encoder.encode(texts)
 
 
-class Engine(Protocol[JobT_contra]):
-    """Answers one kind of request, in one thread; a subclass may have nothing to warm up."""
+class Engine(ABC, Generic[JobT_contra]):
+    """Answers one kind of request, in one thread.
 
-    def answer(self, jobs: Mapping[str, JobT_contra], check: Check) -> Mapping[str, Any]:
-        """Return the results of a batch of jobs, by id, or a :class:`Refusal` in the place of one.
+    A subclass implements :meth:`answer`, and overrides what else it has: an encoder, a corpus, a warm-up or probes.
+    """
 
-        ``check`` is called between the steps of long work and raises TimeoutError when nobody waits any longer.
+    @property
+    def encoder(self) -> MemoryVectorCache | None:
+        """Encoder of the texts of jobs, which are encoded before the engine answers. None if it reads no vectors."""
+        return None
+
+    @property
+    def corpus(self) -> str | None:
+        """Fingerprint of the corpus that is searched, or ``request`` for an engine that ranks a request's documents.
+
+        None if it is unknown.
+        """
+        return None
+
+    @abstractmethod
+    def answer(self, jobs: Mapping[str, JobT_contra], check: Check = lambda: None) -> Mapping[str, Any]:
+        """Answer a batch of jobs.
+
+        Args:
+            jobs: Jobs by id.
+            check: Function that is called between the steps of long work. It raises TimeoutError when nobody waits for
+                the batch any longer.
+
+        Returns:
+            Result of each job by id, or a :class:`Refusal` in its place.
+
+        Raises:
+            ValueError: If a job is invalid. Each job of the batch is then answered separately.
         """
 
     def warm_up(self) -> None:
         """Load everything that is loaded at the first use."""
         return
 
-
-@runtime_checkable
-class Probed(Protocol):
-    """An engine whose prices are fitted when a service starts."""
-
     def probes(self) -> Sequence[Any]:
-        """Return jobs of several sizes that are measured, the cheapest first; each has a method ``work``."""
-        ...
+        """Return jobs of several sizes, to whose measured times the engine's prices are fitted.
+
+        Returns:
+            Jobs with a method ``work``, the cheapest first. Without any the engine has the default prices.
+        """
+        return ()
 
 
 EngineFactory = Callable[[], Engine[Any]]

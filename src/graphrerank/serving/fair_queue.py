@@ -1,5 +1,6 @@
 """Fair sharing of an engine between clients, and between the connections of each client."""
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -67,17 +68,29 @@ class _WaitingItem(Generic[T]):
     seconds: float
     finish: float
     arrival: float
-    is_taken: bool = False
+    is_taken: bool = False  # or discarded
+
+
+def _service_order(entry: _WaitingItem[Any]) -> tuple[float, float]:
+    """Return the key that orders the items of one client."""
+    return entry.finish, entry.arrival
 
 
 @dataclass
 class _Client(Generic[T]):
-    """Items of one client. Virtual times: ``time`` is paid for, ``clock`` and ``flows`` are of its connections."""
+    """Items of one client, in the order of service.
+
+    Virtual times: ``time`` is paid for, ``clock`` and ``flows`` are of its connections.
+    """
 
     time: float
     clock: float = 0.0
     flows: dict[str, float] = field(default_factory=dict)
-    entries: dict[_WaitingItem[T], None] = field(default_factory=dict)
+    entries: list[_WaitingItem[T]] = field(default_factory=list)
+
+    def drop_taken(self) -> None:
+        """Remove the items that were taken or discarded."""
+        self.entries = [entry for entry in self.entries if not entry.is_taken]
 
 
 class FairQueue(Generic[T]):
@@ -97,11 +110,12 @@ class FairQueue(Generic[T]):
     def __init__(self, patience: float = float("inf")) -> None:
         self._patience = patience
         self._clients: dict[str, _Client[T]] = {}
+        self._entries: dict[_WaitingItem[T], None] = {}  # of all clients, the oldest first
         self._clock = 0.0  # virtual time among the clients
         self._turn = 0
 
     def __len__(self) -> int:
-        return sum(len(client.entries) for client in self._clients.values())
+        return len(self._entries)
 
     def add(self, item: T, sender: Sender, seconds: float, now: float) -> None:
         """Append an item.
@@ -117,7 +131,9 @@ class FairQueue(Generic[T]):
             client = self._clients[sender.client] = _Client(self._clock)
         finish = max(client.flows.get(sender.connection, 0.0), client.clock) + seconds
         client.flows[sender.connection] = finish
-        client.entries[_WaitingItem(item, sender, seconds, finish, now)] = None
+        entry = _WaitingItem(item, sender, seconds, finish, now)
+        insort(client.entries, entry, key=_service_order)
+        self._entries[entry] = None
 
     def take(self, choose: Callable[[T], bool | None], now: float) -> list[T]:
         """Remove items in the order of service and return them.
@@ -139,10 +155,10 @@ class FairQueue(Generic[T]):
                 taken.append(entry)
         for entry in taken:
             client = self._clients[entry.sender.client]
-            del client.entries[entry]
             client.time = max(client.time, self._clock) + entry.seconds
             client.clock = max(client.clock, entry.finish)
         if taken:
+            self._remove(taken)
             self._advance()
         return [entry.item for entry in taken]
 
@@ -152,27 +168,36 @@ class FairQueue(Generic[T]):
         Args:
             is_unwanted: Whether an item is removed.
         """
-        for client in self._clients.values():
-            for entry in [entry for entry in client.entries if is_unwanted(entry.item)]:
-                del client.entries[entry]
-                if entry.sender.connection in client.flows:
-                    client.flows[entry.sender.connection] -= entry.seconds
+        discarded = [entry for entry in self._entries if is_unwanted(entry.item)]
+        for entry in discarded:
+            entry.is_taken = True
+            flows = self._clients[entry.sender.client].flows
+            if entry.sender.connection in flows:
+                flows[entry.sender.connection] -= entry.seconds
+        self._remove(discarded)
+
+    def _remove(self, entries: Sequence[_WaitingItem[T]]) -> None:
+        """Remove entries that are marked as taken."""
+        for entry in entries:
+            del self._entries[entry]
+        for name in {entry.sender.client for entry in entries}:
+            self._clients[name].drop_taken()
 
     def _in_order(self, now: float) -> Iterator[_WaitingItem[T]]:
         """Yield each entry once, in the order of service."""
         self._turn ^= 1
         tried = set[_WaitingItem[T]]()
         if self._turn:
-            entries = [entry for client in self._clients.values() for entry in client.entries]
-            late = [entry for entry in entries if now - entry.arrival > self._patience]
-            for entry in sorted(late, key=lambda entry: entry.arrival):
+            for entry in self._entries:
+                if now - entry.arrival <= self._patience:
+                    break
                 tried.add(entry)
                 yield entry
                 if entry.is_taken:
                     break
         queues, heads = [], []
         for number, client in enumerate(client for client in self._clients.values() if client.entries):
-            queues.append(iter(sorted(client.entries, key=lambda entry: (entry.finish, entry.arrival))))
+            queues.append(iter(client.entries))
             head = next(queues[-1])
             heads.append((max(client.time, self._clock) + head.seconds, head.arrival, number, head))
         heapify(heads)
@@ -219,9 +244,15 @@ class Backlog:
         self._rate = rate
         self._requests: dict[str, tuple[Sender, str, float, float]] = {}  # last: seconds at the rate of that moment
         self._shares: defaultdict[str, _Share] = defaultdict(_Share)
+        self._seconds = 0.0  # of all shares
 
     def __len__(self) -> int:
         return len(self._requests)
+
+    @property
+    def seconds(self) -> float:
+        """Measured seconds of all unanswered work, which no estimate of :meth:`wait` exceeds."""
+        return self._seconds
 
     def count(self, uid: str, sender: Sender, kind: str, seconds: float) -> None:
         """Note how much work of a request is left.
@@ -240,6 +271,7 @@ class Backlog:
         share.requests += 1
         share.seconds += measured
         share.connections[sender.connection] += measured
+        self._seconds += measured
 
     def start(self, uid: str, seconds: float) -> None:
         """Note that some work of a request has begun and waits no longer.
@@ -248,9 +280,16 @@ class Backlog:
             uid: Id of the request. Nothing happens if it is unknown.
             seconds: Estimated seconds of the work.
         """
-        if uid in self._requests:
-            sender, kind, before, _ = self._requests[uid]
-            self.count(uid, sender, kind, max(0.0, before - seconds))
+        if uid not in self._requests:
+            return
+        sender, kind, before, measured_before = self._requests[uid]
+        left = max(0.0, before - seconds)
+        measured = self._rate(kind) * left
+        self._requests[uid] = (sender, kind, left, measured)
+        share = self._shares[sender.client]
+        share.seconds += measured - measured_before
+        share.connections[sender.connection] += measured - measured_before
+        self._seconds += measured - measured_before
 
     def forget(self, uid: str) -> None:
         """Forget a request.
@@ -263,6 +302,8 @@ class Backlog:
         share.requests -= 1
         share.seconds -= measured
         share.connections[sender.connection] -= measured
+        # zero again where nothing is left, so that errors of rounding do not add up
+        self._seconds = self._seconds - measured if self._requests else 0.0
         if not share.requests:
             del self._shares[sender.client]
         elif share.connections[sender.connection] < 1e-9:
@@ -271,6 +312,7 @@ class Backlog:
     def reprice(self) -> None:
         """Estimate all work again, after a rate has changed."""
         requests, self._requests, self._shares = self._requests, {}, defaultdict(_Share)
+        self._seconds = 0.0
         for uid, (sender, kind, seconds, _) in requests.items():
             self.count(uid, sender, kind, seconds)
 

@@ -6,6 +6,7 @@ import ipaddress
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
@@ -153,6 +154,7 @@ class HttpGuard:
         started, status = time.perf_counter(), 500
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         state["uid"], state["arrival"] = str(uuid4()), time.monotonic()
+        state["sender"] = peer_sender(scope.get("client"))
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -187,10 +189,10 @@ class HttpGuard:
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check everything that is known before the body; the wait first, as under overload most requests end there."""
         if scope["method"] in ("POST", "DELETE"):
-            self.check_wait(peer_sender(scope.get("client")))
+            self.check_wait(scope["state"]["sender"])
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refusal(431, f"headers: must have at most {HEADER_BYTES} bytes")
-        _check_single(headers)
+        _check_single(scope["headers"])
         if not self._is_authorized(scope["path"], headers):
             header = "Authorization: Bearer KEY" if self._bears_key else "X-API-Key: KEY"
             raise Refusal(401, f"the key is missing or wrong: {header}")
@@ -225,15 +227,20 @@ class HttpGuard:
         return origin.partition("//")[2] == headers.get("host") and _is_local_name(origin)
 
 
-def _check_single(headers: Headers) -> None:
+def _check_single(headers: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse headers that can be read in two ways: a proxy might decide by one of them and the service by another."""
-    for name in SINGLE_HEADERS:
-        if (count := len(headers.getlist(name))) > 1:
-            raise Refusal(400, f"headers: must have one `{name}`, got {count}")
-    length = headers.get("content-length")
-    if length is not None and "transfer-encoding" in headers:
+    values = dict(headers)
+    if len(values) < len(headers):
+        counts = Counter(name for name, _ in headers)
+        for name in SINGLE_HEADERS:
+            if (count := counts[name.encode()]) > 1:
+                raise Refusal(400, f"headers: must have one `{name}`, got {count}")
+    length = values.get(b"content-length")
+    if length is None:
+        return
+    if b"transfer-encoding" in values:
         raise Refusal(400, "headers: must have `content-length` or `transfer-encoding`, got both")
-    if length is not None and re.fullmatch("[0-9]{1,18}", length) is None:
+    if not (length.isdigit() and len(length) <= 18):
         raise Refusal(400, "headers: `content-length` must be a number")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.serving.engine import Engine, Probed, Refusal, answer_all, encode
+from graphrerank.serving.engine import Engine, Refusal, answer_all, encode
 from graphrerank.serving.json_log import log
 from graphrerank.serving.prices import ENCODING, Prices, fit_prices
 from graphrerank.serving.work_estimates import num_encoded_chars
@@ -53,18 +53,16 @@ def measure_prices(engines: Mapping[str, Engine[Any]], clock: Callable[[], float
     """
     prices = {}
     for kind, engine in engines.items():
-        encoder: MemoryVectorCache | None = getattr(engine, "encoder", None)
-        if encoder is not None and ENCODING not in prices:
-            prices[ENCODING] = fit_prices(list(_measure_encoder(encoder, clock)))
-        if isinstance(engine, Probed) and (measured := list(_measure(kind, engine, clock))):
+        if engine.encoder is not None and ENCODING not in prices:
+            prices[ENCODING] = fit_prices(list(_measure_encoder(engine.encoder, clock)))
+        if measured := list(_measure(kind, engine, clock)):
             prices[kind] = fit_prices(measured)
     return prices
 
 
-def _measure(kind: str, engine: Any, clock: Callable[[], float]) -> Iterator[Measured]:
+def _measure(kind: str, engine: Engine[Any], clock: Callable[[], float]) -> Iterator[Measured]:
     """Yield the counts of each probe of an engine and the seconds that it took."""
-    encoder: MemoryVectorCache | None = getattr(engine, "encoder", None)
-    begin = clock()
+    encoder, begin = engine.encoder, clock()
     for number, job in enumerate(engine.probes()):
         if clock() - begin > CALIBRATION_SECONDS:
             return

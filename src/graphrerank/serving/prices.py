@@ -4,6 +4,7 @@ import statistics
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -75,7 +76,15 @@ class Prices:
         Returns:
             Seconds of CPU.
         """
-        return sum(self.seconds.get(name, DEFAULT_PRICES[name]) * count for name, count in counts.items())
+        total, prices = 0.0, self._by_name
+        for name, count in counts.items():
+            total += prices[name] * count
+        return total
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, float]:
+        """Prices of all counts."""
+        return {**DEFAULT_PRICES, **self.seconds}
 
     def reprice(self, work: Work) -> Work:
         """Return some work with the price of its counts; work without counts is returned as it is.

@@ -5,12 +5,13 @@ import difflib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
@@ -85,6 +86,22 @@ class Route:
     with_documents: type[BaseModel] | None = None
 
 
+class RequestRoute(APIRoute):
+    """Route of FastAPI whose endpoint reads the request and builds the response itself.
+
+    FastAPI describes it in ``openapi.json`` like any other, and does not spend time on looking for dependencies.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint.
+
+        Returns:
+            Coroutine function from a request to its response.
+        """
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
 class Endpoints:
     """Answers requests to routes by the engines of a batcher."""
 
@@ -114,9 +131,10 @@ class Endpoints:
         schemas = [form.model_json_schema() for form in (route.request, route.with_documents) if form]
         content = {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
         for path in route.paths:
-            app.add_api_route(
+            app.router.add_api_route(
                 path,
                 endpoint,
+                route_class_override=RequestRoute,
                 methods=[route.method],
                 summary=route.summary,
                 description=route.request.__doc__,
@@ -128,6 +146,8 @@ class Endpoints:
     async def _read(self, request: Request, body: bytearray) -> None:
         """Read a body, within the limits of its bytes and of those that the process holds."""
         async for chunk in request.stream():
+            if not chunk:  # the last one
+                continue
             body += chunk
             held = self._hold(request, len(chunk))
             if len(body) > self._limits.body_bytes:
@@ -139,7 +159,7 @@ class Endpoints:
 
     def _hold(self, request: Request, num_bytes: int) -> int:
         """Count bytes of bodies of a client; return how many are held."""
-        client = peer_sender(request.scope.get("client")).client
+        client: str = request.state.sender.client
         self._held_bytes[client] += num_bytes
         held = self._held_bytes[client]
         if not held:
@@ -156,7 +176,8 @@ class Endpoints:
                 body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits, prices)
         caller = getattr(request.state, "caller", Caller())
         # strangers, of whom nothing is known, are told apart by their addresses
-        sender = peer_sender(request.scope.get("client"), caller.known_user)
+        user = caller.known_user
+        sender = request.state.sender if user is None else peer_sender(request.scope.get("client"), user)
         if isinstance(job, CallerRequest):
             job.sent_by(caller)
             caller = job.caller
@@ -174,7 +195,7 @@ class Endpoints:
                 task.add_done_callback(self._tasks.discard)
             result = shown.answer
         with metrics.STAGE_SECONDS.labels("render").time():
-            rendered = result if route.render is None else route.render(body, result, uid, request.url.path)
+            rendered = result if route.render is None else route.render(body, result, uid, request.scope["path"])
             warnings = [f"{what}: {count}" for what, count in bad.items() if count]
             if warnings and not isinstance(rendered, list):  # TEI's answers have no place for them
                 meta = rendered["meta"] if isinstance(rendered, dict) else rendered.meta

@@ -5,6 +5,7 @@ that stands by has loaded its engines and does not listen; it takes the place of
 """
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -278,6 +279,8 @@ class Post:
 
 def _run(pipe: Connection, target: Callable[..., None], *arguments: Any) -> None:
     """Run a worker in its process."""
+    # what a fork inherits is never collected: its pages, which a collection would write to, stay shared with the others
+    gc.freeze()
     post = Post(pipe)
     post.watch()
     target(post, *arguments)

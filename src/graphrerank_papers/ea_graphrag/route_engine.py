@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.pipelines.router import ROUTES, choose_routes
-from graphrerank.serving.engine import Check, EngineFactory
+from graphrerank.serving.engine import Check, Engine, EngineFactory
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.routes import Route
 from graphrerank.serving.schemas.requests import QueryRequest
@@ -34,7 +34,7 @@ class RouteResponse(BaseModel):
     thresholds: ThresholdsEntry
 
 
-class RouteEngine:
+class RouteEngine(Engine[RouteRequest]):
     """Score and route the queries of a batch of requests.
 
     Args:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphrerank.data.vector_cache import MemoryVectorCache
-from graphrerank.serving.engine import Check, Refusal
+from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.engines.searchable_corpus import scorer_of
 from graphrerank.serving.schemas.search import SearchRequest, SearchResponse
 
 
-class ArtifactSearch:
+class ArtifactSearch(Engine[SearchRequest]):
     """Searches the corpus of a search engine with an artifact as the last step of its pipeline."""
 
     def __init__(self, search: SearchEngine, folder: Path) -> None:

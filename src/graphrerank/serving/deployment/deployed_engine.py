@@ -13,7 +13,7 @@ from graphrerank.feedback.log import INTERLEAVED_EVENT
 from graphrerank.models.manifest import Manifest
 from graphrerank.serving import metrics
 from graphrerank.serving.deployment.interleaving import WORSE, Comparison, team_draft
-from graphrerank.serving.engine import Check, Engine, Probed, Refusal
+from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.hot_reload import WatchedFolder
 from graphrerank.serving.json_log import log
 from graphrerank.serving.recorder import Answered
@@ -23,7 +23,7 @@ class _Deployed(NamedTuple):
     """An artifact that is loaded."""
 
     name: str
-    engine: Any
+    engine: Engine[Any]
     manifest: Manifest
 
 
@@ -36,7 +36,7 @@ class DeployedEngine(Engine[Any]):
 
     def __init__(
         self,
-        make: Callable[[Path], Any],
+        make: Callable[[Path], Engine[Any]],
         folder: Path,
         *,
         rival: Path | None = None,
@@ -72,7 +72,7 @@ class DeployedEngine(Engine[Any]):
     def answer(self, jobs: Mapping[str, Any], check: Check = lambda: None) -> dict[str, Answered | Refusal]:
         """Answer a batch of jobs, by id."""
         live, comparison = self._live.current[1], self._comparison
-        corpus = getattr(live.engine, "corpus", None)
+        corpus = live.engine.corpus
         answers: dict[str, Answered | Refusal] = {
             uid: answer if isinstance(answer, Refusal) else Answered(answer, live.name, corpus)
             for uid, answer in live.engine.answer(jobs, check).items()
@@ -100,7 +100,7 @@ class DeployedEngine(Engine[Any]):
 
     def probes(self) -> list[Any]:
         """Return the jobs that are measured of the engine that serves now."""
-        return list(self.live.probes()) if isinstance(self.live, Probed) else []
+        return list(self.live.probes())
 
     def describe(self) -> dict[str, Any]:
         """Return the model's part of ``GET /info``, and how the comparison stands."""

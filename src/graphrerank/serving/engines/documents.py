@@ -10,6 +10,7 @@ from typing import Any
 from graphrerank.core import Encoder
 from graphrerank.corpus_store.growth import EdgeError, Growth, grow_corpus, start_compaction
 from graphrerank.corpus_store.opening import open_corpus, read_corpus_manifest
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.auth import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.hot_reload import folder_version
@@ -28,12 +29,16 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
     may change a corpus that not everybody may see.
     """
 
+    encoder: MemoryVectorCache | None = None
+
     def __init__(
         self, folder: Path, make_encoder: Callable[[], Encoder] | None, *, knows_callers: bool = False
     ) -> None:
         self._folder, self._knows_callers = folder, knows_callers
         reads_vectors = read_corpus_manifest(folder.resolve()).encoder is not None
-        self.encoder = make_encoder() if make_encoder is not None and reads_vectors else None
+        if make_encoder is not None and reads_vectors:
+            encoder = make_encoder()
+            self.encoder = encoder if isinstance(encoder, MemoryVectorCache) else MemoryVectorCache(encoder)
         self._compaction: Popen[bytes] | None = None
 
     def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from graphrerank.core import Queries
 from graphrerank.corpus import CorpusGraph, candidate_edges
 from graphrerank.corpus.edge_types import EDGE_TYPES
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.pipelines.pipeline import TracedStep
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
@@ -28,6 +29,8 @@ SYSTEM = "ours"
 
 class InspectEngine(Engine[InspectRequest]):
     """Searches for one query after the other with the corpus of a search engine, and keeps what every step did."""
+
+    encoder: MemoryVectorCache | None = None
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class InspectEngine(Engine[InspectRequest]):
             edges=_edges(graph, nodes),
             rankings=[_ranking(name, step, place_of) for name, step in shown],
             milliseconds={stage: round(1000 * taken, 3) for stage, taken in (seconds | dict(by_stage)).items()},
-            meta=meta | {"model": getattr(scorer_of(last.step), "name", None)},
+            meta=meta | {"model": None if (scorer := scorer_of(last.step)) is None else scorer.name},
         )
 
     def _explain(

@@ -20,7 +20,7 @@ from graphrerank.rerank.explanation import Explainer
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.rerank.reranked_list import RerankedList
-from graphrerank.serving.engine import Check, encode
+from graphrerank.serving.engine import Check, Engine, encode
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.schemas.explanation import Explanation, explanation_of
@@ -32,7 +32,7 @@ from graphrerank.utils.checks import UserError
 WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 
 
-class RerankEngine:
+class RerankEngine(Engine[RerankRequest]):
     """Ranks the documents of many requests in one forward pass.
 
     The vectors of the ``encoder`` are kept in memory; without one, for models that read no vectors, the cosine is 0. A
@@ -40,6 +40,7 @@ class RerankEngine:
     none; ``auto``: that of their documents. A head of GRanker needs its ``pair_encoder``, and explains nothing.
     """
 
+    encoder: MemoryVectorCache | None = None
     corpus = "request"  # in a log of feedback: its ids are of no corpus
 
     def __init__(
@@ -63,7 +64,7 @@ class RerankEngine:
             checkpoint.check_encoder(*described)
         if encoder is not None and not isinstance(encoder, MemoryVectorCache):
             encoder = MemoryVectorCache(encoder)
-        self.encoder: MemoryVectorCache | None = encoder
+        self.encoder = encoder
         self._language = language
 
     def answer(self, jobs: Mapping[str, RerankRequest], check: Check = lambda: None) -> dict[str, RankedDocuments]:

@@ -16,7 +16,7 @@ from graphrerank.corpus.relations import relations_among
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
-from graphrerank.serving.engine import Check, Refusal, fault_of_service
+from graphrerank.serving.engine import Check, Engine, Refusal, fault_of_service
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus, scorer_of
 from graphrerank.serving.hot_reload import WatchedFolder
 from graphrerank.serving.metrics import STAGE_SECONDS
@@ -27,7 +27,7 @@ from graphrerank.utils.checks import UserError
 PROBE_QUERIES = ("what has a price?", "how long does a search take? " * 8, "how long is a long query? " * 40)
 
 
-class SearchEngine:
+class SearchEngine(Engine[SearchRequest]):
     """Searches a corpus for the queries of many requests at once.
 
     Args:

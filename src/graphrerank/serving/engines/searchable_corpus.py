@@ -15,6 +15,7 @@ from graphrerank.corpus.relations import valid_at
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Step
+from graphrerank.pipelines.steps import GraphRerank
 from graphrerank.pipelines.views import Views
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.engine import Refusal, fault_of_service
@@ -133,5 +134,6 @@ class SearchableCorpus:
 
 def scorer_of(step: Step) -> CheckpointScorer | None:
     """Return the trained model of a step that has one."""
-    scorer = getattr(step, "scorer", None)
-    return scorer if isinstance(scorer, CheckpointScorer) else None
+    if isinstance(step, GraphRerank) and isinstance(step.scorer, CheckpointScorer):
+        return step.scorer
+    return None

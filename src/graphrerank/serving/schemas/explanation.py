@@ -1,8 +1,6 @@
 """Explanations of scores in answers."""
 
-from pydantic import (
-    BaseModel,
-)
+from pydantic import BaseModel
 
 from graphrerank.rerank.explanation import DocumentExplanation
 
