@@ -296,20 +296,28 @@ def test_bodies_that_are_held_have_a_limit(make_app):
     async def send_back(message):
         sent.append(message)
 
-    async def ask():
+    async def ask(num_together=1):
+        """Send a body in two parts, the second one after as many requests have sent their first."""
         chunks = [b" " * 600, b""]
 
         async def receive():
-            await asyncio.sleep(0.02)
+            nonlocal num_begun
+            if len(chunks) == 2:
+                num_begun += 1
+                if num_begun == num_together:
+                    have_begun.set()
+            else:
+                await have_begun.wait()
             return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
 
         scope = {"type": "http", "method": "POST", "path": "/v2/rerank", "headers": [], "query_string": b""}
         await app(scope, receive, send_back)
 
     async def play():
-        await asyncio.gather(ask(), ask())
+        await asyncio.gather(ask(2), ask(2))
         await ask()
 
+    num_begun, have_begun = 0, asyncio.Event()
     asyncio.run(play())
     assert [message["status"] for message in sent if "status" in message] == [503, 400, 400]
 

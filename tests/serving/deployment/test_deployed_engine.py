@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from graphrerank.serving.batching import Batcher
 from graphrerank.serving.deployment.artifact_search import ArtifactSearch
 from graphrerank.serving.deployment.deployed_engine import DeployedEngine
 from graphrerank.serving.deployment.interleaving import MOST_OF_USER, WORSE, Comparison, team_draft
+from graphrerank.serving.deployment.shadow import SHADOW_OF, ShadowRanker
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.engines.feedback import FeedbackEngine
 from graphrerank.serving.engines.inspection import InspectEngine
@@ -24,7 +25,6 @@ from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.recorder import Recorder
-from graphrerank.serving.routes import SHADOW_OF
 from graphrerank.serving.schemas.inspection import InspectRequest
 from graphrerank.serving.schemas.rerank import RerankRequest
 from graphrerank.serving.schemas.search import SearchRequest
@@ -32,6 +32,7 @@ from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.standard_routes import ADD_FEEDBACK, RERANK
 from tests.support.client import TestClient
+from tests.support.logs import PATIENCE_S, awaited_line
 from tests.support.searching import searchable
 
 TEXTS = [f"document {number} of a cat" for number in range(8)]
@@ -58,16 +59,7 @@ def ask(engine: Any, **more: Any) -> Any:
     return engine.answer({"a": RerankRequest.model_validate({**BODY, "documents": TEXTS, **more})})["a"]
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def test_a_changed_link_or_folder_is_taken_over(
-    tmp_path: Path, artifacts: list[Path], make: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_changed_link_or_folder_is_taken_over(tmp_path: Path, artifacts: list[Path], make: Any) -> None:
     """A batch that has begun ends with the old one; what cannot be loaded leaves it."""
     current, link = tmp_path / "current", tmp_path / "next"
     current.symlink_to(artifacts[0])
@@ -76,21 +68,23 @@ def test_a_changed_link_or_folder_is_taken_over(
     begun = engine.live
     assert ask(engine).artifact == first
     link.symlink_to(artifacts[1])
-    link.replace(current)
-    until(lambda: ask(engine).artifact == second)
+    with awaited_line("artifact loaded"):
+        link.replace(current)
+    assert ask(engine).artifact == second
     assert ask(engine).answer.scores == ask(make(artifacts[1])).scores
     assert begun.answer({"a": RerankRequest.model_validate({**BODY, "documents": TEXTS})}, lambda: None)
     shutil.copytree(artifacts[0], tmp_path / "broken")
     (tmp_path / "broken" / "model.pt").write_bytes(b"broken")
     link.symlink_to(tmp_path / "broken")
-    link.replace(current)
-    until(lambda: "artifact could not be loaded, the old one stays" in caplog.text)
+    with awaited_line("artifact could not be loaded, the old one stays"):
+        link.replace(current)
     assert ask(engine).artifact == second
     assert engine.describe()["deployment"] == {"artifact": second}
     shutil.copytree(artifacts[0], tmp_path / "whole")
-    current.unlink()
-    (tmp_path / "whole").rename(current)
-    until(lambda: ask(engine).artifact == first)
+    with awaited_line("artifact loaded"):
+        current.unlink()
+        (tmp_path / "whole").rename(current)
+    assert ask(engine).artifact == first
 
 
 def test_a_search_is_ranked_by_what_was_taken_over(tmp_path: Path) -> None:
@@ -163,7 +157,7 @@ def make_client(
         chosen, settings = FeedbackSettings(str(tmp_path / "log")), ServiceSettings()
         log = FeedbackStore(chosen)
         rival = engines.pop("rival", None)
-        live = DeployedEngine(make, artifacts[0], rival=rival, log=log.folder, look_seconds=0.02)
+        live = DeployedEngine(make, artifacts[0], rival=rival, log=log.folder, look_seconds=3600)
         every = {"rerank": live, "feedback": FeedbackEngine(log), **engines}
         routes, recorder = [RERANK, ADD_FEEDBACK], Recorder(log, chosen)
         app = create_app(routes, Batcher(every, settings.limits), settings, info={}, recorder=recorder)
@@ -195,7 +189,8 @@ def test_an_interleaved_artifact_is_dropped_when_feedback_says_worse(
         lists += 1
         liked = next(rank for rank, team in enumerate(event["teams"], 1) if team == live)
         assert client.post("/feedback", json={"request_id": found["id"], "clicked": [liked]}).status_code == 200
-        until(lambda lists=lists: engine._comparison.counts[live] == lists)
+        engine._look()  # as its thread does
+        assert engine._comparison.counts[live] == lists
     assert 5 < lists < 20
     assert event["ids"] == alone
     assert client.get("/info").json()["deployment"] == {
@@ -203,7 +198,7 @@ def test_an_interleaved_artifact_is_dropped_when_feedback_says_worse(
         "interleaved": {"artifact": rival, "against": live, "wins": 0, "losses": lists, "verdict": WORSE},
     }
     assert "interleaved artifact judged" in caplog.text
-    until(lambda: 'graphrerank_interleaved{lists="dropped"} 1.0' in client.get("/metrics").text)
+    assert 'graphrerank_interleaved{lists="dropped"} 1.0' in client.get("/metrics").text
 
 
 def test_an_interleaved_artifact_that_fails_costs_nothing(make_client: Any, artifacts: list[Path], make: Any) -> None:
@@ -220,12 +215,21 @@ def test_an_interleaved_artifact_that_fails_costs_nothing(make_client: Any, arti
     assert [event["ranker"] for event in events_of(log)] == ["live", "live"]
 
 
-def test_a_shadow_ranks_behind_the_answer(make_client: Any, artifacts: list[Path], make: Any, caplog: Any) -> None:
+def test_a_shadow_ranks_behind_the_answer(
+    make_client: Any, artifacts: list[Path], make: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, has_ranked = ShadowRanker.rank, threading.Event()
+
+    async def rank_and_tell(*given: Any) -> None:
+        await rank(*given)
+        has_ranked.set()
+
+    monkeypatch.setattr(ShadowRanker, "rank", rank_and_tell)
     shadow = DeployedEngine(make, artifacts[1])
     client, log, _ = make_client(**{SHADOW_OF + "rerank": shadow})
     with caplog.at_level("INFO", "graphrerank.serving"), client:
         found = client.post("/v2/rerank", json={**BODY, "documents": TEXTS}).json()
-        until(lambda: len(events_of(log)) == 2)
+        assert has_ranked.wait(PATIENCE_S)
         assert client.get("/info").json()["deployment"] == {"artifact": names(artifacts)[0]}
         failing = "broken shadow"
 

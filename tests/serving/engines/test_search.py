@@ -30,6 +30,7 @@ from graphrerank.serving.schemas.inspection import InspectRequest, InspectRespon
 from graphrerank.serving.schemas.search import SearchRequest
 from tests.support.device import made_up_device, traffic
 from tests.support.encoders import HashEncoder
+from tests.support.logs import awaited_line
 from tests.support.searching import searchable
 
 
@@ -139,29 +140,21 @@ def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_pat
     assert "`list_confidence`, this has none" in refused.detail
 
 
-def wait_for(engine, version):
-    deadline = time.monotonic() + 60
-    while ask(engine, "red")["meta"]["index"] != version:
-        assert time.monotonic() < deadline, "the corpus was not taken over"
-        time.sleep(0.01)
-
-
-def test_a_new_corpus_takes_the_place_of_the_old_one(folder, caplog):
+def test_a_new_corpus_takes_the_place_of_the_old_one(folder):
     engine = SearchEngine(load, folder / "now", look_seconds=0.02)
     other = folder / "next"
     other.symlink_to(folder / "two")
-    other.replace(folder / "now")  # as one step
-    wait_for(engine, folder_version(folder / "two"))
+    with awaited_line("corpus loaded", index=folder_version(folder / "two")):
+        other.replace(folder / "now")  # as one step
+    assert ask(engine, "red")["meta"]["index"] == folder_version(folder / "two")
     assert ask(engine, "plum")["results"][0]["doc_id"] in ("d0", "d1")
-    (folder / "two" / "corpus.txt").unlink()  # what cannot be loaded leaves the old one
-    (folder / "two" / "corpus.csv").write_text("red plum")
-    deadline = time.monotonic() + 60
-    while "corpus could not be loaded" not in caplog.text:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    with awaited_line("corpus could not be loaded, the old one stays"):
+        (folder / "two" / "corpus.txt").unlink()
+        (folder / "two" / "corpus.csv").write_text("red plum")
     assert ask(engine, "blue")["results"][0]["doc_id"] == "d0"
-    (folder / "two" / "corpus.txt").write_text("white plum")
-    wait_for(engine, folder_version(folder / "two"))
+    with awaited_line("corpus loaded"):
+        (folder / "two" / "corpus.txt").write_text("white plum")
+    assert ask(engine, "red")["meta"]["index"] == folder_version(folder / "two")
     assert len(ask(engine, "plum")["results"]) == 1
 
 

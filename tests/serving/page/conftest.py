@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -66,12 +65,10 @@ def serving(engines: dict[str, Engine[Any]]) -> Callable[..., Any]:
         app = create_app(routes, batcher, ServiceSettings(page=page, **settings), info={"name": "<b>base</b>"})
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
+            listener.listen()  # a client that comes before the server has started waits for it
             server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
-            while not server.started:
-                assert thread.is_alive()
-                time.sleep(0.01)
             try:
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
             finally:
