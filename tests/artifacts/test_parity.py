@@ -94,12 +94,14 @@ def test_ranks_are_those_within_a_query(make_checkpoint):
     assert found == {"another": 2.0}
 
 
-def test_probabilities_are_checked(make_checkpoint):
+@pytest.mark.parametrize("scripted", [False, True])
+def test_probabilities_are_checked(make_checkpoint, scripted):
     checkpoint = make_checkpoint()
     batches = list(parity_batches(checkpoint.manifest, 2))
     calibration = Calibration(slope=1.5, intercept=-0.5)
     other = copy.deepcopy(checkpoint.model)
     other.add_module("calibration", calibration.module())
+    other = torch.jit.script(other) if scripted else other
     parity_differences(checkpoint.model, {"another": other}, batches, calibration=calibration)
     with pytest.raises(ValueError, match=r"another fails .* probabilities must be within"):
         parity_differences(

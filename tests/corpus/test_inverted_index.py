@@ -52,7 +52,7 @@ def test_postings_against_a_loop(seed: int) -> None:
     for found, expected in ((index, texts), (part, chosen), (part.compacted(), chosen)):
         assert (found.num_texts, found.num_tokens) == (len(expected), sum(map(len, expected)))
         for word in [*WORDS, "other"]:
-            assert list(zip(*map(np.ndarray.tolist, found.held(word)), strict=True)) == by_loop(expected, word)
+            assert list(zip(*map(np.ndarray.tolist, found.lookup(word)), strict=True)) == by_loop(expected, word)
     assert part.whole is None
     assert index.select(np.array(nodes), own_statistics=False).whole is index
 

@@ -44,7 +44,7 @@ def test_principals_of_any_other_form_are_nobody() -> None:
     assert metadata.visible(frozenset()).tolist() == [True] + [False] * 7
     assert np.flatnonzero(metadata.visible({"a", "x", "7"})).tolist() == [0, 1]
     assert np.flatnonzero(metadata.visible({"b"})).tolist() == [0, 1, 2]
-    assert metadata.known({"a", "x"}) == {"a"}
+    assert metadata.known_principals({"a", "x"}) == {"a"}
     audiences = [None, {"a", "b"}, {"b"}, *[set()] * 5]
     assert metadata.audiences() == audiences
     records = [{"": {"principals": ["a"]}}, {"principals": ["b"], "": {"principals": ["a"]}}]

@@ -41,7 +41,7 @@ def test_factors_are_folded_into_the_weights(material: LearningData) -> None:
     scaled = quick_scores(
         ModelUpdate(FEW_PARAMETERS, material.model, {"retriever": 2.0, "model": 0.5, **types}), *parts, every
     )
-    torch.testing.assert_close(scaled, 2 * material.lists.of_gcs + 0.5 * material.lists.learned)
+    torch.testing.assert_close(scaled, 2 * material.lists.gcs_scores + 0.5 * material.lists.learned)
 
 
 def test_every_stage_raises_what_was_clicked(material: LearningData) -> None:

@@ -81,23 +81,23 @@ def test_a_damaged_blob_is_computed_again_and_one_of_an_older_version_is_read(tm
     with sqlite3.connect(path) as file:
         file.execute("UPDATE lengths SET content = x'63' WHERE key = ?", (KEYS[2],))
     with pytest.warns(UserWarning, match=r"lengths\.sqlite: a damaged row; it is computed again"):
-        assert BlobStore(path, "lengths").known(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a"}
+        assert BlobStore(path, "lengths").stored(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a"}
     store.add(KEYS[2:3], [b"b"])
-    assert BlobStore(path, "lengths").known(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a", KEYS[2]: b"b"}
+    assert BlobStore(path, "lengths").stored(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a", KEYS[2]: b"b"}
 
 
 def test_blobs_are_looked_up_in_several_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching, "LOOKED_UP", 2)
     store = BlobStore(tmp_path / "lengths.sqlite", "lengths")
     fill(store, KEYS, ITEMS, Lengths().blobs, shard_size=9)
-    assert BlobStore(store.path, "lengths").known(KEYS) == store.contents
+    assert BlobStore(store.path, "lengths").stored(KEYS) == store.contents
 
 
 def test_an_older_blob_stays_and_none_is_not_kept(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "lengths.sqlite", "lengths")
     store.add(KEYS[:2], [b"old", None])
     store.add(KEYS[:3], [b"new", b"a", b"b"])
-    assert BlobStore(store.path, "lengths").known(KEYS) == dict(zip(KEYS[:3], [b"old", b"a", b"b"], strict=True))
+    assert BlobStore(store.path, "lengths").stored(KEYS) == dict(zip(KEYS[:3], [b"old", b"a", b"b"], strict=True))
 
 
 def test_a_failed_write_leaves_none_of_its_rows(tmp_path: Path) -> None:

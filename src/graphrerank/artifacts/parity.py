@@ -165,8 +165,8 @@ def _check_probabilities(
 ) -> None:
     if isinstance(other, Runner):
         scores, probabilities = other.outputs(*batch.inputs)
-    elif isinstance(other, nn.Module) and CALIBRATION_MODULE in dict(other.named_children()):
-        probabilities = other.get_submodule(CALIBRATION_MODULE)(scores)
+    elif isinstance(other, nn.Module) and CALIBRATION_MODULE in (children := dict(other.named_children())):
+        probabilities = children[CALIBRATION_MODULE](scores)  # scripted modules have no `get_submodule`
     else:
         return
     difference = (probabilities - calibration.probabilities(scores)).abs().max().item()

@@ -58,28 +58,28 @@ class CandidateGraphs:
         changed = {name: change(value) for name, value in held.items() if isinstance(value, Tensor)}
         return replace(self, **changed, inputs={name: change(tensor) for name, tensor in self.inputs.items()})
 
-    def select_edges(self, kept: Tensor) -> "CandidateGraphs":
+    def select_edges(self, mask: Tensor) -> "CandidateGraphs":
         """Return the batch with some of its edges, by a mask ``[E]`` or by their positions."""
         return replace(
             self,
-            edge_index=self.edge_index[:, kept],
-            edge_attr=self.edge_attr[kept],
-            edge_type=None if self.edge_type is None else self.edge_type[kept],
+            edge_index=self.edge_index[:, mask],
+            edge_attr=self.edge_attr[mask],
+            edge_type=None if self.edge_type is None else self.edge_type[mask],
         )
 
-    def select_nodes(self, kept: Tensor) -> "CandidateGraphs":
+    def select_nodes(self, mask: Tensor) -> "CandidateGraphs":
         """Return the batch with some of its candidates, by a mask ``[N]``, and the edges among them."""
-        edges = self.select_edges(kept[self.edge_index].all(0))
-        place = kept.long().cumsum(0)
+        edges = self.select_edges(mask[self.edge_index].all(0))
+        place = mask.long().cumsum(0)
         rows = {"degree", "node_vectors", "pair_vectors"}
         return replace(
             edges,
-            x=self.x[kept],
+            x=self.x[mask],
             edge_index=place[edges.edge_index] - 1,
             ptr=torch.cat([place.new_zeros(1), place])[self.ptr],
-            nodes=None if self.nodes is None else self.nodes[kept],
-            inputs={name: tensor[kept] if name in rows else tensor for name, tensor in self.inputs.items()},
-            relevance=None if self.relevance is None else self.relevance[kept],
+            nodes=None if self.nodes is None else self.nodes[mask],
+            inputs={name: tensor[mask] if name in rows else tensor for name, tensor in self.inputs.items()},
+            relevance=None if self.relevance is None else self.relevance[mask],
         )
 
     def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:

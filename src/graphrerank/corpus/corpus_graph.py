@@ -256,7 +256,7 @@ class CorpusGraph:
     def known_principals(self, principals: AbstractSet[str]) -> frozenset[str]:
         """Return those of some principals that passages or edges have."""
         metadata, guarded = self.passages.metadata, self.guarded
-        known = frozenset[str]() if metadata is None else metadata.known(principals)
+        known = frozenset[str]() if metadata is None else metadata.known_principals(principals)
         return known if guarded is None else known.union(*(names & principals for names in guarded.principals))
 
     def seen_by(self, principals: AbstractSet[str], *, own_statistics: bool = True) -> "CorpusGraph":
@@ -355,12 +355,12 @@ class CorpusGraph:
             row_stop=None,
         )
 
-    def with_types(self, kept: Sequence[int]) -> "CorpusGraph":
+    def with_types(self, types_to_keep: Sequence[int]) -> "CorpusGraph":
         """Return the same passages with the edges of some types only; entities stay if ``ENTITY`` is among them."""
         edges, weight, types = self.typed_edges()
-        is_kept = torch.isin(types, torch.tensor(kept, device=types.device))
+        is_kept = torch.isin(types, torch.tensor(types_to_keep, device=types.device))
         graph = self.with_only(edges[is_kept], weight[is_kept], types[is_kept])
-        return graph if ENTITY in kept else replace(graph, entities=None)
+        return graph if ENTITY in types_to_keep else replace(graph, entities=None)
 
     def edge_types(self) -> list[int]:
         """List the types that some edge has, ``ENTITY`` among them where passages are joined by entities."""

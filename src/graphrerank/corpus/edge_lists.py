@@ -55,10 +55,10 @@ class GuardedEdges:
         """Return ``[M]`` bool, the edges that the holders of some principals may see."""
         return torch.tensor([not names.isdisjoint(principals) for names in self.principals] or [False])[self.group]
 
-    def select(self, number: Tensor, kept: Tensor | None = None) -> "GuardedEdges":
-        """Return those edges whose ends have a ``number`` (``[N]``, else -1), and of ``kept [M]``, by these numbers."""
+    def select(self, number: Tensor, mask: Tensor | None = None) -> "GuardedEdges":
+        """Return those edges whose ends have a ``number`` (``[N]``, else -1), and of ``mask [M]``, by these numbers."""
         pairs = number.cpu()[self.pairs]
-        left = (pairs >= 0).all(1) if kept is None else (pairs >= 0).all(1) & kept
+        left = (pairs >= 0).all(1) if mask is None else (pairs >= 0).all(1) & mask
         return GuardedEdges(pairs[left], self.weight[left], self.types[left], self.group[left], self.groups)
 
 

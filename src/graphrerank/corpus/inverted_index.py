@@ -55,7 +55,7 @@ class AddedTokens:
     tokens: IntegerArray
     counts: IntegerArray
 
-    def held(self, token: int) -> tuple[IntegerArray, IntegerArray]:
+    def lookup(self, token: int) -> tuple[IntegerArray, IntegerArray]:
         """Return the texts that contain a token, in ascending order, and its number of occurrences in each."""
         sorted_tokens, texts, counts = self._by_token
         rows = slice(*np.searchsorted(sorted_tokens, [token, token + 1]))
@@ -141,7 +141,7 @@ class Postings:
         merged_counts = np.concatenate([counts, added.counts[selected]])[order]
         return merged_ptr, merged_texts, merged_counts
 
-    def held(self, word: str) -> tuple[IntegerArray, IntegerArray]:
+    def lookup(self, word: str) -> tuple[IntegerArray, IntegerArray]:
         """Return the texts that contain a word, in ascending order, and its occurrences in each: two ``[p]`` int32."""
         token = self.words.rank(word)
         texts = counts = np.zeros(0, dtype=np.int32)
@@ -149,7 +149,7 @@ class Postings:
             rows = slice(int(self.ptr[token]), int(self.ptr[token + 1]))
             texts, counts = self.texts[rows], self.counts[rows]
         if token >= 0 and self.added is not None:
-            added_texts, added_counts = self.added.held(token)
+            added_texts, added_counts = self.added.lookup(token)
             texts, counts = np.concatenate([texts, added_texts]), np.concatenate([counts, added_counts])
         if self.numbers is None:
             return texts, counts

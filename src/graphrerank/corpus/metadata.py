@@ -127,7 +127,7 @@ class Metadata:
         restricted = self.index.mask(all_of_field(PRINCIPALS))
         return ~restricted | self.index.mask(*(entry_of(PRINCIPALS, name) for name in principals))
 
-    def known(self, principals: AbstractSet[str]) -> frozenset[str]:
+    def known_principals(self, principals: AbstractSet[str]) -> frozenset[str]:
         """Return those of some principals that occur in the metadata of a passage."""
         return frozenset(name for name in principals if len(self.index.holders(entry_of(PRINCIPALS, name))))
 

@@ -69,9 +69,9 @@ class NewEdge(NamedTuple):
 class EdgeError(UserError):
     """A new edge, at ``place`` among the new edges, does not join a new passage with one of the corpus."""
 
-    def __init__(self, edge: NewEdge, place: int, reason: str) -> None:
+    def __init__(self, edge: NewEdge, position: int, reason: str) -> None:
         super().__init__(f"`edges` must join a new passage with one of the corpus, got {tuple(edge[:2])}: {reason}")
-        self.place = place
+        self.place = position
 
 
 class Growth(NamedTuple):

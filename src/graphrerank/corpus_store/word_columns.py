@@ -23,9 +23,9 @@ BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
 Integers = npt.NDArray[np.int64]
 
 
-def part_array(part: Path, name: str) -> Array:
+def part_array(folder: Path, name: str) -> Array:
     """Map an array of a part. It is mapped only while it is referenced, so that few pages are resident."""
-    return map_tensors(part)[0][name].numpy()
+    return map_tensors(folder)[0][name].numpy()
 
 
 def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:

@@ -149,8 +149,8 @@ class CandidateDataModule(ResumableDataModule):
         more |= {"multiprocessing_context": "fork", "persistent_workers": True} if num_workers else {}
         return Loader(_Served(graphs, augmentation), batch_size=None, sampler=sampler, **more)
 
-    def _graphs(self, part: PreparedDataset, queries: Tensor, split: str) -> Graphs:
-        return lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)
+    def _graphs(self, dataset_index: PreparedDataset, queries: Tensor, split: str) -> Graphs:
+        return lambda items: dataset_index.graphs(queries[items], split=split, inputs=self.inputs)
 
 
 class Batch(NamedTuple):

@@ -139,12 +139,12 @@ class FoundEdges:
     knn: int = 0
     knn_below: int | None = None  # of `Dataset`
 
-    def again(self, part: CorpusGraph, whole: CorpusGraph, principals: AbstractSet[str]) -> CorpusGraph:
+    def again(self, subgraph: CorpusGraph, whole: CorpusGraph, principals: AbstractSet[str]) -> CorpusGraph:
         """Return what the holders of some principals see, with the edges that are found in it alone."""
-        nodes = torch.arange(whole.num_nodes) if part.part_of is None else part.part_of[1]
+        nodes = torch.arange(whole.num_nodes) if subgraph.part_of is None else subgraph.part_of[1]
         number = torch.full((whole.num_nodes,), -1)
         number[nodes] = torch.arange(len(nodes))
-        stated = part.typed_edges()
+        stated = subgraph.typed_edges()
         if self.stated is not None:
             pairs = number[self.stated[0]]
             kept = (pairs >= 0).all(1)
@@ -153,12 +153,12 @@ class FoundEdges:
                 seen = guarded.select(number, guarded.allowed(principals))
                 stated = joined([stated, (seen.pairs, seen.weight, seen.types)])
         names = None if self.entity_names is None else self.entity_names(nodes.numpy())
-        rule, below = self.rule, part.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
+        rule, below = self.rule, subgraph.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
         if (automatic := rule.automatic) is not None:
-            rule, stated = _decided_again(rule, automatic, stated, part.passages)
-            below = automatic.knn_below(part.num_nodes)
-        found = DerivedEdges(stated, rule, names).join(part.passages)
-        graph = replace(found, vectors=part.vectors, pages=part.pages, part_of=part.part_of)
+            rule, stated = _decided_again(rule, automatic, stated, subgraph.passages)
+            below = automatic.knn_below(subgraph.num_nodes)
+        found = DerivedEdges(stated, rule, names).join(subgraph.passages)
+        graph = replace(found, vectors=subgraph.vectors, pages=subgraph.pages, part_of=subgraph.part_of)
         if not self.knn or graph.embedding is None:
             return graph
         few = None if below is None else torch.nonzero(graph.degree < below).flatten()

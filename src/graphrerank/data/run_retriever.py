@@ -81,12 +81,12 @@ def read_run(
         names = names or list(numbers)
         if numbers.keys() != set(names):
             found = [name for name in numbers if name != BASE_SCORE]
-            raise bad_line(path, line, needed=f"the features {names[1:]} of every candidate", found=found)
+            raise bad_line(path, line, needed=f"the features {names[1:]} of every candidate", actual=found)
         query, node = query_number.get(query_id), node_number.get(doc_id)
         if query is None or node is None:
             what, unknown = ("query of the data set", query_id) if query is None else ("document of the corpus", doc_id)
             if not (drop_unknown or (query is None and ignore_unknown_queries)):
-                raise bad_line(path, line, needed=f"a {what} (or `drop_unknown`)", found=unknown)
+                raise bad_line(path, line, needed=f"a {what} (or `drop_unknown`)", actual=unknown)
             if drop_unknown:
                 left_out[f"a {what.split()[0]} that is not in the data set"].append(line)
             continue
@@ -94,7 +94,7 @@ def read_run(
         row = [numbers[name] for name in names]
         if rows.setdefault(key, row) != row:
             again = f"{doc_id} a second time for query {query_id}, with another score than in line {line_of[key]}"
-            raise bad_line(path, line, needed="each document once per query", found=again)
+            raise bad_line(path, line, needed="each document once per query", actual=again)
         if line_of.setdefault(key, line) != line:
             left_out["a candidate that came before"].append(line)
     warn_left_out(path, left_out)
@@ -122,10 +122,10 @@ def _read_rows(path: Path) -> Iterator[RunRow]:
         by_tabs = "\t" in text
         columns = [column.strip() for column in text.split("\t")] if by_tabs else [c for c in text.split(" ") if c]
         if len(columns) < 6 or (by_tabs and len(columns) > 6):
-            raise bad_line(path, line, needed="6 columns (query-id Q0 doc-id rank score tag)", found=text)
+            raise bad_line(path, line, needed="6 columns (query-id Q0 doc-id rank score tag)", actual=text)
         score = parse_number(columns[-2])
         if math.isnan(score):
-            raise bad_line(path, line, needed="a finite number as score", found=columns[-2])
+            raise bad_line(path, line, needed="a finite number as score", actual=columns[-2])
         second = columns.index("Q0", 1) if "Q0" in columns[1:-4] else 1
         yield line, " ".join(columns[:second]), " ".join(columns[second + 1 : -3]), {BASE_SCORE: score}
 
@@ -135,13 +135,13 @@ def _read_jsonl_rows(path: Path) -> Iterator[RunRow]:
     for line, record in read_jsonl(path):
         read = checked(path, line, record, RunLine)
         if read.query_id in queries:
-            raise bad_line(path, line, needed="each query on one line", found=f"{read.query_id} a second time")
+            raise bad_line(path, line, needed="each query on one line", actual=f"{read.query_id} a second time")
         queries.add(read.query_id)
         for candidate in read.candidates:
             features = candidate.features or {}
             if BASE_SCORE in features:
                 needed = f"features of other names than {BASE_SCORE}"
-                raise bad_line(path, line, needed=needed, found=list(features))
+                raise bad_line(path, line, needed=needed, actual=list(features))
             yield line, read.query_id, candidate.doc_id, {BASE_SCORE: candidate.score, **features}
 
 

@@ -123,7 +123,7 @@ class PairCache(PairEncoder):
         keys, pairs = self._keyed(query_texts, passages)
         pair_of = dict(zip(keys, pairs, strict=True))
         store = BlobStore(self.path, "pairs")
-        known = store.known(list(pair_of))
+        known = store.stored(list(pair_of))
         missing = sorted((key for key in pair_of if key not in known), key=lambda key: _length(pair_of[key]))
         LOGGER.info(
             f"{len(pair_of):,} pairs of a query and a passage for the cross-encoder {self.name}: "

@@ -71,10 +71,10 @@ class LeftOutError(ValueError):
     """A line that is left out; its text is the reason."""
 
 
-def _seconds(given: Any) -> Any:
-    if not isinstance(given, str):
-        return given
-    moment = datetime.fromisoformat(given)
+def _seconds(time: Any) -> Any:
+    if not isinstance(time, str):
+        return time
+    moment = datetime.fromisoformat(time)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 

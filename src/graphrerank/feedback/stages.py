@@ -35,7 +35,7 @@ class ScoredLists:
     """The parent's scores of each query's candidates, in parts; ``[Q, K]``, padded."""
 
     nodes: Tensor  # `[Q, K]` int64, -1 where padded
-    of_gcs: Tensor  # the retriever's part of the score
+    gcs_scores: Tensor  # the retriever's part of the score
     learned: Tensor  # the network's part
     slopes: Tensor  # `[T, Q, K]`, change of the score with the logarithm of each type's factor
     types: tuple[int, ...]  # numbers of the `T` types of edges that occur
@@ -49,11 +49,11 @@ class ScoredLists:
     @property
     def scores(self) -> Tensor:
         """The parent's scores, ``[Q, K]``."""
-        return self.of_gcs + self.learned
+        return self.gcs_scores + self.learned
 
     def select(self, rows: Tensor) -> "ScoredLists":
         """Return the lists of some queries."""
-        parts = {name: getattr(self, name)[rows] for name in ("nodes", "of_gcs", "learned", "hidden")}
+        parts = {name: getattr(self, name)[rows] for name in ("nodes", "gcs_scores", "learned", "hidden")}
         return replace(self, **parts, slopes=self.slopes[:, rows])
 
 
@@ -80,19 +80,19 @@ def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
         for graphs in _batches(model, prepared, torch.arange(len(prepared.dataset.query_ids))):
             present |= set() if graphs.edge_type is None else set(graphs.edge_type.unique().tolist())
             arguments = graphs.model_inputs(model.inputs)
-            of_gcs, learned = model.score_parts(*arguments)
-            columns = [graphs.nodes + 1, of_gcs, learned, *kept.pop().T]
+            gcs_scores, learned = model.score_parts(*arguments)
+            columns = [graphs.nodes + 1, gcs_scores, learned, *kept.pop().T]
             for number, probe in enumerate(probes):
-                change = probe(*arguments) - of_gcs - learned if number in present else torch.zeros_like(learned)
+                change = probe(*arguments) - gcs_scores - learned if number in present else torch.zeros_like(learned)
                 columns.append(change / math.log(PROBE_FACTOR))
             parts.append([_padded(graphs, column, prepared.top_k) for column in columns])
     finally:
         hook.remove()
-    nodes, of_gcs, learned, *others = map(torch.cat, zip(*parts, strict=True))
+    nodes, gcs_scores, learned, *others = map(torch.cat, zip(*parts, strict=True))
     hidden, slopes = others[: len(others) - len(probes)], others[len(others) - len(probes) :]
     types = tuple(sorted(present)) if probes else ()
     of_types = torch.stack([slopes[number] for number in types]) if types else learned.new_zeros(0, *learned.shape)
-    return ScoredLists(nodes - 1, of_gcs, learned, of_types, types, torch.stack(hidden, dim=-1))
+    return ScoredLists(nodes - 1, gcs_scores, learned, of_types, types, torch.stack(hidden, dim=-1))
 
 
 @torch.no_grad()
@@ -168,7 +168,7 @@ def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Model
 
 def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
     learned = lists.learned.double() + torch.einsum("t,tqk->qk", z[2:], lists.slopes.double())
-    return z[0].exp() * lists.of_gcs.double() + z[1].exp() * learned
+    return z[0].exp() * lists.gcs_scores.double() + z[1].exp() * learned
 
 
 def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: int) -> ModelUpdate:
@@ -190,7 +190,9 @@ def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredList
     assert model.gcs_weight is not None
     assert changed.gcs_weight is not None
     before, after = (of.lin_out(torch.relu(of.lin_hidden(hidden))).squeeze(-1) for of in (model, changed))
-    scores = lists.of_gcs * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + after - before.detach()
+    scores = (
+        lists.gcs_scores * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + after - before.detach()
+    )
     return torch.where((lists.learned != 0).any(1, keepdim=True), scores, lists.scores)  # else there is no evidence
 
 

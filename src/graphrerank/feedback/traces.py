@@ -93,19 +93,19 @@ def _id(document: Any) -> str:
     return str(found)
 
 
-def _loaded(held: Any) -> Any:
+def _loaded(attribute: Any) -> Any:
     """Parse JSON in a text; any other text stays."""
-    if isinstance(held, str) and held[:1] in ("[", "{"):
+    if isinstance(attribute, str) and attribute[:1] in ("[", "{"):
         try:
-            return json.loads(held)
+            return json.loads(attribute)
         except ValueError:
-            return held
-    return held
+            return attribute
+    return attribute
 
 
-def _plain(held: Mapping[str, Any]) -> Any:
+def _plain(attribute: Mapping[str, Any]) -> Any:
     """Return an OTLP value as plain JSON."""
-    (kind, content), *_ = held.items()
+    (kind, content), *_ = attribute.items()
     if kind == "arrayValue":
         return [_plain(each) for each in content.get("values", [])]
     if kind == "kvlistValue":

@@ -48,10 +48,10 @@ def input_from_metadata(
     )
 
 
-def _number(given: Any) -> float | None:
+def _number(value: Any) -> float | None:
     """Return a finite number of metadata, which may be a text; None for anything else."""
     try:
-        return number if math.isfinite(number := float(given)) else None
+        return number if math.isfinite(number := float(value)) else None
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -236,10 +236,10 @@ class GATv2Reranker(Reranker):
         ``node_vectors [N, embedding_dim]`` may be any ``[0, 0]`` tensors in ``scores`` mode. Edges ``[2, E]``, in any
         order, have weights and types ``[E]``, which are not read without ``num_edge_types``.
         """
-        of_gcs, learned = self.score_parts(
+        gcs_scores, learned = self.score_parts(
             base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type
         )
-        return of_gcs + learned
+        return gcs_scores + learned
 
     def score_parts(
         self,

@@ -106,12 +106,12 @@ class PostingsBM25:
 
     def _impact(self, word: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
         """Return the texts that contain a word, ``[P]``, and the score that it adds to each of them, ``[P]``."""
-        held, counts = self._postings.held(word)
+        held, counts = self._postings.lookup(word)
         texts = held.astype(np.intp)  # once, as every look-up would convert them
         if not len(texts):
             return texts, np.zeros(0, dtype=np.float32)
         counted = self._postings.whole or self._postings
-        holding = len(texts) if counted is self._postings else len(counted.held(word)[0])
+        holding = len(texts) if counted is self._postings else len(counted.lookup(word)[0])
         weight = rarity(np.array([holding]), counted.num_texts)
         frequency = counts.astype(np.float64)
         impact = self._norm[texts]

@@ -12,29 +12,29 @@ from graphrerank.utils.checks import UserError
 MAX_MAGNITUDE = 1e30  # keeps sums and differences of such numbers within float32
 
 
-def to_floats(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
+def to_floats(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
     """Return a float32 copy on the CPU of torch, NumPy or nested sequences; sizes of ``shape`` that are None are any.
 
     Numbers may be texts, as in metadata. A ValueError names the argument where there is anything but finite numbers up
     to 1e30, or another shape.
     """
-    array = to_array(name, given, shape, "iuf", "numbers").astype(np.float64)
+    array = to_array(name, values, shape, "iuf", "numbers").astype(np.float64)
     check_entries(name, np.abs(array) <= MAX_MAGNITUDE, array, f"be finite and at most {MAX_MAGNITUDE:g} in size")
     return torch.from_numpy(array.astype(np.float32))
 
 
-def to_integers(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
+def to_integers(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
     """Return an int64 copy on the CPU; as :func:`to_floats`, for integers."""
-    return torch.from_numpy(to_array(name, given, shape, "iu", "integers").astype(np.int64))
+    return torch.from_numpy(to_array(name, values, shape, "iu", "integers").astype(np.int64))
 
 
-def to_array(name: str, given: Any, shape: tuple[int | None, ...], kinds: str, needed: str) -> npt.NDArray[Any]:
+def to_array(name: str, values: Any, shape: tuple[int | None, ...], kinds: str, needed: str) -> npt.NDArray[Any]:
     """Return an array of a shape, whose type is of NumPy's ``kinds``; as :func:`to_floats`, for ``needed``."""
-    if isinstance(given, Tensor):
-        given = given.detach().cpu()
-        given = given.float() if given.dtype == torch.bfloat16 else given  # which NumPy does not know
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values  # which NumPy does not know
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, lists of tensors on a GPU
         raise UserError(f"`{name}` must be an array of numbers: {error}") from error
     if not array.size and 0 in (empty := [size or 0 for size in shape]):

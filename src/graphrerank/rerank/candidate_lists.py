@@ -26,12 +26,12 @@ KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # filled here, in a
 
 
 def candidate_list(
-    given: RerankInput, names: Sequence[str], dim: int | None, hybrid_weights: Mapping[str, float]
+    rerank_input: RerankInput, names: Sequence[str], dim: int | None, hybrid_weights: Mapping[str, float]
 ) -> CandidateList:
     """Check one query and its candidates, and read them for :class:`CandidateGraphBuilder`.
 
     Args:
-        given: The query and its ``n`` candidates.
+        rerank_input: The query and its ``n`` candidates.
         names: Names of the scores that the model reads, ``base_score`` first.
         dim: Width of the vectors that the model reads. If None, any width is right.
         hybrid_weights: ``bm25_weight`` and ``dense_weight`` of the base score where no scores are given.
@@ -42,24 +42,24 @@ def candidate_list(
     Raises:
         UserError: If an argument does not fit the candidates or the model.
     """
-    vectors, texts = unit_vectors(given, dim), None
-    if given.passages is not None:
-        texts = CandidateTexts(given.query, given.passages, given.language)
-    edges = input_edges(given)
-    return CandidateList(given_scores(given, names, texts, vectors, hybrid_weights), edges, texts, vectors)
+    vectors, texts = unit_vectors(rerank_input, dim), None
+    if rerank_input.passages is not None:
+        texts = CandidateTexts(rerank_input.query, rerank_input.passages, rerank_input.language)
+    edges = input_edges(rerank_input)
+    return CandidateList(given_scores(rerank_input, names, texts, vectors, hybrid_weights), edges, texts, vectors)
 
 
-def unit_vectors(given: RerankInput, dim: int | None) -> ListVectors | None:
+def unit_vectors(rerank_input: RerankInput, dim: int | None) -> ListVectors | None:
     """Return the query's and the passages' vectors, scaled to unit length; None if there are none."""
-    if given.query_vector is None or given.vectors is None:
+    if rerank_input.query_vector is None or rerank_input.vectors is None:
         return None
-    query = to_floats("query_vector", given.query_vector, (dim,)).unsqueeze(0).double()
-    nodes = to_floats("vectors", given.vectors, (given.num_passages, query.shape[1])).double()
+    query = to_floats("query_vector", rerank_input.query_vector, (dim,)).unsqueeze(0).double()
+    nodes = to_floats("vectors", rerank_input.vectors, (rerank_input.num_passages, query.shape[1])).double()
     return ListVectors(F.normalize(query, dim=1).float(), F.normalize(nodes, dim=1).float())  # norms beyond float32
 
 
 def given_scores(
-    given: RerankInput,
+    rerank_input: RerankInput,
     names: Sequence[str],
     texts: CandidateTexts | None,
     vectors: ListVectors | None,
@@ -73,11 +73,11 @@ def given_scores(
     - ``bm25_score``: BM25 among the passages, divided by its maximum; ``dense_score``: the cosine.
     - ``cross_encoder_score`` and the like: columns of the given ``cross_encoder_scores``.
 
-    ``given.features`` replaces all but the first. :class:`CandidateGraphBuilder` computes the matches of the query's
-    words, and fills the columns of an expansion, and those that miss texts, vectors or scores, with 0.
+    ``rerank_input.features`` replaces all but the first. :class:`CandidateGraphBuilder` computes the matches of the
+    query's words, and fills the columns of an expansion, and those that miss texts, vectors or scores, with 0.
 
     Args:
-        given: The query and its ``n`` candidates.
+        rerank_input: The query and its ``n`` candidates.
         names: Names of the scores that the model reads, ``base_score`` first.
         texts: The texts, or None.
         vectors: Unit vectors, or None.
@@ -89,21 +89,21 @@ def given_scores(
     Raises:
         UserError: If a score is given that the model does not read, or is not a finite number per passage.
     """
-    features = given.features or {}
+    features = rerank_input.features or {}
     if unknown := [name for name in features if name not in names[1:]]:
         hint = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
         raise UserError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{hint}")
-    count = given.num_passages
+    count = rerank_input.num_passages
     scores = {BASE_SCORE: torch.zeros(count)}
-    if given.cross_encoder_scores is not None:
-        scores |= _cross_encoder_scores(given.cross_encoder_scores, names, count)
-    is_bm25_read = given.scores is None or (BM25_SCORE in names and BM25_SCORE not in features)
+    if rerank_input.cross_encoder_scores is not None:
+        scores |= _cross_encoder_scores(rerank_input.cross_encoder_scores, names, count)
+    is_bm25_read = rerank_input.scores is None or (BM25_SCORE in names and BM25_SCORE not in features)
     if is_bm25_read and texts is not None:
         scores[BM25_SCORE] = texts.bm25()
     if vectors is not None:
         scores[DENSE_SCORE] = vectors.nodes @ vectors.query[0]
-    if given.scores is not None:
-        scores[BASE_SCORE] = to_floats("scores", given.scores, (count,))
+    if rerank_input.scores is not None:
+        scores[BASE_SCORE] = to_floats("scores", rerank_input.scores, (count,))
     elif vectors is None:
         scores[BASE_SCORE] = scores[BM25_SCORE]
     else:
@@ -116,7 +116,7 @@ def given_scores(
 
 
 def _cross_encoder_scores(
-    given: Numbers | Sequence[float | None], names: Sequence[str], count: int
+    rerank_input: Numbers | Sequence[float | None], names: Sequence[str], count: int
 ) -> dict[str, Tensor]:
     """Return the columns of a cross-encoder's scores, NaN or None where there is none; ``[n]`` each."""
     if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
@@ -124,7 +124,11 @@ def _cross_encoder_scores(
             "`cross_encoder_scores` need a model that was trained with them "
             f"(features=scores_match_typed_cross_encoder), got one without {missing}"
         )
-    numbers = given if hasattr(given, "dtype") else [math.nan if score is None else score for score in given]
+    numbers = (
+        rerank_input
+        if hasattr(rerank_input, "dtype")
+        else [math.nan if score is None else score for score in rerank_input]
+    )
     array = to_array("cross_encoder_scores", numbers, (count,), "iuf", "numbers")
     is_unread = np.isnan(array)
     scores = to_floats("cross_encoder_scores", np.where(is_unread, 0.0, array), (count,))
@@ -132,17 +136,21 @@ def _cross_encoder_scores(
     return dict(zip(CROSS_ENCODER_FEATURES, columns.T, strict=True))
 
 
-def input_edges(given: RerankInput) -> TypedEdges:
+def input_edges(rerank_input: RerankInput) -> TypedEdges:
     """List directed edges of all kinds that are given, in both directions; parallel ones are not merged."""
-    parts = [(given.edge_list.pairs, given.edge_list.weights, given.edge_list.types)]
-    if given.doc_ids is not None and given.chunk_ids is not None:
-        known = [place for place, ids in enumerate(zip(given.doc_ids, given.chunk_ids, strict=True)) if None not in ids]
-        chunk_ids = to_integers("chunk_ids", [given.chunk_ids[place] for place in known], (len(known),)).tolist()
-        edges = torch.tensor(known)[adjacency_edges([str(given.doc_ids[place]) for place in known], chunk_ids)]
+    parts = [(rerank_input.edge_list.pairs, rerank_input.edge_list.weights, rerank_input.edge_list.types)]
+    if rerank_input.doc_ids is not None and rerank_input.chunk_ids is not None:
+        known = [
+            place
+            for place, ids in enumerate(zip(rerank_input.doc_ids, rerank_input.chunk_ids, strict=True))
+            if None not in ids
+        ]
+        chunk_ids = to_integers("chunk_ids", [rerank_input.chunk_ids[place] for place in known], (len(known),)).tolist()
+        edges = torch.tensor(known)[adjacency_edges([str(rerank_input.doc_ids[place]) for place in known], chunk_ids)]
         parts.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
     parts += [(edges.flip(1), weight, edge_type) for edges, weight, edge_type in parts]
-    if given.entities is not None:
-        incidence = EntityIncidence.from_names(normalized_names(given.entities))
-        edge_index, weight, _ = conceptual_edges(incidence, torch.arange(given.num_passages).unsqueeze(0))
+    if rerank_input.entities is not None:
+        incidence = EntityIncidence.from_names(normalized_names(rerank_input.entities))
+        edge_index, weight, _ = conceptual_edges(incidence, torch.arange(rerank_input.num_passages).unsqueeze(0))
         parts.append((edge_index.flip(0).T, weight, torch.full_like(edge_index[0], ENTITY)))
     return TypedEdges(*map(torch.cat, zip(*parts, strict=True)))

@@ -37,7 +37,7 @@ class EdgeList:
 
 
 def parse_edges(
-    given: Any, num_passages: int, *, ids: Any = None, weights: Any = None, types: Sequence[str | None] | None = None
+    edges: Any, num_passages: int, *, ids: Any = None, weights: Any = None, types: Sequence[str | None] | None = None
 ) -> EdgeList:
     """Read edges in the forms that ``RerankInput.edges`` describes; a ValueError names the first bad one.
 
@@ -46,24 +46,24 @@ def parse_edges(
         >>> edges.pairs.tolist(), edges.weights.tolist(), edges.types.tolist(), edges.num_loops
         ([[0, 1], [1, 0]], [1.0, 2.0], [0, 4], 1)
     """
-    if isinstance(given, EdgeList):
-        return given
+    if isinstance(edges, EdgeList):
+        return edges
     ids = None if ids is None else list(map(_plain, _listed(ids)))
-    is_graph = hasattr(given, "nodes") and hasattr(given, "edges")
-    is_directed = is_graph and given.is_directed()
+    is_graph = hasattr(edges, "nodes") and hasattr(edges, "edges")
+    is_directed = is_graph and edges.is_directed()
     if is_graph:
         if ids is None or types is not None or weights is not None:
             raise UserError(
                 "`edges` as a graph needs `ids`, the passages' nodes in it, and neither `edge_types` nor "
                 "`edge_weights`, which are its edges' `type` and `weight`"
             )
-        given = given.subgraph(ids).edges(data=True)
-    if isinstance(given, Tensor) and given.dim() == 2 and given.shape[0] == 2:
+        edges = edges.subgraph(ids).edges(data=True)
+    if isinstance(edges, Tensor) and edges.dim() == 2 and edges.shape[0] == 2:
         raise UserError(
-            f"`edges` must not be a tensor of shape {list(given.shape)}, PyG's form: give `edge_index=edges`, or "
+            f"`edges` must not be a tensor of shape {list(edges.shape)}, PyG's form: give `edge_index=edges`, or "
             "`edges=edges.tolist()` for pairs"
         )
-    listed = _listed(given)
+    listed = _listed(edges)
     if set(map(type, listed)) <= {list, tuple} and set(map(len, listed)) <= {2}:  # most requests: pairs alone
         ends = list(chain.from_iterable(listed))
     else:
@@ -78,9 +78,9 @@ def parse_edges(
     return _checked(_numbers(ends, ids, by_id=is_graph), num_passages, weights, types, is_directed=is_directed)
 
 
-def read_edge_index(given: Any, num_passages: int, *, weights: Any = None, types: Any = None) -> EdgeList:
+def read_edge_index(edge_index: Any, num_passages: int, *, weights: Any = None, types: Any = None) -> EdgeList:
     """Read edges ``[2, M]`` between numbers of passages, to which self-loops and both directions belong."""
-    pairs = to_integers("edge_index", given, (2, None)).T
+    pairs = to_integers("edge_index", edge_index, (2, None)).T
     return replace(_checked(pairs, num_passages, weights, types), num_loops=0, num_repeated=0)
 
 
@@ -107,10 +107,10 @@ def _checked(
     return EdgeList(pairs[kept], weight[kept], kind[kept], count - int(kept.sum()), num_repeated)
 
 
-def edge_rows(given: Iterable[Any]) -> list[InputEdgeRow]:
+def edge_rows(edges: Iterable[Any]) -> list[InputEdgeRow]:
     """Return ends, weight and type of edges in any of ``EDGE_FORMS``, or with a multigraph's key before attributes."""
     rows: list[InputEdgeRow] = []
-    for place, edge in enumerate(given):
+    for place, edge in enumerate(edges):
         match edge:
             case [first, second]:
                 weight = name = None
@@ -157,8 +157,8 @@ def _plain(end: Any) -> Any:
     return operator.index(end) if hasattr(end, "__index__") and not isinstance(end, bool) else end
 
 
-def _listed(given: Any) -> list[Any]:
-    return list(given.tolist() if hasattr(given, "tolist") else given)
+def _listed(sequence: Any) -> list[Any]:
+    return list(sequence.tolist() if hasattr(sequence, "tolist") else sequence)
 
 
 def _numbers(ends: list[Any], ids: list[Any] | None, *, by_id: bool) -> Tensor:

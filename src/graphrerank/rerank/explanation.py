@@ -61,19 +61,24 @@ class Explainer:
 
     @torch.inference_mode()
     def explain(
-        self, given: RerankInput, *, num_edges: int = 5, max_edges: int = 1000, check: Callable[[], None] = lambda: None
+        self,
+        inputs: RerankInput,
+        *,
+        num_edges: int = 5,
+        max_edges: int = 1000,
+        check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
         """Explain the score of each passage, in their order, naming ``num_edges`` edges each.
 
         Each edge is left out once; more than ``max_edges`` are a ValueError. ``check`` is called between the steps of
         the work; it may raise, to stop it.
         """
-        graphs = self._reranker.candidate_graphs([given], check=check)
+        graphs = self._reranker.candidate_graphs([inputs], check=check)
         match = None
-        is_read = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
-        if given.passages is not None and is_read:
-            match = CandidateTexts(given.query, given.passages, given.language).text_match
-        return self.explain_graph(graphs, given.query, match, num_edges=num_edges, max_edges=max_edges, check=check)
+        is_read = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (inputs.features or {})
+        if inputs.passages is not None and is_read:
+            match = CandidateTexts(inputs.query, inputs.passages, inputs.language).text_match
+        return self.explain_graph(graphs, inputs.query, match, num_edges=num_edges, max_edges=max_edges, check=check)
 
     @torch.inference_mode()
     def explain_graph(

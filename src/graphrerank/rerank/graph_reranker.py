@@ -185,15 +185,15 @@ class GraphReranker:
                 row[given.blank] = 0.0
         return found
 
-    def _reranked(self, given: RerankInput, scores: Tensor, probabilities: Tensor | None) -> RerankedList:
+    def _reranked(self, inputs: RerankInput, scores: Tensor, probabilities: Tensor | None) -> RerankedList:
         order = torch.argsort(scores, descending=True, stable=True)
         candidates = None if probabilities is None else probabilities[order]
         kept = None
         if candidates is not None or self._calibration is None:  # else nothing tells where to end
-            ends = {"min_probability": given.min_probability, "min_perfect_recall": given.min_perfect_recall}
+            ends = {"min_probability": inputs.min_probability, "min_perfect_recall": inputs.min_perfect_recall}
             kept = adaptive_k(candidates, self._confidence, **ends)
-        chosen = order[: min(len(scores) if end is None else end for end in (given.top_n, kept))]
-        ids = range(len(scores)) if given.ids is None else list(given.ids)
+        chosen = order[: min(len(scores) if end is None else end for end in (inputs.top_n, kept))]
+        ids = range(len(scores)) if inputs.ids is None else list(inputs.ids)
         return RerankedList(
             tuple(ids[place] for place in chosen.tolist()),
             chosen,
@@ -262,19 +262,19 @@ def _warn_of(inputs: Sequence[RerankInput]) -> None:
         warnings.warn("; ".join(f"{what}: {count}" for what, count in bad.items()), stacklevel=3)
 
 
-def _among_references(given: RerankInput) -> RerankInput:
+def _among_references(inputs: RerankInput) -> RerankInput:
     """Return candidates that all have one score, each text once, with the query and an empty text to compare with.
 
     A model sees differences within a list only, and there are none: its score is that of any such list, be the texts
     right or wrong. A text that says what the query says is a match, and an empty one is none.
     """
-    place_of = {text: place for place, text in enumerate(given.passages or ())}
-    vectors, query_vector = None, given.query_vector
-    if given.vectors is not None:
-        kept, query = torch.as_tensor(given.vectors)[list(place_of.values())], torch.as_tensor(query_vector)
+    place_of = {text: place for place, text in enumerate(inputs.passages or ())}
+    vectors, query_vector = None, inputs.query_vector
+    if inputs.vectors is not None:
+        kept, query = torch.as_tensor(inputs.vectors)[list(place_of.values())], torch.as_tensor(query_vector)
         vectors = torch.cat([kept, torch.stack([query, torch.zeros_like(query)]).to(kept)])
-    texts, language = [*place_of, given.query, ""], given.language_of_passages
-    return RerankInput(given.query, texts, query_vector=query_vector, vectors=vectors, language=language)
+    texts, language = [*place_of, inputs.query, ""], inputs.language_of_passages
+    return RerankInput(inputs.query, texts, query_vector=query_vector, vectors=vectors, language=language)
 
 
 def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:

@@ -62,17 +62,17 @@ class RerankedList(Sequence[tuple[Any, float]]):
         return zip(self.ids, self.scores.tolist(), strict=True)
 
     @overload
-    def __getitem__(self, place: int) -> tuple[Any, float]: ...
+    def __getitem__(self, index: int) -> tuple[Any, float]: ...
     @overload
-    def __getitem__(self, place: slice) -> "RerankedList": ...
-    def __getitem__(self, place: int | slice) -> "tuple[Any, float] | RerankedList":
-        if isinstance(place, slice):
-            chosen = list(range(len(self)))[place]
+    def __getitem__(self, index: slice) -> "RerankedList": ...
+    def __getitem__(self, index: int | slice) -> "tuple[Any, float] | RerankedList":
+        if isinstance(index, slice):
+            chosen = list(range(len(self)))[index]
             return replace(
                 self,
-                ids=self.ids[place],
+                ids=self.ids[index],
                 indices=self.indices[chosen],
                 scores=self.scores[chosen],
                 probabilities=None if self.probabilities is None else self.probabilities[chosen],
             )
-        return self.ids[place], float(self.scores[place])
+        return self.ids[index], float(self.scores[index])

@@ -55,7 +55,7 @@ def fill(
     ValueError if a file is damaged, naming it, or the store cannot be written.
     """
     item_of = dict(zip(keys, items, strict=True))
-    known = store.known(list(item_of))
+    known = store.stored(list(item_of))
     missing = [key for key in item_of if key not in known]
     if missing and store.folder is not None:
         check_writable(store.folder)  # before values are computed, not after
@@ -82,7 +82,7 @@ class BlobStore:
         self.table = table
         self.contents: dict[bytes, bytes] = {}
 
-    def known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def stored(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Read the contents of those keys that are in the file."""
         if self.path is not None and keys:
             with self._open(self.path) as file, file:
@@ -146,7 +146,7 @@ class TensorStore:
         self._files: set[Path] = set()
         self._places: dict[bytes, tuple[int, int]] = {}  # number of the table, and row in it
 
-    def known(self, keys: Sequence[bytes]) -> Container[bytes]:
+    def stored(self, keys: Sequence[bytes]) -> Container[bytes]:
         """Read the files that were not read yet; return all keys known."""
         for file in sorted(set(self.folder.glob("*.safetensors")) - self._files):
             if (shard := read_cached(file, ("keys", "vectors"))) is None:
@@ -201,9 +201,9 @@ def cached_tensors(
     return tensors
 
 
-def warn_damaged(found: str) -> None:
+def warn_damaged(damage: str) -> None:
     """Warn that a part of a cache is damaged, which its reader computes again."""
-    warnings.warn(f"{found}; it is computed again", stacklevel=3)
+    warnings.warn(f"{damage}; it is computed again", stacklevel=3)
 
 
 def hash_text(text: str) -> bytes:

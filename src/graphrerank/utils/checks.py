@@ -35,9 +35,11 @@ def check_positive_share(**shares: float) -> None:
     _check(shares, "lie in (0, 1]", lambda share: 0 < share <= 1)
 
 
-def _check(given: Mapping[str, Any], requirement: str, fits: Callable[[Any], bool], *, optional: bool = False) -> None:
+def _check(
+    arguments: Mapping[str, Any], requirement: str, fits: Callable[[Any], bool], *, optional: bool = False
+) -> None:
     """Require numbers, neither texts nor booleans, that fit."""
-    for name, number in given.items():
+    for name, number in arguments.items():
         if optional and number is None:
             continue
         if isinstance(number, bool) or not isinstance(number, Real) or not fits(number):

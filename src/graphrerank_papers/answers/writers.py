@@ -104,7 +104,7 @@ class RecordedModel:
         rows: dict[bytes, list[int]] = {}
         for row, question in enumerate(questions):
             rows.setdefault(hash_texts([question] if system is None else [system, question]), []).append(row)
-        known = store.known(list(rows))
+        known = store.stored(list(rows))
         waiting = [key for key in rows if key not in known]
         for key, content in known.items():
             try:

@@ -110,7 +110,7 @@ def read_all_documents(folder: str | Path, *, drop_empty: bool = False) -> Itera
             empty[file].append(line)
         yield CorpusRecord(record.key, record.title, record.text, record.metadata)
     if empty and not num_kept:
-        raise bad_line(file, line, needed="a `title` or a `text` in some document", found=record.key)
+        raise bad_line(file, line, needed="a `title` or a `text` in some document", actual=record.key)
     for file, lines in empty.items() if not drop_empty else ():
         warn_left_out(file, {"a document without title and text": lines})
 
@@ -119,7 +119,7 @@ def read_queries(folder: str | Path) -> Iterator[Query]:
     """Read the queries of a data set folder, one at a time; errors name file and line."""
     for file, line, record in _identified(Path(folder), "queries"):
         if not record.text:
-            raise bad_line(file, line, needed="a `text`", found=record.key)
+            raise bad_line(file, line, needed="a `text`", actual=record.key)
         yield Query(record.key, record.text, record.metadata, _right_answers(file, line, record.metadata))
 
 
@@ -127,22 +127,22 @@ def _right_answers(file: Path, line: int, metadata: Mapping[str, Any]) -> list[s
     """List ``answer`` and ``answer_aliases``, each one answer or a list; true and false are "yes" and "no"."""
     answerable = metadata.get(ANSWERABLE)
     if not isinstance(answerable, bool | None):
-        raise bad_line(file, line, needed=f"true or false as `{ANSWERABLE}`", found=metadata)
+        raise bad_line(file, line, needed=f"true or false as `{ANSWERABLE}`", actual=metadata)
     texts: dict[str, None] = {}
     for key in ANSWERS:
         given = metadata.get(key)
         for answer in given if isinstance(given, list) else [given]:
             if not isinstance(answer, str | int | float | None):  # a bool is an int
                 needed = f"a text, a number, true or false, or a list of them as `{key}`"
-                raise bad_line(file, line, needed=needed, found=metadata)
+                raise bad_line(file, line, needed=needed, actual=metadata)
             text = ("yes" if answer else "no") if isinstance(answer, bool) else str(answer)
             if answer is not None and text.strip():
                 texts[text] = None
     return [] if answerable is False else list(texts) or None
 
 
-def _key(given: Any) -> str:
-    key = as_id(given)
+def _key(record: Any) -> str:
+    key = as_id(record)
     if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
         raise ValueError("a string or an integer, not empty, without tabs, line breaks or blanks at its ends")
     return key
@@ -166,9 +166,9 @@ class _Record(BaseModel):
     metadata: Annotated[dict[str, Any], _or({})] = {}
 
 
-def _misplaced(given: Mapping[str, Any]) -> str | None:
+def _misplaced(record: Mapping[str, Any]) -> str | None:
     """Return the path of a field outside of the metadata that seems to be meant as principals."""
-    return misplaced_principals({key: field for key, field in given.items() if key != "metadata"})
+    return misplaced_principals({key: field for key, field in record.items() if key != "metadata"})
 
 
 def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]:
@@ -178,9 +178,9 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]
         for line, given in (read_parquet if file.suffix == ".parquet" else read_jsonl)(file):
             for key, names in SYNONYMS.items():
                 if key not in given and len(found := [name for name in names if name in given]) > 1:
-                    raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", found=found)
+                    raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", actual=found)
             if table == "corpus" and (path := _misplaced(given)) is not None:  # else the document would be public
-                raise bad_line(file, line, needed=f"`{PRINCIPALS}` in `metadata`", found=path)
+                raise bad_line(file, line, needed=f"`{PRINCIPALS}` in `metadata`", actual=path)
             record = checked(file, line, given, _Record)
             if table == "corpus":
                 try:
@@ -188,6 +188,6 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]
                 except UserError as error:
                     raise UserError(f"{name_line(file, line)}: {error}") from None
             if record.key in seen:
-                raise bad_line(file, line, needed="each `_id` once", found=f"{record.key} a second time")
+                raise bad_line(file, line, needed="each `_id` once", actual=f"{record.key} a second time")
             seen.add(record.key)
             yield file, line, record

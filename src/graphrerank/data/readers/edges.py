@@ -116,10 +116,10 @@ def read_edges(
             if start is None or end is None:
                 if not drop_unknown:
                     absent = row.source if start is None else row.target
-                    raise bad_line(path, row.line, needed="an id of the corpus (or `drop_unknown`)", found=absent)
+                    raise bad_line(path, row.line, needed="an id of the corpus (or `drop_unknown`)", actual=absent)
                 unknown_lines.append(row.line)
             elif not weight > 0:
-                raise bad_line(path, row.line, needed="a weight above 0", found=row.weight)
+                raise bad_line(path, row.line, needed="a weight above 0", actual=row.weight)
             elif row.source == row.target:
                 columns.num_loops += 1
             elif (edge_types is None or row.kind in edge_types) and min(start, end) >= 0:
@@ -276,7 +276,7 @@ def rows_with_header(
     line, cells = header
     misspelt = [cell for cell in cells if resembles_principals(cell)]
     if misspelt and _PRINCIPALS_COLUMN not in names:  # otherwise the edges would be public
-        raise bad_line(path, line, needed=f"`{PRINCIPALS}` as the name of the column", found=misspelt[0])
+        raise bad_line(path, line, needed=f"`{PRINCIPALS}` as the name of the column", actual=misspelt[0])
     yield from _rows(path, names, table)
 
 
@@ -298,7 +298,7 @@ def rows_without_header(
     line, cells = first
     if not 2 <= len(cells) <= len(EDGE_HEADER):
         needed = "columns source, target, type and perhaps weight"
-        raise bad_line(path, line, needed=needed, found="\t".join(cells))
+        raise bad_line(path, line, needed=needed, actual="\t".join(cells))
     is_weighted = len(cells) == 3 and not math.isnan(parse_number(cells[2]))
     names = ("source", "target", "weight") if is_weighted else EDGE_HEADER[: len(cells)]
     yield from _rows(path, names, chain([first], table))

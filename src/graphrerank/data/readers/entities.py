@@ -34,9 +34,9 @@ def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = Fa
     for number, record in read_jsonl(path):
         line = checked(path, number, record, PassageEntities)
         if line.doc_id not in doc_ids or line.doc_id in seen:
-            raise bad_line(path, number, needed="an `_id` of the corpus that did not come before", found=line.doc_id)
+            raise bad_line(path, number, needed="an `_id` of the corpus that did not come before", actual=line.doc_id)
         if need_names and "entities" not in record:
-            raise bad_line(path, number, needed="`entities`, a list of strings", found=record)
+            raise bad_line(path, number, needed="`entities`, a list of strings", actual=record)
         seen.add(line.doc_id)
         yield line
 

@@ -86,22 +86,22 @@ def read_qrels(
         query, node, gain = query_number.get(query_id), node_number.get(doc_id), max(parse_number(score), 0.0)
         if math.isnan(gain):
             needed = f"a number as score (columns {' '.join(JUDGEMENT_HEADER)}, or TREC's query-id 0 corpus-id score)"
-            raise bad_line(path, line, needed=needed, found=score)
+            raise bad_line(path, line, needed=needed, actual=score)
         if query is None or node is None:
             table, key = ("queries", query_id) if query is None else ("corpus", doc_id)
             if not drop_unknown:
-                raise bad_line(path, line, needed=f"an id of the {table} (or `drop_unknown`)", found=key)
+                raise bad_line(path, line, needed=f"an id of the {table} (or `drop_unknown`)", actual=key)
             left_out[f"an id that is not in the {table}"].append(line)
             continue
         before, score_before = seen.setdefault((query_id, doc_id), (line, gain))
         if gain != score_before:
             found = f"{query_id} {doc_id} with {score_before:g} in line {before} and {gain:g}"
-            raise bad_line(path, line, needed="one score of each query and document", found=found)
+            raise bad_line(path, line, needed="one score of each query and document", actual=found)
         if before != line:
             left_out["a row that came before"].append(line)
         elif gain > 0 and node == FILTERED:
             needed = "a document that `corpus_where` keeps (or name other `splits`)"
-            raise bad_line(path, line, needed=needed, found=doc_id)
+            raise bad_line(path, line, needed=needed, actual=doc_id)
         elif gain > 0 and node == EMPTY:
             left_out["a document without title and text"].append(line)
         elif gain > 0:

@@ -26,9 +26,9 @@ MANY_CHARACTERS = 1 << 22  # of a line with more, the values are counted: 64 MiB
 SMALLEST, MAX_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
 
-def bad_line(path: Path, line: int, *, needed: str, found: object) -> UserError:
+def bad_line(path: Path, line: int, *, needed: str, actual: object) -> UserError:
     """Build the error for one line of a file: path, line, expected and actual content."""
-    shown = repr(found)
+    shown = repr(actual)
     shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
     return UserError(f"{name_line(path, line)}: needed {needed}, found {shown}")
 
@@ -76,7 +76,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if line.strip(" "):
                     yield line_number, line
     except UnicodeDecodeError as error:
-        raise bad_line(path, line_number, needed="UTF-8", found=error.object[error.start : error.start + 8]) from error
+        raise bad_line(path, line_number, needed="UTF-8", actual=error.object[error.start : error.start + 8]) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged gzip file after line {line_number} ({error})") from error
 
@@ -93,11 +93,11 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
         except UnicodeEncodeError as error:
             context = error.object[max(error.start - 10, 0) : error.end]
             needed = "whole characters, not half of a surrogate pair"
-            raise bad_line(path, line_number, needed=needed, found=context) from error
+            raise bad_line(path, line_number, needed=needed, actual=context) from error
         except (ValueError, RecursionError) as error:
-            raise bad_line(path, line_number, needed=f"JSON ({error})", found=line) from error
+            raise bad_line(path, line_number, needed=f"JSON ({error})", actual=line) from error
         if not isinstance(record, dict):
-            raise bad_line(path, line_number, needed="a JSON object", found=record)
+            raise bad_line(path, line_number, needed="a JSON object", actual=record)
         if line.count("[") + line.count("{") > MAX_JSON_DEPTH:
             check_depth(record, f"{path}, line {line_number}")
         yield line_number, record
@@ -110,7 +110,7 @@ def checked(path: Path, line: int, record: Record, model: type[Model]) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         needed = f"`{'.'.join(map(str, first['loc']))}`: {first['msg'].removeprefix('Value error, ')}"
-        raise bad_line(path, line, needed=needed, found=first["input"]) from None
+        raise bad_line(path, line, needed=needed, actual=first["input"]) from None
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -134,7 +134,7 @@ def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield lines[reader.line_num - 1][0], cells
     except csv.Error as error:
         line_number, line = lines[reader.line_num - 1]
-        raise bad_line(path, line_number, needed=f"CSV ({error})", found=line) from error
+        raise bad_line(path, line_number, needed=f"CSV ({error})", actual=line) from error
 
 
 def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
@@ -177,4 +177,4 @@ def parse_number(text: str) -> float:
 def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, names: str) -> None:
     """Require a row of ``count`` columns."""
     if len(columns) != count:
-        raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", found="\t".join(columns))
+        raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", actual="\t".join(columns))

@@ -330,7 +330,7 @@ def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     for line, record in read_jsonl(path):
         question = checked(path, line, record, _Question)
         if unknown := [doc_id for doc_id in question.relevant if doc_id not in node_number]:
-            raise bad_line(path, line, needed="`relevant`: ids of the corpus", found=unknown[0])
+            raise bad_line(path, line, needed="`relevant`: ids of the corpus", actual=unknown[0])
         nodes = [node_number[doc_id] for doc_id in dict.fromkeys(question.relevant)]
         if min(nodes) >= 0:
             drafts.append(Draft(question.text, nodes))
