@@ -11,7 +11,7 @@ from graphrerank.cli.command import CommandContext
 from graphrerank.cli.evaluate import evaluate
 from tests.support import ROOT
 from tests.support.folders import write_dataset
-from tests.support.isolation import blank_pictures
+from tests.support.isolation import blank_pictures, few_timed
 
 WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
 QUERIES = 6
@@ -48,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[..., 
     def evaluate_here(*overrides: str, folder: str = "out") -> Path:
         run_dir = tmp_path_factory.mktemp("runs") / folder
         every = [*overrides, f"paths.run_dir={run_dir}", f"paths.cache={cache}", "resamples=200"]
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"), blank_pictures():
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"), blank_pictures(), few_timed():
             cfg = compose("evaluate", overrides=every, return_hydra_config=True)
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):

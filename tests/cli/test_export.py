@@ -226,17 +226,19 @@ def test_other_library_versions_export_again(run: Path, serve, exports, monkeypa
 
 
 @pytest.mark.slow
-def test_serve_py_exports_a_checkpoint_and_answers(tmp_path: Path) -> None:
+def test_serve_py_exports_a_checkpoint_and_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     body = {"query": "q", "documents": ["a q", "b"], "scores": [0.1, 0.9], "edges": [[0, 1]]}
-    for start in ("exported", "already exported:"):
-        with running(tmp_path, "checkpoint=base", "encoder=none") as service:
-            answer = httpx.post(f"{service.url}/v2/rerank", json=body, timeout=60)
-            assert answer.status_code == 200, answer.text
-            assert sorted(result["index"] for result in answer.json()["results"]) == [0, 1]
-            info = httpx.get(f"{service.url}/info", timeout=60).json()
-        lines = service.output.read_text().splitlines()
-        assert lines[0] == f"{start} base as torchscript"
-        folder = Path(lines[-1])
-        assert (folder / "model.pt").is_file()
-        assert "checkpoint" in info["model"]["artifact"]
-    assert len(list((tmp_path / "export").iterdir())) == 1
+    with running(tmp_path, "checkpoint=base", "encoder=none") as service:
+        answer = httpx.post(f"{service.url}/v2/rerank", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert sorted(result["index"] for result in answer.json()["results"]) == [0, 1]
+        info = httpx.get(f"{service.url}/info", timeout=60).json()
+    lines = service.output.read_text().splitlines()
+    assert lines[0] == "exported base as torchscript"
+    folder = Path(lines[-1])
+    assert (folder / "model.pt").is_file()
+    assert "checkpoint" in info["model"]["artifact"]
+
+    assert artifact_folder(settings_of(tmp_path, "checkpoint=base", f"paths.runs={tmp_path}")) == folder  # a restart
+    assert capsys.readouterr().out == "already exported: base as torchscript\n"
+    assert [path.name for path in (tmp_path / "export").iterdir()] == [folder.name]

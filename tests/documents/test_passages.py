@@ -155,15 +155,15 @@ def test_titles_ids_lines_and_links():
 
 
 def test_long_texts_are_read_to_the_end():
-    sections = [Section(str(n), tuple(Block("x", is_tight=True) for _ in range(2200))) for n in range(10)]
-    assert len(list(passages_of(_document(*sections), max_words=100_000))) == 20
+    sections = [Section(str(n), tuple(Block("x", is_tight=True) for _ in range(2200))) for n in range(2)]
+    assert len(list(passages_of(_document(*sections), max_words=100_000))) == 4
     for text in (
-        "a. " * 50_000,
-        "a" * 300_000,
-        "\n" * 60_000 + "x",
-        "a\n" * 50_000,
-        "東" * 20_000,
-        "a " * 60_000,
+        "a. " * 10_000,
+        "a" * 60_000,
+        "\n" * 12_000 + "x",
+        "a\n" * 10_000,
+        "東" * 8_000,
+        "a " * 12_000,
     ):
         for is_whole in (False, True):
             passages = _cut(Block(text.strip(), is_whole=is_whole), max_words=200)

@@ -1,5 +1,6 @@
 """Files that hang, end or fill the process that reads them cost one entry each."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,3 +86,11 @@ def test_modules_in_the_current_folder_are_not_imported(tmp_path, monkeypatch):
     (file,) = read_files(tmp_path, ["a.md"], workers=1)
     assert not (tmp_path / "run").exists()
     assert file.documents[0].title == "A"
+
+
+@pytest.mark.parametrize("module", ["reading", "git_reader"])
+def test_processes_that_read_load_no_torch(module: str) -> None:
+    """Each of them would take seconds, and most of the memory that it may have."""
+    code = f"import sys, graphrerank_documents.{module}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

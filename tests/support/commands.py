@@ -19,7 +19,7 @@ import torch
 
 from graphrerank.cli.main import main
 from tests.support import ROOT
-from tests.support.isolation import blank_pictures, isolated
+from tests.support.isolation import blank_pictures, few_timed, isolated
 
 KEPT_SOURCES = 12
 
@@ -62,7 +62,8 @@ def run_script(
 ) -> Finished:
     """Do what a script such as ``train.py``, or ``graphrerank`` and a command, does with arguments, in this process.
 
-    It has a working folder and a cache; pictures are blank unless asked for; its exit status is required.
+    It has a working folder and a cache, and its exit status is required. Pictures are blank unless asked for, and few
+    queries are timed.
     """
     if script.endswith(".py"):
         argv = [str(ROOT / script), *arguments]
@@ -72,7 +73,8 @@ def run_script(
     environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
     stdout, stderr, code = StringIO(), StringIO(), 0
     drawn = nullcontext() if pictures else blank_pictures()
-    with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, folder), drawn:
+    timed = few_timed() if Path(script).stem in ("train", "evaluate") else nullcontext()
+    with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, folder), drawn, timed:
         sys.argv = argv
         try:
             call()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GET_MODE = Hydra.get_mode
+TIMED = 4  # queries of each system
 
 
 @contextmanager
@@ -82,6 +83,21 @@ def blank_pictures() -> Iterator[None]:
     with (
         patch.object(Figure, "savefig", _write_blank),
         patch.object(Figure, "draw_without_rendering", lambda figure: None),
+    ):
+        yield
+
+
+@contextmanager
+def few_timed() -> Iterator[None]:
+    """Time a few queries of each system in the place of some hundred; tests of :mod:`latency` have the others."""
+    from graphrerank.evaluation import latency
+    from graphrerank.evaluation.runners import checkpoint, pipeline
+
+    with (
+        patch.object(latency, "LATENCY_QUERIES", TIMED),
+        patch.object(latency, "WARM_UP", 1),
+        patch.object(checkpoint, "WARM_UP", 1),
+        patch.object(pipeline, "NUM_TIMED", TIMED),
     ):
         yield
 

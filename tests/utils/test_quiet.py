@@ -41,6 +41,7 @@ def check(output: str) -> None:
     assert [line for line in lines if not OURS.fullmatch(line)] == []
 
 
+@pytest.mark.slow  # processes that load all of torch
 def test_a_training_prints_only_our_lines_also_when_it_is_resumed(
     films: tuple[str, ...], run_process: RunCommand, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_a_training_prints_only_our_lines_also_when_it_is_resumed(
     assert "training gatv2" in done.stdout
 
 
+@pytest.mark.slow  # processes that load all of torch
 def test_a_trial_of_a_batch_prints_only_our_lines(
     films: tuple[str, ...], run_process: RunCommand, tmp_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from graphrerank.installation.extras import optional
 from graphrerank.text.sentences import Span
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import hash_files
 
 _WORD = re.compile(r"\S+")
 
@@ -48,6 +47,8 @@ class TransformersTokenizer:
         """Hash of the tokenizer's files; of the name and revision for a hub model."""
         folder = Path(self.model)
         files = sorted(folder.glob("*token*")) + sorted(folder.glob("vocab*")) if folder.is_dir() else []
+        from graphrerank.utils.files import hash_files  # loads torch, which text alone does not need
+
         content = hash_files(files) if files else f"{self.model}@{self.revision}"
         return hashlib.sha256(content.encode()).hexdigest()
 
