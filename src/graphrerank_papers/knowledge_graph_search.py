@@ -1,4 +1,4 @@
-"""LightRAG and PathRAG: passages by the entities, relations and paths of a knowledge graph like the query."""
+"""LightRAG and PathRAG: retrieve passages by the entities, relations and paths of a knowledge graph."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -22,27 +22,43 @@ from graphrerank.utils.checks import check_choice, check_counts, check_positive_
 from graphrerank_papers.indexing import scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import KnowledgeGraph, build_knowledge_graph
 
-Levels = tuple[list[str], list[str]]  # keywords
-WeightedPath = tuple[float, tuple[int, ...]]  # reliability, entities
+#: Low-level and high-level keywords of a question.
+Levels = tuple[list[str], list[str]]
+#: Reliability and nodes of a path.
+WeightedPath = tuple[float, tuple[int, ...]]
 
 
 @dataclass(eq=False, repr=False)
 class LightRAGSearch(Step):
-    """Replace the retrieved passages by those of the entities and relations most similar to the query.
+    """Replace the retrieved passages by those of the entities and relations that are most similar to the query.
 
-    - ``local``: the ``num_entities`` entities by their descriptions, and their passages.
-    - ``global``: the ``num_relations`` relations by their descriptions, and their passages.
-    - ``hybrid``: both lists, by turns.
+    - ``local``: retrieve the ``num_entities`` entities with the most similar descriptions, and return their passages.
+    - ``global``: retrieve the ``num_relations`` relations with the most similar descriptions, and return their
+      passages.
+    - ``hybrid``: alternate between the passages of both.
 
-    The passages of each list are ordered by their similarity to the query.
+    The passages of the entities, and those of the relations, are each ordered by similarity to the query. A query that
+    is not similar to any entity or relation keeps its previous ranking.
 
-    Source: Guo et al., "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024, section 3.2; the order of
-    passages, which the paper leaves open, as in later versions of the authors' code. *Where we differ:* without a
-    language model the query itself is searched on both levels, in place of its low- and high-level keywords. We rank
-    passages; LightRAG also gives the descriptions themselves to its reader. A query to which nothing is similar keeps
-    what was retrieved before.
+    Source: Guo et al., "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024, section 3.2. The paper does
+    not specify the order of passages. Here, it follows later versions of the authors' code. *Differences from the
+    paper:* only passages are returned, while LightRAG also gives the descriptions to its reader. Without a language
+    model, the query itself replaces its low-level and high-level keywords.
 
-    A ``language_model`` writes keywords; its ``prompt`` has the placeholder ``{question}``.
+    Args:
+        resources: Resources of the pipeline. The graph needs an embedding, and the text encoder a fingerprint.
+        folder: Folder of the knowledge graph, which is built once.
+        extractor: Extractor of entities and relations.
+        description_tokens: Maximum number of words of the descriptions of an entity or a relation.
+        mode: ``local``, ``global`` or ``hybrid``.
+        num_entities: Number of entities to retrieve per query.
+        num_relations: Number of relations to retrieve per query.
+        language_model: Language model that writes the keywords of a query. If None, the query itself is used.
+        prompt: Prompt of the language model, with the placeholder ``{question}``.
+        cache: Folder where the answers of the language model are cached. If None, they are not cached.
+
+    Raises:
+        ValueError: If a setting is out of range, or the pipeline has no text encoder.
     """
 
     resources: Resources
@@ -67,7 +83,14 @@ class LightRAGSearch(Step):
         self._relations = self._graph.relation_vectors.to(graph.device)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Search on the levels of the mode."""
+        """Search for entities, relations or both, depending on the mode.
+
+        Args:
+            state: State of ``B`` queries. Their retrieved passages are replaced.
+
+        Returns:
+            State with at most ``budget`` passages per query.
+        """
         with self.resources.clock("retrieve"):
             low, high = self._levels(state.queries)
             levels = []
@@ -77,17 +100,17 @@ class LightRAGSearch(Step):
                 levels.append((nearest(high, self._relations, self.num_relations), self._graph.passages_of_relation))
         with self.resources.clock("graph"):
             lists = [self._by_similarity(state.queries, *level) for level in levels]
-            turns = (chain.from_iterable(zip_longest(*of_query)) for of_query in zip(*lists, strict=True))
-            listed = [list(dict.fromkeys(passage for passage in row if passage is not None)) for row in turns]
+            alternating = (chain.from_iterable(zip_longest(*rows)) for rows in zip(*lists, strict=True))
+            listed = [list(dict.fromkeys(passage for passage in row if passage is not None)) for row in alternating]
             return with_listed(state, listed, budget=self.resources.budget)
 
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        """Return the vectors of both levels, ``[B, d]`` each; a level without keywords takes the query's vector."""
+        """Return the vectors of the low-level and high-level keywords, or of the query without keywords, ``[B, d]``."""
         low, high = queries.encoded.clone(), queries.encoded.clone()
         if self.language_model is not None:
             keywords = query_levels(remembering(self.language_model, self.cache), queries.texts, self.prompt)
             for level, vectors in enumerate((low, high)):
-                texts = {row: ", ".join(found[level]) for row, found in enumerate(keywords) if found[level]}
+                texts = {row: ", ".join(words[level]) for row, words in enumerate(keywords) if words[level]}
                 if texts:
                     vectors[list(texts)] = self._encoder.encode(list(texts.values())).to(vectors)
         return low, high
@@ -95,14 +118,23 @@ class LightRAGSearch(Step):
     def _by_similarity(
         self, queries: Queries, nodes: Sequence[Sequence[int]], passages_of: Sequence[Sequence[int]]
     ) -> list[list[int]]:
-        """Rank the passages of the nodes that were found for each query; equal ones as the nodes list them."""
+        """Rank the passages of each query's nodes by similarity to the query. Ties keep the order of the nodes."""
         rows = [list(dict.fromkeys(passage for node in row for passage in passages_of[node])) for row in nodes]
         scores = scores_of(self.resources.graph.encoded, queries.encoded, rows)
         return [sorted(row, key=score.__getitem__, reverse=True) for row, score in zip(rows, scores, strict=True)]
 
 
 def nearest(queries: Tensor, vectors: Tensor, top_k: int) -> list[list[int]]:
-    """List the ``top_k`` rows of ``vectors`` ``[n, d]`` of largest positive dot product with each of ``B`` queries."""
+    """Return the vectors with the largest positive dot products with each query.
+
+    Args:
+        queries: Query vectors ``[B, d]``.
+        vectors: Vectors to search ``[n, d]``.
+        top_k: Maximum number of vectors per query.
+
+    Returns:
+        Row indices of the vectors for each query, best first. Vectors with a dot product of at most 0 are ignored.
+    """
     if not len(vectors):
         return [[] for _ in queries]
     similarity = queries.to(vectors) @ vectors.T
@@ -111,9 +143,18 @@ def nearest(queries: Tensor, vectors: Tensor, top_k: int) -> list[list[int]]:
 
 
 def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> list[Levels]:
-    """Let a language model write the low- and the high-level keywords of ``B`` questions; none without a usable answer.
+    """Generate the low-level and high-level keywords of questions with a language model.
 
-    Source: LightRAG, section 3.2, query keyword extraction. A blank question has no keywords and is not sent.
+    Source: "LightRAG", 2024, section 3.2, query keyword extraction.
+
+    Args:
+        model: Chat model.
+        questions: ``B`` questions. Blank questions are not sent to the model.
+        prompt: Prompt with the placeholder ``{question}``.
+
+    Returns:
+        Low-level and high-level keywords of each question. Both are empty for a blank question, or if the model gave no
+        usable answer.
     """
     rows = [row for row, question in enumerate(questions) if question.strip()]
     filled = [prompt.fill(question=questions[row]) for row in rows]
@@ -123,7 +164,21 @@ def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> 
 
 
 def parse_levels(content: str) -> Levels:
-    """Parse an answer: a JSON object with the lists of strings ``low_level`` and ``high_level``."""
+    """Parse an answer that must be a JSON object with the lists of strings ``low_level`` and ``high_level``.
+
+    Args:
+        content: Answer of a language model.
+
+    Returns:
+        Low-level and high-level keywords, without duplicates.
+
+    Raises:
+        ValueError: If the answer has another form.
+
+    Example:
+        >>> parse_levels('{"low_level": ["Metz"], "high_level": ["history"]}')
+        (['Metz'], ['history'])
+    """
     words = list[Annotated[str, Field(min_length=1)]]
     answer = parse_object_answer(content, low_level=words, high_level=words)
     return list(dict.fromkeys(answer.low_level)), list(dict.fromkeys(answer.high_level))
@@ -131,20 +186,35 @@ def parse_levels(content: str) -> Levels:
 
 @dataclass(eq=False, repr=False)
 class PathRAGSearch(Step):
-    """Replace the retrieved passages by those of the most reliable paths between retrieved entities.
+    """Replace the retrieved passages by those of the most reliable paths between entities that resemble the query.
 
-    1. Retrieve the ``num_entities`` entities most similar to the query by their descriptions.
-    2. From each of them, let a resource flow along relations (:func:`flow_paths`), and keep the paths that end at
-       another retrieved entity.
-    3. Keep the ``num_paths`` most reliable paths, one per set of entities.
-    4. List the passages of the relations along each path, path by path; then those of the retrieved entities.
+    1. Retrieve the ``num_entities`` entities whose descriptions are most similar to the query.
+    2. Let a resource flow from each of these entities along relations (:func:`flow_paths`), and keep the paths that end
+       at another of these entities.
+    3. Keep the ``num_paths`` most reliable paths. Of the paths through the same entities, keep only the best.
+    4. Return the passages of the relations along each path, best path first, and then those of the retrieved entities.
 
-    Among the passages of one relation or entity, those most similar to the query come first.
+    The passages of a relation or an entity are ordered by similarity to the query. A query that is not similar to any
+    entity keeps its previous ranking.
 
     Source: Chen et al., "PathRAG: Pruning Graph-based Retrieval Augmented Generation with Relational Paths", 2025,
-    sections 3.2 and 3.3. *Where we differ:* the query itself is searched in place of keywords that a language model
-    writes; relations are followed in both directions; we rank passages, where PathRAG gives the texts of the paths to
-    its reader, the most reliable last. A query to which no entity is similar keeps what was retrieved before.
+    sections 3.2 and 3.3. *Differences from the paper:* the query itself replaces the keywords that a language model
+    writes. Relations are followed in both directions. Passages are returned, while PathRAG gives its reader the texts
+    of the paths, most reliable path last.
+
+    Args:
+        resources: Resources of the pipeline. The graph needs an embedding, and the text encoder a fingerprint.
+        folder: Folder of the knowledge graph, which is built once.
+        extractor: Extractor of entities and relations.
+        description_tokens: Maximum number of words of the descriptions of an entity or a relation.
+        num_entities: Number of entities to retrieve per query.
+        num_paths: Maximum number of paths per query.
+        decay: Share of the resource that remains after each hop, in (0, 1].
+        threshold: Minimum resource per neighbour for an entity to pass it on, in (0, 1].
+        max_hops: Maximum number of relations in a path.
+
+    Raises:
+        ValueError: If a setting is out of range, or the pipeline has no text encoder.
     """
 
     resources: Resources
@@ -168,21 +238,28 @@ class PathRAGSearch(Step):
             self._between.setdefault((min(head, tail), max(head, tail)), []).append(relation)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Search from the entities of each query."""
+        """Search for paths between the entities that resemble each query.
+
+        Args:
+            state: State of ``B`` queries. Their retrieved passages are replaced.
+
+        Returns:
+            State with at most ``budget`` passages per query.
+        """
         with self.resources.clock("retrieve"):
-            found = nearest(state.queries.encoded, self._entities, self.num_entities)
+            seeds = nearest(state.queries.encoded, self._entities, self.num_entities)
         flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
         with self.resources.clock("graph"):
             groups = []
-            for entities in found:
+            for entities in seeds:
                 paths = reliable_paths(self._graph.neighbours, entities, num_paths=self.num_paths, **flow)
                 between = [self._passages_between(*step) for path in paths for step in pairwise(path)]
                 groups.append(between + [self._graph.passages_of_entity[entity] for entity in entities])
-            passages = [chain.from_iterable(of_query) for of_query in groups]
+            passages = [chain.from_iterable(query_groups) for query_groups in groups]
             listed = []
             scores = scores_of(self.resources.graph.encoded, state.queries.encoded, passages)
-            for of_query, score in zip(groups, scores, strict=True):
-                ranked = (sorted(group, key=lambda passage: (-score[passage], passage)) for group in of_query)
+            for query_groups, score in zip(groups, scores, strict=True):
+                ranked = (sorted(group, key=lambda passage: (-score[passage], passage)) for group in query_groups)
                 listed.append(list(dict.fromkeys(chain.from_iterable(ranked))))
             return with_listed(state, listed, budget=self.resources.budget)
 
@@ -202,7 +279,7 @@ def _knowledge_graph(step: LightRAGSearch | PathRAGSearch) -> KnowledgeGraph:
 
 
 class Adjacency(Protocol):
-    """The neighbours of each node, ascending."""
+    """Neighbours of each node, ascending."""
 
     def __getitem__(self, node: int, /) -> Sequence[int]: ...
 
@@ -210,7 +287,14 @@ class Adjacency(Protocol):
 def reliable_paths(
     neighbours: Adjacency, nodes: Sequence[int], *, num_paths: int, **flow: Any
 ) -> list[tuple[int, ...]]:
-    """Return the most reliable paths (:func:`flow_paths`) between some nodes, one per set of nodes, best first."""
+    """Return the most reliable paths between nodes, best first. Only the best path through a set of nodes is returned.
+
+    Args:
+        neighbours: Neighbours of each node.
+        nodes: Nodes where paths may start and end.
+        num_paths: Maximum number of paths.
+        **flow: Further arguments of :func:`flow_paths`.
+    """
     ends = set(nodes)
     ranked = sorted(
         (-reliability, path)
@@ -227,16 +311,25 @@ def reliable_paths(
 def flow_paths(
     neighbours: Adjacency, start: int, *, decay: float = 0.8, threshold: float = 0.05, max_hops: int = 3
 ) -> list[WeightedPath]:
-    r"""List the paths along which a resource flows from a node, with their reliability.
+    r"""Find the paths along which a resource flows from a node, and compute their reliability.
 
     .. math:: S(v) = \sum_{u \in N(v)} \frac{\alpha\, S(u)}{|N(u)|}, \qquad
         S(P) = \frac{1}{|E_P|} \sum_{v \in V_P} S(v)
 
-    from :math:`S = 1` at the start; a node with :math:`S(u) / |N(u)|` below the threshold :math:`\theta` passes nothing
-    on. Source: "PathRAG", 2025, Eqs. (3) to (5). *Our reading:* the resource flows outwards, hop by hop: a node
-    receives from the nodes one hop nearer to the start, which paths visit in that order.
+    The start node has the resource :math:`S = 1`. A node with :math:`S(u) / |N(u)| < \theta` passes nothing on.
 
-    ``decay`` is :math:`\alpha`, ``threshold`` :math:`\theta`. Returns ``(S(P), nodes of P)``, at least two nodes each.
+    Source: "PathRAG", 2025, Eqs. (3) to (5). The paper does not specify the order of the flow. Here, the resource flows
+    outwards hop by hop, so a node only receives from nodes that are one hop closer to the start.
+
+    Args:
+        neighbours: Neighbours of each node.
+        start: Node where all paths start.
+        decay: Share of the resource that remains after each hop, :math:`\alpha`, in (0, 1].
+        threshold: Minimum resource per neighbour for a node to pass it on, :math:`\theta`.
+        max_hops: Maximum number of edges in a path.
+
+    Returns:
+        Reliability :math:`S(P)` and nodes of each path. A path has at least two nodes.
 
     Example:
         >>> flow_paths([[1, 2], [0, 2], [0, 1]], 0, decay=0.8)

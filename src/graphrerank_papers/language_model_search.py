@@ -1,4 +1,4 @@
-"""HyDE, IRCoT and knowledge graph prompting: retrieval by texts that a language model writes."""
+"""HyDE, IRCoT and knowledge graph prompting: retrieval with texts that a language model generates."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -19,23 +19,37 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.indexing import padded_ranking, scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
-ANSWER_MARK = "answer is"  # occurs in the sentence that ends the reasoning
-PASSAGE_CHARACTERS = 2000  # of each passage in a prompt of IRCoT
+#: Words in the sentence that ends the reasoning.
+ANSWER_MARK = "answer is"
+#: Maximum number of characters of a passage in a prompt of IRCoT.
+PASSAGE_CHARACTERS = 2000
 
-QueryPath = tuple[int, tuple[int, ...]]  # query and passages
+#: Index of a query, and the passages of a path.
+QueryPath = tuple[int, tuple[int, ...]]
 
 
 @dataclass(eq=False, repr=False)
 class HypotheticalPassages(Step):
-    r"""Replace a query's vector, for all later steps, by the mean of it and those of passages that would answer it.
+    r"""Average the vector of each query with those of hypothetical passages that answer it (HyDE).
 
     .. math:: v_q \leftarrow \frac{1}{M + 1} \Bigl[ f(q) + \sum_{k=1}^{M} f(d_k) \Bigr]
 
-    Source: Gao et al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2023, Eq. (8), with its 8
-    passages, its temperature of 0.7 (set in the language model) and its prompt for web search. *Where we differ:* the
-    result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
+    All later steps use the new vectors.
 
-    ``num_passages`` is :math:`M`; ``prompt`` has the placeholder ``{question}``.
+    Source: Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2023, Eq. (8). As in the paper,
+    there are 8 passages, the prompt is that for web search, and the pipeline ``hyde`` sets a temperature of 0.7.
+    *Differences from the paper:* the result is normalised, which does not change rankings by dot product. A blank query
+    keeps its vector.
+
+    Args:
+        resources: Resources of the pipeline, with a text encoder.
+        language_model: Chat model that writes the passages.
+        num_passages: Number of passages per query, :math:`M`.
+        prompt: Prompt with the placeholder ``{question}``.
+        cache: Folder where the answers of the language model are cached. If None, they are not cached.
+
+    Raises:
+        ValueError: If ``num_passages`` is not positive, or the pipeline has no text encoder.
     """
 
     resources: Resources
@@ -52,12 +66,26 @@ class HypotheticalPassages(Step):
         self.prompt.fill(question="")
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Rewrite the queries."""
+        """Replace the vectors of the queries.
+
+        Args:
+            state: State of ``B`` queries.
+
+        Returns:
+            State with the same ranking and new query vectors.
+        """
         with self.resources.clock("retrieve"):
             return replace(state, queries=self.rewrite(state.queries))
 
     def rewrite(self, queries: Queries) -> Queries:
-        """Replace the vectors of the queries, which must have some."""
+        """Return queries with new vectors.
+
+        Args:
+            queries: Queries with vectors.
+
+        Returns:
+            Same queries with averaged vectors.
+        """
         rows = [row for row, text in enumerate(queries.texts) if text.strip()]
         if not rows:
             return queries
@@ -72,20 +100,28 @@ class HypotheticalPassages(Step):
 
 @dataclass(eq=False, repr=False)
 class ChainOfThought(Step):
-    """Search by the query, then by each thought of a language model that reads the passages found so far.
+    """Alternate between retrieval and chain-of-thought reasoning of a language model (IRCoT).
 
-    Each search, by the pipeline's retriever, appends its new nodes to the result; the model then writes the next
-    sentence of its reasoning, by which the next step searches. A query is finished once a sentence contains
-    ``answer is``. Scores are the reciprocal positions: 1, 1/2, 1/3, ...
+    The first search uses the query. After each search, the model reads all passages retrieved so far and writes the
+    next sentence of its reasoning. The next search uses this sentence and appends its new nodes to the result.
+    Reasoning ends when a sentence contains ``answer is``. The score of a node is the reciprocal of its rank.
 
-    Source: Trivedi et al., *Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step
-    Questions*, 2023, section 3.1; FastInsight, section 5.2.2: two steps of five nodes. *Where we differ:* our
-    prompt has no worked examples; the last step writes no thought, as no search follows; a blank query is
-    searched by, but gets no thoughts.
+    Source: Trivedi et al., "Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step
+    Questions", 2023, section 3.1. The defaults are those of FastInsight, section 5.2.2: two searches of five nodes
+    each. *Differences from the paper:* the prompt has no worked examples. No sentence is written after the last search.
+    The model is not asked about blank queries.
 
-    The pipeline's ``text_encoder`` encodes the thoughts where its ``retriever`` reads vectors. ``num_steps`` are the
-    searches of a query, ``top_k`` the nodes of a search. ``prompt`` has the placeholders ``{passages}``, ``{question}``
-    and ``{thoughts}``.
+    Args:
+        resources: Resources of the pipeline. Its retriever runs the searches. If the retriever needs vectors, the text
+            encoder encodes the sentences.
+        language_model: Chat model.
+        num_steps: Maximum number of searches per query.
+        top_k: Number of nodes per search.
+        prompt: Prompt with the placeholders ``{passages}``, ``{question}`` and ``{thoughts}``.
+        cache: Folder where the answers of the language model are cached. If None, they are not cached.
+
+    Raises:
+        ValueError: If a setting is out of range, or the retriever needs vectors and the pipeline has no text encoder.
     """
 
     resources: Resources
@@ -105,16 +141,27 @@ class ChainOfThought(Step):
         self.prompt.fill(passages="", question="", thoughts="")
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Replace the retrieved nodes by those of all searches."""
+        """Replace the retrieved nodes by the results of all searches.
+
+        Args:
+            state: State of ``B`` queries.
+
+        Returns:
+            State with at most ``budget`` nodes per query.
+        """
         with self.resources.clock("retrieve"):
             ranking = self.retrieve(state.queries).to(state.nodes.device)
             retrieved = state.with_ranking(ranking.nodes, ranking.scores).with_pool(ranking.nodes)
             return retrieved.top(self.resources.budget)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Search and think alternately, for ``B`` queries at once; with vectors if the retriever reads them.
+        """Alternate between retrieval and reasoning, for all queries at once.
 
-        Returns ``[B, num_steps * top_k]`` unique nodes in the order of retrieval, padded with -1.
+        Args:
+            queries: ``B`` queries. They need vectors if the retriever does.
+
+        Returns:
+            Unique nodes ``[B, num_steps * top_k]`` in the order of retrieval, padded with -1.
         """
         retrieved: list[dict[int, None]] = [{} for _ in queries.texts]  # ordered sets
         thoughts: list[list[str]] = [[] for _ in queries.texts]
@@ -140,26 +187,36 @@ class ChainOfThought(Step):
 
     def _message(self, query: str, retrieved: Sequence[int], thoughts: Sequence[str]) -> str:
         texts = self.resources.graph.texts
-        shown = [f"Passage {rank}: {texts[node][:PASSAGE_CHARACTERS]}" for rank, node in enumerate(retrieved, start=1)]
-        return self.prompt.fill(passages="\n\n".join(shown), question=query, thoughts=" ".join(thoughts) or "none")
+        lines = [f"Passage {rank}: {texts[node][:PASSAGE_CHARACTERS]}" for rank, node in enumerate(retrieved, start=1)]
+        return self.prompt.fill(passages="\n\n".join(lines), question=query, thoughts=" ".join(thoughts) or "none")
 
 
 @dataclass(eq=False, repr=False)
 class KnowledgeGraphPrompting(Step):
-    r"""Walk from the retrieved passages along edges to those most similar to the next evidence.
+    """Extend the retrieved passages along edges, towards the evidence that is still missing (KGP).
 
-    From each of the first ``num_seeds`` passages, paths grow hop by hop: the evidence that a path needs next is a text,
-    and the ``num_branches`` neighbours of its last passage most similar to that text, of those that the query has not
-    visited yet, continue it. Each seed is followed by what was reached from it, path by path, and the rest of the
-    vector search comes last.
+    Paths start at the first ``num_seeds`` retrieved passages and grow hop by hop. In each hop, a text describes the
+    next evidence that a path needs. The path continues with the ``num_branches`` neighbours of its last passage that
+    are most similar to this text. Passages that the query has already visited are skipped. In the result, each seed is
+    followed by the passages reached from it, and the remaining retrieved passages come last.
 
-    Source: Wang et al., "Knowledge Graph Prompting for Multi-Document Question Answering", 2024, Algorithm 1. With a
-    language model, it writes the evidence, as the paper's agent. Without one, the text is the
-    question with the passages of the path, as in its MDR-KGP and in "Answering Complex Open-Domain Questions with
-    Multi-Hop Dense Retrieval", 2021, with the pipeline's encoder as it is. *Where we differ:* the seeds are those of
-    the vector search, the graph is the corpus's, and the order is that of a ranking.
+    Source: Wang et al., "Knowledge Graph Prompting for Multi-Document Question Answering", 2024, Algorithm 1. A
+    language model writes the evidence text, like the agent of the paper. Without a language model, the text consists of
+    the question and the passages of the path, as in the paper's MDR-KGP and in "Answering Complex Open-Domain Questions
+    with Multi-Hop Dense Retrieval", 2021. *Differences from the paper:* the seeds come from the previous step of the
+    pipeline, the graph is that of the corpus, and the passages are ranked. The text encoder is not fine-tuned.
 
-    ``prompt`` has the placeholders ``{question}`` and ``{passages}``.
+    Args:
+        resources: Resources of the pipeline, with a text encoder.
+        num_seeds: Number of passages from which paths start.
+        num_branches: Maximum number of neighbours that continue a path.
+        num_hops: Maximum number of edges in a path.
+        language_model: Chat model that writes the evidence text. If None, the question and the passages are used.
+        prompt: Prompt of the language model, with the placeholders ``{question}`` and ``{passages}``.
+        cache: Folder where the answers of the language model are cached. If None, they are not cached.
+
+    Raises:
+        ValueError: If a setting is out of range, or the pipeline has no text encoder.
     """
 
     resources: Resources
@@ -178,9 +235,16 @@ class KnowledgeGraphPrompting(Step):
         self.prompt.fill(question="", passages="")
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Walk from the seeds of each query."""
+        """Extend the retrieved passages of each query along edges.
+
+        Args:
+            state: State of ``B`` queries with their retrieved passages.
+
+        Returns:
+            State with at most ``budget`` passages per query.
+        """
         ranked = [[node for node in row if node >= 0] for row in state.nodes.tolist()]
-        order = [row[: self.num_seeds] for row in ranked]  # reached passages, each behind what it was reached from
+        order = [row[: self.num_seeds] for row in ranked]  # each passage comes after the one it was reached from
         visited = [set(row) for row in order]
         paths: list[QueryPath] = [(query, (seed,)) for query, row in enumerate(order) for seed in row]
         graph, clock = self.resources.graph, self.resources.clock
@@ -201,33 +265,51 @@ class KnowledgeGraphPrompting(Step):
                     candidates = score.keys() - visited[query]
                     reached = sorted(candidates, key=lambda node: (-score[node], node))[: self.num_branches]
                     visited[query].update(reached)
-                    behind = order[query].index(path[-1]) + 1
-                    order[query][behind:behind] = reached
+                    position = order[query].index(path[-1]) + 1
+                    order[query][position:position] = reached
                     paths += [(query, (*path, node)) for node in reached]
         listed = [list(dict.fromkeys([*reached, *row])) for reached, row in zip(order, ranked, strict=True)]
         return with_listed(state, listed, budget=self.resources.budget)
 
     def _evidence(self, questions: Sequence[str], paths: Sequence[QueryPath]) -> list[str]:
         texts = self.resources.graph.texts
-        read = [(questions[query], [texts[node] for node in path]) for query, path in paths]
+        pairs = [(questions[query], [texts[node] for node in path]) for query, path in paths]
         if self._model is None:
-            return ["\n".join([question, *passages]) for question, passages in read]
+            return ["\n".join([question, *passages]) for question, passages in pairs]
         requests = [
             self.prompt.fill(question=question, passages="\n\n".join(f"Passage: {text}" for text in passages))
-            for question, passages in read
+            for question, passages in pairs
         ]
         return self._model.ask(requests, system=self.prompt.instructions(), read=parse_text_answer)
 
 
 def text_encoder(resources: Resources, purpose: str) -> TextEncoder:
-    """Return the pipeline's encoder of texts, which a step needs for a purpose."""
+    """Return the text encoder of a pipeline.
+
+    Args:
+        resources: Resources of the pipeline.
+        purpose: What a step needs the encoder for, such as "for hypothetical passages". Used in the error message.
+
+    Raises:
+        ValueError: If the pipeline has no text encoder.
+    """
     if resources.text_encoder is None:
-        raise UserError(f"`text_encoder` must be given {purpose} (encoder=...), got none")
+        raise UserError(f"`text_encoder` is required {purpose}, got None. Set encoder=NAME")
     return resources.text_encoder
 
 
 def parse_text_answer(answer: str) -> str:
-    """Parse an answer: any text that is not blank."""
+    """Parse an answer that may be any text that is not blank.
+
+    Args:
+        answer: Answer of a language model.
+
+    Returns:
+        Text without leading and trailing whitespace.
+
+    Raises:
+        ValueError: If the answer is blank.
+    """
     if not isinstance(answer, str) or not answer.strip():
         raise UserError(f"the answer must be a text that is not blank, got {answer!r}")
     return answer.strip()

@@ -1,4 +1,4 @@
-"""RAPTOR: search in a tree of passages, of summaries of their clusters, and of summaries of clusters of summaries."""
+"""RAPTOR: search a tree whose leaves are passages and whose inner nodes are summaries of clusters of nodes."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -22,27 +22,35 @@ from graphrerank.utils.checks import check_choice, check_counts
 from graphrerank_papers.indexing import Stages, encode_texts, with_listed
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 
-OPENING_SENTENCES = 2  # of a node's text that an extractive summary quotes: a title and the first sentence
-MAX_LAYERS = 5  # of summaries
-NUM_DIMS = 10  # of the vectors that are clustered; a layer of as many nodes plus one or fewer is the last
-MEMBERSHIP = 0.1  # least probability of a cluster that a node also belongs to
-CLUSTER_TOKENS = 1000  # words of a cluster's texts, above which it is clustered once more
-SUMMARY_TOKENS = 100  # words of a summary, at most
-SEED = 0  # of clustering
-_CLUSTERS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 50)  # numbers of clusters that are tried
+#: Number of leading sentences of a text that an extractive summary may quote: the title and the first sentence.
+OPENING_SENTENCES = 2
+#: Maximum number of layers of summaries.
+MAX_LAYERS = 5
+#: Dimension of the vectors that are clustered. Layers with at most one node more than this are not clustered.
+NUM_DIMS = 10
+#: Minimum probability of a cluster for a node to belong to it.
+MEMBERSHIP = 0.1
+#: Maximum number of words of a cluster's texts. Longer clusters are divided again.
+CLUSTER_TOKENS = 1000
+#: Maximum number of words of a summary.
+SUMMARY_TOKENS = 100
+#: Random seed of the clustering.
+SEED = 0
+#: Candidate numbers of clusters.
+_CLUSTERS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 50)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SummaryTree:
-    """A tree of ``P`` passages and ``S`` summaries. Node ``P + s`` is summary ``s``; lower layers come first.
+    """Tree of ``P`` passages and ``S`` summaries. Node ``p`` is passage ``p``, and node ``P + s`` is summary ``s``.
 
     Attributes:
-        num_passages: Number of passages ``P``, the leaves.
-        layers: Number of summaries of each layer, from the lowest. Empty for a corpus too small to be clustered.
-        texts: Texts of the ``S`` summaries.
-        children: For each summary the nodes of the layer below that it summarises, ascending.
+        num_passages: Number of passages ``P``, which are the leaves.
+        layers: Number of summaries in each layer, lowest layer first. Empty if the corpus is too small to be clustered.
+        texts: Texts of the ``S`` summaries, lowest layer first.
+        children: Nodes in the layer below that each summary summarises, ascending.
         vectors: Vectors of the summaries ``[S, d]`` float32.
     """
 
@@ -54,7 +62,7 @@ class SummaryTree:
 
     @cached_property
     def leaves(self) -> list[list[int]]:
-        """Passages below each of the ``S`` summaries, ascending."""
+        """Passages below each summary, ascending."""
         below: list[list[int]] = []
         for children in self.children:
             leaves = (below[child - self.num_passages] if child >= self.num_passages else [child] for child in children)
@@ -64,30 +72,30 @@ class SummaryTree:
 
 @dataclass(eq=False, repr=False)
 class RAPTORSearch(Step):
-    """Replace the retrieved passages by those that a search in the summary tree finds.
+    """Replace the retrieved passages by the passages that a search in the summary tree finds.
 
-    - ``collapsed``: passages and summaries are ranked together by their similarity to the query. A summary stands for
-      the passages below it that are not listed yet, the most similar first.
-    - ``tree``: from the highest layer down, the children of the ``num_branches`` most similar nodes are compared. The
-      passages among the last children are ranked by similarity. There may be fewer than the budget.
+    - ``collapsed``: rank passages and summaries together by similarity to the query. Each summary is replaced by the
+      passages below it that are not in the ranking yet, most similar first.
+    - ``tree``: start at the highest layer, and repeatedly replace the ``num_branches`` most similar nodes by their
+      children. The passages that are reached are ranked by similarity. There may be fewer passages than the budget.
 
     Source: Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", 2024, section 3,
-    tree traversal and collapsed tree. *Differences from the paper:* passages are ranked, where RAPTOR gives its reader
-    the texts of all nodes that it selects. Without a ``language_model`` summaries quote the passages.
+    tree traversal and collapsed tree. *Differences from the paper:* only passages are returned. RAPTOR gives its reader
+    the texts of all selected nodes. Without a ``language_model``, summaries quote the passages.
 
-    A query without a vector keeps the ranking that it had before.
+    A query without a vector keeps its previous ranking.
 
     Args:
         resources: Resources of the pipeline. The graph needs an embedding, and the text encoder a fingerprint.
-        folder: Folder of the index. The tree is built once for a corpus, an encoder and a writer of summaries.
+        folder: Folder of the tree. One tree is built per corpus, encoder and summary writer.
         search: ``collapsed`` or ``tree``.
-        num_branches: Number of nodes followed on each layer. Only used by ``search=tree``.
-        language_model: Writer of the summaries. If None, they quote the passages.
+        num_branches: Number of nodes to expand on each layer. Only used by ``search=tree``.
+        language_model: Language model that writes the summaries. If None, summaries quote the passages.
         prompt: Prompt of the language model, as in :func:`~graphrerank_papers.summaries.write_summaries`.
-        cache: Folder of the language model's answers, or None to keep none.
+        cache: Folder where the answers of the language model are cached. If None, they are not cached.
 
     Raises:
-        UserError: If a setting is out of range, or the pipeline has no encoder of texts.
+        ValueError: If a setting is out of range, or the pipeline has no text encoder.
     """
 
     resources: Resources
@@ -114,13 +122,13 @@ class RAPTORSearch(Step):
         self._vectors = torch.cat([graph.encoded, self._tree.vectors.to(graph.encoded)])
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Search the tree for each query of a batch, with one transfer of similarities from the device.
+        """Search the tree for each query of a batch.
 
         Args:
-            state: Retrieved passages of ``B`` queries, which are replaced.
+            state: State of ``B`` queries. Their retrieved passages are replaced.
 
         Returns:
-            The state with at most ``budget`` passages per query.
+            State with at most ``budget`` passages per query.
         """
         with self.resources.clock("graph"):
             similarity = (state.queries.encoded.to(self._vectors) @ self._vectors.T).cpu()
@@ -160,30 +168,34 @@ def build_summary_tree(
 ) -> SummaryTree:
     """Build the summary tree of a corpus, or read it from a folder where it was built before.
 
-    The nodes of a layer are clustered: first all of them, then those of each cluster, and again those of a cluster
-    whose texts are too long to be summarised at once. A node may be in several clusters. The summary of each cluster
-    is a node of the next layer, until a layer is small or no smaller than the one below.
+    All nodes of a layer are clustered, and then the nodes of each cluster. Clusters whose texts are too long for a
+    summary are divided again. A node may belong to several clusters. The summaries of the clusters are the nodes of the
+    next layer. The tree ends when a layer is small, or not smaller than the layer below.
 
     Source: Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", 2024, section 3:
-    Gaussian mixtures, whose number of clusters is chosen by BIC. *Differences from the paper:* principal components in
-    place of UMAP; numbers of clusters on a grid up to 50, at least 2 where a cluster is too long; at most 1,000 words
-    are summarised at once, ten passages of the paper's length of 100 tokens, where the paper allows 3,500 tokens.
-    Without a language model a summary quotes the openings of representative nodes
-    (:func:`~graphrerank_papers.summaries.pick_sentences`). The same replaces a summary that the model fails to write.
+    Gaussian mixtures, whose number of clusters is chosen by BIC. *Differences from the paper:*
+
+    - Principal components replace UMAP.
+    - The number of clusters is chosen from a grid up to 50. It is at least 2 for a cluster that is too long.
+    - At most 1,000 words are summarised at once, which is ten passages of the paper's length of 100 tokens. The paper
+      allows 3,500 tokens.
+    - Without a language model, a summary quotes the first sentences of representative nodes
+      (:func:`~graphrerank_papers.summaries.pick_sentences`). If the model fails to write a summary, such a quotation
+      replaces it.
 
     Args:
         passages: Texts of the ``P`` passages.
         vectors: Vectors of the passages ``[P, d]``.
         folder: Folder of the stored tree (:class:`~graphrerank_papers.indexing.Stages`).
-        encoder: Encoder of the summaries, the same as that of the passages.
-        language_model: Writer of the summaries. If None, they quote.
+        encoder: Encoder of the summaries. Must be the encoder of the passages.
+        language_model: Language model that writes the summaries. If None, summaries quote the passages.
         prompt: Prompt of the language model. If None, the shipped prompt ``summary`` is used.
 
     Returns:
-        The tree. Its vectors are on the CPU.
+        Summary tree. Its vectors are on the CPU.
 
     Raises:
-        UserError: If the encoder returns vectors that are not finite or not one per text.
+        ValueError: If the encoder returns non-finite vectors, or not one vector per text.
     """
     prompt, words = prompt or shipped_prompt("summary"), WordTokenizer()
 
@@ -220,15 +232,15 @@ def build_summary_tree(
 
 
 def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int]) -> list[list[int]]:
-    """Cluster nodes by their vectors, so that the texts of each cluster are short enough to be summarised.
+    """Cluster nodes by their vectors, so that the texts of each cluster are short enough for a summary.
 
     Args:
-        vectors: Vectors ``[n, d]``.
-        num_tokens: Number of tokens of each of the ``n`` texts.
+        vectors: Vectors of the nodes ``[n, d]``.
+        num_tokens: Number of words of each node's text.
 
     Returns:
-        Positions of the nodes of each cluster, ascending. Each node is in at least one. A cluster that is too long but
-        cannot be divided is returned as it is.
+        Indices of the nodes in each cluster, ascending. Each node belongs to at least one cluster. A long cluster that
+        cannot be divided is returned undivided.
     """
     clusters: dict[tuple[int, ...], None] = {}
     groups = _divide(list(range(len(vectors))), vectors, least=1)
@@ -236,24 +248,29 @@ def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int]) -> list[list[int]]
     while pending:
         cluster = pending.pop(0)
         is_long = sum(num_tokens[position] for position in cluster) > CLUSTER_TOKENS
-        parts = _divide(cluster, vectors, least=2) if is_long else [cluster]
-        if max(map(len, parts)) < len(cluster):
-            pending = parts + pending
+        subclusters = _divide(cluster, vectors, least=2) if is_long else [cluster]
+        if max(map(len, subclusters)) < len(cluster):
+            pending = subclusters + pending
         else:
             clusters[tuple(cluster)] = None
     return [list(cluster) for cluster in clusters]
 
 
 def quote(texts: Sequence[str], vectors: Tensor, limit: int) -> str:
-    """Join the openings of representative texts.
+    """Summarise texts by quoting the first sentences of the most representative ones.
 
     Args:
-        texts: Texts of a cluster, at least one.
-        vectors: Their vectors ``[n, d]``.
-        limit: Number of words at most.
+        texts: Texts of a cluster. Must not be empty.
+        vectors: Vectors of the texts ``[n, d]``.
+        limit: Maximum number of words.
 
     Returns:
-        Openings in the order of the texts, or the first words of the first text if no opening is short enough.
+        First sentences of the selected texts, in the order of the texts. If none of them is short enough, the first
+        words of the first text are returned.
+
+    Example:
+        >>> quote(["Metz. It is a city. It is old.", "Rome. It is a city."], torch.eye(2), 20)
+        'Metz. It is a city. Rome. It is a city.'
     """
     spans = [split_sentences(text)[:OPENING_SENTENCES] or [(0, len(text))] for text in texts]
     openings = [text[span[0][0] : span[-1][1]] for text, span in zip(texts, spans, strict=True)]
@@ -263,7 +280,7 @@ def quote(texts: Sequence[str], vectors: Tensor, limit: int) -> str:
 
 
 def _divide(group: list[int], vectors: Tensor, *, least: int) -> list[list[int]]:
-    """Cluster some nodes softly by a Gaussian mixture of ``least`` components or more, the number by BIC."""
+    """Cluster nodes with a Gaussian mixture of at least ``least`` components. The number is chosen by BIC."""
     from sklearn.decomposition import PCA
     from sklearn.mixture import GaussianMixture
 

@@ -1,4 +1,4 @@
-"""Summaries of limited length: by selecting representative sentences, or by a language model."""
+"""Write summaries of limited length by selecting representative sentences or with a language model."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,23 +14,34 @@ from graphrerank.language_models.strict_answers import ask_strictly, parse_objec
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 from graphrerank.utils.checks import UserError
 
-SAME_SENTENCE_COSINE = 0.95  # cosine from which two sentences count as equal
-FULL_SHARE = 7 / 8  # share of the limit from which nothing is added: what still fits is short and uninformative
-WORDS_PER_TOKEN = 0.6  # requested by the prompt: slightly less than fits
+#: Cosine similarity from which two sentences are treated as duplicates.
+SAME_SENTENCE_COSINE = 0.95
+#: Share of the limit at which selection stops. Sentences that would still fit are short and uninformative.
+FULL_SHARE = 7 / 8
+#: Number of words per token that the prompt requests, slightly fewer than fit.
+WORDS_PER_TOKEN = 0.6
 
 
 def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, centrality: float = 0.7) -> list[int]:
-    r"""Select sentences greedily by their score until the limit is nearly reached or none fits.
+    r"""Select representative sentences greedily by maximal marginal relevance, until the limit is nearly reached.
 
     .. math:: \lambda \cos(s, \bar s) - (1 - \lambda) \max(0, \max_{p \in P} \cos(s, p))
 
-    where :math:`\bar s` is the mean over all sentences and :math:`P` the selection; ties go to the earlier sentence. A
-    sentence that equals a selected one is skipped.
+    where :math:`\bar s` is the mean of all sentences and :math:`P` the set of selected sentences. Ties go to the
+    earlier sentence. Near-duplicates of a selected sentence are skipped.
 
-    Source: Carbonell and Goldstein, "The Use of MMR", 1998, with the document's centroid instead of a query (Radev et
-    al., "Centroid-based summarization of multiple documents", 2004).
+    Source: Carbonell and Goldstein, "The Use of MMR, Diversity-Based Reranking for Reordering Documents and Producing
+    Summaries", 1998. The query is replaced by the centroid of the document, as in Radev et al., "Centroid-based
+    summarization of multiple documents", 2004.
 
-    ``vectors`` are ``[n, d]`` unit vectors, ``centrality`` is :math:`\lambda`; positions in the order of selection.
+    Args:
+        vectors: Unit vectors of the sentences ``[n, d]``.
+        num_tokens: Number of tokens of each sentence.
+        limit: Maximum number of tokens of the selection.
+        centrality: Weight :math:`\lambda` of the similarity to the mean, in [0, 1].
+
+    Returns:
+        Indices of the selected sentences, in the order of selection.
 
     Example:
         >>> import torch
@@ -59,10 +70,20 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
 def write_summaries(
     model: ChatModel, notes: Sequence[Sequence[str]], tokenizer: Tokenizer, *, limit: int, prompt: Prompt | None = None
 ) -> list[str | None]:
-    """Let a model summarise each list of notes, none empty, in ``limit`` tokens; None without a usable answer.
+    """Summarise lists of notes with a language model.
 
-    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). ``prompt`` has the placeholder ``{notes}``, and
-    ``{words}`` in its system message.
+    Source: GraphRAG ("From Local to Global", 2024), section 3.1.4.
+
+    Args:
+        model: Chat model.
+        notes: Lists of notes. No list may be empty.
+        tokenizer: Tokenizer that measures the length of a summary.
+        limit: Maximum number of tokens of a summary.
+        prompt: Prompt with the placeholder ``{notes}``, and optionally ``{words}`` in its system message. If None, the
+            shipped prompt ``summary`` is used.
+
+    Returns:
+        Summary of each list, or None if the model gave no usable answer.
     """
     prompt = prompt or shipped_prompt("summary")
     questions = [prompt.fill(notes="\n".join(f"- {note}" for note in texts)) for texts in notes]
@@ -72,7 +93,19 @@ def write_summaries(
 
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
-    """Parse a summary, strictly: not blank, at most ``limit`` tokens."""
+    """Parse an answer that must be a JSON object with a ``summary``.
+
+    Args:
+        content: Answer of a language model.
+        tokenizer: Tokenizer that measures the length of the summary.
+        limit: Maximum number of tokens.
+
+    Returns:
+        Text of the summary.
+
+    Raises:
+        ValueError: If the answer has another form, or the summary is empty or too long.
+    """
     summary: str = parse_object_answer(content, summary=Annotated[str, Field(min_length=1)]).summary
     (length,) = count_tokens(tokenizer, [summary])
     if length > limit:

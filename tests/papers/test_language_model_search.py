@@ -81,7 +81,7 @@ def test_hypothetical_passages_are_asked_for_once(tmp_path: Path) -> None:
     assert plain.nodes.tolist() == [[1, 0, 2], [2, 0, 1]]
     assert (runs[0].scores[:, 1] > 0.3).all()
     assert (plain.scores[:, 1] == 0).all()
-    with pytest.raises(ValueError, match="`text_encoder` must be given for hypothetical passages"):
+    with pytest.raises(ValueError, match="`text_encoder` is required for hypothetical passages"):
         Pipeline(GRAPH, steps=steps)
 
 
@@ -210,7 +210,7 @@ def test_thoughts_are_asked_for_once(author: ScriptedModel, tmp_path: Path) -> N
 
 def test_thoughts_need_an_encoder_where_the_search_reads_vectors(author: ScriptedModel) -> None:
     graph, step = CORPUS.with_embedding(torch.eye(6)), partial(ChainOfThought, language_model=author, top_k=1)
-    with pytest.raises(ValueError, match="`text_encoder` must be given for the vectors of thoughts"):
+    with pytest.raises(ValueError, match="`text_encoder` is required for the vectors of thoughts"):
         Pipeline(graph, steps=[step])
     found = Pipeline(graph, steps=[step], retriever=partial(BM25Retriever), budget=2).retrieve(Queries(["a"], [QUERY]))
     assert found.ranking.nodes.tolist() == [[0, 1]]
@@ -304,7 +304,7 @@ def test_a_language_model_writes_the_evidence(
 
 
 def test_an_encoder_is_needed_and_numbers_are_positive(graph: CorpusGraph, pipeline: Build) -> None:
-    with pytest.raises(ValueError, match="`text_encoder` must be given to encode evidence"):
+    with pytest.raises(ValueError, match="`text_encoder` is required to encode evidence"):
         Pipeline(graph, steps=[VectorSearch, KnowledgeGraphPrompting])
     with pytest.raises(ValueError, match="`num_hops` must be a positive integer, got 0"):
         pipeline(num_hops=0)

@@ -72,7 +72,7 @@ class Judged:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of all questions, of validation questions, and of questions by which paths were right."""
+        """Number of all questions, of validation questions, and of questions for each outcome of the two paths."""
         dense, graph = self.right.unbind(1)
         kinds = {
             "validation": self.held,
@@ -189,7 +189,7 @@ class AdapterTraining:
         return run_dir
 
     def _judge(self, runner: PathRunner, syntax: SyntaxFeatures, name: str, entry: Mapping[str, Any]) -> Judged:
-        """Retrieve for the questions of one entry of ``data`` on both paths, and reserve a share for validation."""
+        """Run both paths for the questions of a data set, decide which is right, and reserve a share for validation."""
         paths = runner.read(name, entry, seed=self.seed)
         rankings = (paths.dense, paths.graph)
         right = [paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in rankings]

@@ -37,7 +37,7 @@ class SyntaxEntry(Entry):
         name: Source of the syntactic units, as in
             :class:`~graphrerank_papers.ea_graphrag.syntax.features.SyntaxFeatures`.
         fingerprint: Fingerprint that changes whenever the extracted features would change.
-        feature_names: NameTuple of the raw features, in order.
+        feature_names: Names of the raw features, in order.
     """
 
     name: str

@@ -26,12 +26,12 @@ ORACLE_MEASURE = "PR@5"
 FULL_FEATURES = "full"
 #: Routing policies, in the order of the table.
 ROUTINGS = (*ROUTES, "random", "no fusion", FULL_FEATURES, "oracle")
-#: Routing policies that need the adapter's scores, and so also its time.
+#: Routing policies that use the adapter's scores. Their time includes the scoring.
 PAID = ("fusion", "no fusion", FULL_FEATURES)
 
-#: Outcomes of all routes on ``n`` questions, float64. Each of ``ROUTED_MEASURES`` and ``seconds`` are ``[n, 3]``, one
-#: column per route; a measure is NaN where it is undefined. ``scores``, s(q), and ``route_seconds``, the time to score
-#: a question, are ``[n]``.
+#: Outcomes of all routes on ``n`` questions, float64. The ``ROUTED_MEASURES`` and ``seconds`` have the shape ``[n,
+#: 3]``, one column per route. A measure is NaN where it is undefined. The adapter's ``scores`` s(q), and
+#: ``route_seconds``, the time to score a question, have the shape ``[n]``.
 Choices = Mapping[str, Tensor]
 
 
@@ -230,9 +230,8 @@ def compare_routing(
     scores, seconds = choices["scores"], choices["seconds"]
     routes = choose_routes(scores, *thresholds)
     binary = torch.where(scores.double() >= sum(without_fusion) / 2, GRAPH, DENSE)
-    best = (choices[ORACLE_MEASURE] - 1e-6 * seconds / seconds.max().clamp(min=1e-30)).argmax(
-        1
-    )  # ties go to the fastest
+    penalty = 1e-6 * seconds / seconds.max().clamp(min=1e-30)  # ties go to the fastest
+    best = (choices[ORACLE_MEASURE] - penalty).argmax(1)
     rates, drawn = _random_rates(choices[ORACLE_MEASURE], routes, draws, seed)
     routed = {way: torch.full_like(routes, route) for route, way in enumerate(ROUTES)}
     routed |= {"no fusion": binary, FULL_FEATURES: routes, "oracle": best}

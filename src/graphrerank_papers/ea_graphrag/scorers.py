@@ -20,8 +20,8 @@ class AdapterScorer:
 
     Args:
         checkpoint: Run folder, ``.ckpt`` file or artifact folder of an adapter, or a loaded checkpoint.
-        low: Score up to which queries take the dense path. If None, the adapter's own threshold is used.
-        high: Score from which queries take the graph path. If None, the adapter's own threshold is used.
+        low: Maximum score of queries that take the dense path. If None, the adapter's own threshold is used.
+        high: Minimum score of queries that take the graph path. If None, the adapter's own threshold is used.
         stanza_folder: Folder of Stanza's models, for an adapter trained with ``syntax: stanza``. If None, Stanza's
             default folder is used.
         cache: Folder where syntax features are cached. If None, they are not cached.

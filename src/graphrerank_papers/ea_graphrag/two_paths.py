@@ -1,4 +1,4 @@
-"""Retrieve questions of data sets on the dense and the graph path, and decide which path is right."""
+"""Run the dense and the graph path for the questions of data sets, and decide which path is right."""
 
 import hashlib
 import re
@@ -179,14 +179,13 @@ def parse_rule(rule: str) -> tuple[str, int]:
     matched = re.fullmatch(rf"({'|'.join(LABEL_RULES)})@([1-9]\d*)", rule)
     if matched is None:
         raise UserError(
-            f"`right` must be one of {[f'{name}@5' for name in LABEL_RULES]}, or have another depth than 5, "
-            f"got {rule!r}"
+            f"`right` must be one of {[f'{name}@5' for name in LABEL_RULES]}, where 5 may be any depth, got {rule!r}"
         )
     return matched[1], int(matched[2])
 
 
 class PathRunner:
-    """Retrieve questions of data sets on both paths. The rankings are cached in ``<cache>/two_paths``.
+    """Run both paths for the questions of data sets. The rankings are cached in ``<cache>/two_paths``.
 
     Args:
         parts: Factory of the components. Also provides the cache folder.

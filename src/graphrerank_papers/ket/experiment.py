@@ -164,7 +164,7 @@ def model_tokens(index: KETIndex) -> Tokens:
     of the core chunks, without prompts. Source: "KET-RAG", 2025, section 5.3.
 
     Args:
-        index: Index.
+        index: KET-RAG index.
     """
     if index.sent.model_input:
         return index.sent

@@ -265,7 +265,7 @@ class KETRetrieval:
     def _by_vectors(self, queries: Tensor, limit: int) -> list[list[int]]:
         """Select the chunks most similar to ``B`` queries, unit vectors ``[B, d]``, each followed by its neighbours."""
         (kind,) = self.limits.keys() & {"text", "neighbours"}
-        # no more chunks can fit than of the shortest ones
+        # upper bound on the number of chunks that fit, reached by the shortest chunks
         fit = sum(total <= limit for total in accumulate(sorted(self._lengths[kind])))
         selected, rows = [], _nearest(self._vectors, queries, fit).tolist()
         around_seeds = [{chunk for seed in seeds for chunk in self._neighbours[seed]} for seeds in rows]
@@ -315,7 +315,7 @@ class KETSearch(Step):
         builder = KETIndexBuilder(self.folder, tokenizer=self.tokenizer, encoder=encoder, extractor=self.extractor)
         built = builder.build(graph.all_texts, find_solution(self.solution).settings(self.index))
         sizes = ", ".join(f"{count:,} {name}" for name, count in built.sizes.items())
-        print(f"KET-RAG's index: {sizes}; tokens read and written by models for ${built.sent.dollars:.4f}", flush=True)
+        print(f"KET-RAG index: {sizes}; model tokens for ${built.sent.dollars:.4f}", flush=True)
         names = ("solution", "context_tokens", "graph_share", "num_seeds")
         settings: dict[str, Any] = {name: getattr(self, name) for name in names}
         self.retrieval = KETRetrieval(built, **settings, device=graph.device)

@@ -1,1 +1,1 @@
-"""ReTAG: its index, its retrieval and its experiments."""
+"""ReTAG: index, retrieval and experiments."""

@@ -1,4 +1,4 @@
-"""Building ReTAG's index: topics, communities of every graph, and their summaries."""
+"""Build the index of ReTAG: topics, and the communities of each graph with their summaries."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -43,30 +43,46 @@ from graphrerank_papers.retag.steps import (
 )
 
 Steps = ExtractiveSteps | GenerativeSteps
-Part = tuple[Subgraph, Hierarchy, "GraphSummaries"]  # a graph, its communities and their summaries
+#: Graph with its communities and their summaries.
+Part = tuple[Subgraph, Hierarchy, "GraphSummaries"]
 
 
 @dataclass(frozen=True)
 class GraphSummaries:
-    """Summaries of the communities of one graph."""
+    """Summaries of the ``n`` communities of a graph.
 
-    texts: Sequence[str]  # `n` summaries
-    sentences: Sequence[Sequence[int]]  # sentences of the corpus that each consists of; empty by a language model
-    sources: Sequence[Sequence[int]]  # passages of each, ascending
-    vectors: Tensor  # `[n, d]`
-    skipped: int  # answers of a language model that remained unusable
+    Attributes:
+        texts: Texts of the summaries.
+        sentences: Sentences of the corpus that each summary quotes. Empty for summaries of a language model.
+        sources: Passages on which each summary is based, ascending.
+        vectors: Vectors of the summaries ``[n, d]``.
+        skipped: Number of summaries for which the language model gave no usable answer.
+    """
+
+    texts: Sequence[str]
+    sentences: Sequence[Sequence[int]]
+    sources: Sequence[Sequence[int]]
+    vectors: Tensor
+    skipped: int
 
 
 @dataclass(frozen=True, eq=False)
 class ReTAGIndexBuilder:
-    """Builds an index stage by stage, reading finished stages from the folder.
+    """Build an index in stages. Completed stages are read from the folder, so an interrupted build can be resumed.
 
-    Source: "ReTAG", 2025, over GraphRAG ("From Local to Global", 2024). *Where we differ:* entities are extracted once,
-    not again for each topic. An interrupted build resumes (:class:`Stages`).
+    Source: "ReTAG", 2025, which extends GraphRAG ("From Local to Global", 2024). *Differences from the paper:* entities
+    are extracted once, not separately for each topic.
 
-    Without ``model``, topics are clusters of entities, and summaries consist of sentences of the corpus. A language
-    model, best wrapped in an ``AnswerCache``, finds the topics, decides what is relevant to them and writes the
-    summaries. Queries need the same ``encoder``; the ``extractor`` is best wrapped in a ``KnowledgeCache``.
+    Attributes:
+        folder: Folder of the stages (:class:`~graphrerank_papers.indexing.Stages`).
+        tokenizer: Tokenizer that measures the lengths of texts.
+        encoder: Encoder of sentences and summaries. Queries must use the same encoder.
+        extractor: Extractor of entities and relations. Wrap it in a
+            :class:`~graphrerank.knowledge.knowledge_cache.KnowledgeCache` to reuse its results.
+        model: Chat model that finds the topics, decides what is relevant to them, and writes the summaries. Wrap it in
+            an :class:`~graphrerank.language_models.answer_cache.AnswerCache` so that an interrupted build repeats no
+            request. If None, topics are clusters of entities, and summaries quote sentences of the corpus.
+        prompts: Prompts of the chat model.
     """
 
     folder: str | Path
@@ -82,9 +98,18 @@ class ReTAGIndexBuilder:
         return Stages(self.folder)
 
     def build(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings | None = None) -> ReTAGIndex:
-        """Build the index of a corpus, or read it; without entities or relations it has no communities.
+        """Build the index of a corpus, or read it from the folder.
 
-        A ValueError if there is not one unique id per passage, a model's output does not fit, or a file is damaged.
+        Args:
+            ids: Unique ids of the passages.
+            passages: Texts of the passages.
+            settings: Settings of the index. If None, the defaults of :class:`ReTAGSettings` are used.
+
+        Returns:
+            Complete index. Without related entities, it has no communities.
+
+        Raises:
+            ValueError: If there is not one unique id per passage, or the encoder returns invalid vectors.
         """
         settings = settings or ReTAGSettings()
         steps = self._steps(settings)
@@ -117,10 +142,12 @@ class ReTAGIndexBuilder:
     def _corpus(
         self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings, steps: Steps
     ) -> tuple[str, Corpus]:
-        """Return the key of the entities' graph, and the corpus."""
+        """Return the key of the entity graph, and the corpus."""
         num_unique = len(set(ids))
         if not len(passages) == len(ids) == num_unique:
-            raise UserError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
+            raise UserError(
+                f"`ids` must be {len(passages)} unique ids, got {len(ids)} ids of which {num_unique} are unique"
+            )
         stages, knowledge = self._stages, cache(lambda: self.extractor.extract(passages))
         graph_key = stages.key("entity_graph", hash_texts(passages).hex(), self.extractor.fingerprint)
         graph = stages.get(graph_key, EntityGraph, lambda: build_entity_graph(knowledge(), passages))
@@ -143,11 +170,11 @@ class ReTAGIndexBuilder:
         steps: Steps,
         skipped: int,
     ) -> ReTAGIndex:
-        """Number the communities of all graphs, the general one first, and collect the sentences that they quote."""
+        """Number the communities of all graphs, general graph first, and collect the quoted sentences."""
         graph = corpus.graph
         quoted = sorted({sentence for *_, each in parts for row in each.sentences for sentence in row})
         sentence_index = {sentence: index for index, sentence in enumerate(quoted)}
-        rows: list[tuple[int, int, int, Sequence[int]]] = []  # graph, level, parent and entities
+        rows: list[tuple[int, int, int, Sequence[int]]] = []  # graph, level, parent and entities of each community
         for number, (_, hierarchy, _) in enumerate(parts):
             first = len(rows)
             for level, parent, entities in zip(hierarchy.level, hierarchy.parent, hierarchy.members, strict=True):
@@ -183,7 +210,7 @@ class ReTAGIndexBuilder:
 
 
 def _find_topics(corpus: Corpus, steps: Steps) -> tuple[Topics, Tensor, Tensor, int]:
-    """Return topics, their entities ``[E, T]`` and relations ``[m, T]``, and how many answers were skipped."""
+    """Return the topics, their entities ``[E, T]`` and relations ``[m, T]``, and the number of skipped answers."""
     topics, coverage = steps.find_topics(corpus), steps.settings.coverage
     similarity = topics.similarity(corpus.sentence_vectors)
     entity_similarity = corpus.graph.entity_scores(similarity)[corpus.entity_vectors.abs().sum(dim=1) > 0]
@@ -197,7 +224,7 @@ def _find_topics(corpus: Corpus, steps: Steps) -> tuple[Topics, Tensor, Tensor, 
 
 
 def _subgraphs(graph: EntityGraph, entities: Tensor, relations: Tensor) -> list[Subgraph]:
-    """Return the general graph, and that of each topic, by its entities ``[E, T]`` and relations ``[m, T]`` bool."""
+    """Return the general graph, and the graph of each topic from its entities ``[E, T]`` and relations ``[m, T]``."""
     general = Subgraph(torch.arange(len(graph.names)), graph.edges, graph.weight)
     return [general] + [
         Subgraph(nodes.nonzero().flatten(), graph.edges[related], graph.weight[related])
@@ -236,15 +263,27 @@ def summarise_communities(
     *,
     context_tokens: int,
 ) -> list[list[int]]:
-    """Summarise every community, from the finest level up: text indices of each community's summary.
+    """Summarise all communities, finest level first.
 
-    The context of a summary is the texts about the community's relations, then about its entities, the prominent ones
-    (of the highest degrees) first, truncated to ``context_tokens``. If they are too long and the community was split,
-    summaries of its children first replace the longest of the children's texts. ``ends`` are the related pairs,
-    ``edge_texts`` the texts about each; ``summarise`` may add texts to the material.
+    The context of a summary consists of the texts about the community's relations, followed by those about its
+    entities. Relations and entities with the highest degrees come first. If the context exceeds ``context_tokens`` and
+    the community has children, summaries of the children replace their texts (:func:`parent_context`). The context is
+    then truncated.
 
-    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
-    described before it; we put relations first, since nodes share them.
+    Source: GraphRAG ("From Local to Global", 2024), section 3.1.4. *Differences from the paper:* GraphRAG describes the
+    two nodes of an edge before the edge. Here, all relations come first, because relations share nodes.
+
+    Args:
+        hierarchy: Communities of a graph.
+        ends: Pairs of related entities.
+        edge_texts: Indices of the texts about each pair.
+        material: Texts about entities and relations.
+        summarise: Function that summarises lists of text indices, and returns the text indices of each summary. It may
+            add texts to ``material``.
+        context_tokens: Maximum number of tokens of a context.
+
+    Returns:
+        Text indices of each community's summary.
     """
     degree = Counter(node for pair in ends for node in pair)
     ranked_edges = sorted(range(len(ends)), key=lambda edge: (-sum(degree[node] for node in ends[edge]), edge))
@@ -255,14 +294,14 @@ def summarise_communities(
         children_of[hierarchy.parent[child]].append(child)
     summaries: dict[int, list[int]] = {}
     for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
-        of_level = [community for community in range(len(hierarchy)) if hierarchy.level[community] == level]
-        community_of = {node: community for community in of_level for node in hierarchy.members[community]}
+        level_communities = [community for community in range(len(hierarchy)) if hierarchy.level[community] == level]
+        community_of = {node: community for community in level_communities for node in hierarchy.members[community]}
         for edge in ranked_edges:
             head, tail = (community_of.get(node) for node in ends[edge])
             if head is not None and head == tail:
                 elements[head].update(dict.fromkeys(edge_texts[edge]))
         contexts = []
-        for community in of_level:
+        for community in level_communities:
             for node in sorted(hierarchy.members[community], key=lambda node: (-degree[node], node)):
                 elements[community].update(dict.fromkeys(material.nodes[node]))
             texts = list(elements[community])
@@ -271,17 +310,29 @@ def summarise_communities(
                 below = [list(elements[child]) for child in children], [summaries[child] for child in children]
                 texts = parent_context(*below, material.num_tokens, limit=context_tokens)
             contexts.append(material.first(texts, context_tokens))
-        summaries.update(zip(of_level, summarise(contexts), strict=True))
+        summaries.update(zip(level_communities, summarise(contexts), strict=True))
     return [summaries[community] for community in range(len(hierarchy))]
 
 
 def parent_context(
     elements: Sequence[Sequence[int]], summaries: Sequence[Sequence[int]], num_tokens: Sequence[int], *, limit: int
 ) -> list[int]:
-    """Replace children's texts by their summaries, the longest first, until everything fits ``limit`` tokens.
+    """Replace the texts of child communities by their summaries until they fit, longest texts first.
 
-    ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices; too
-    long only if even the summaries are.
+    Source: GraphRAG ("From Local to Global", 2024), section 3.1.4.
+
+    Args:
+        elements: Text indices of each child, most prominent child first.
+        summaries: Text indices of each child's summary.
+        num_tokens: Number of tokens of each text.
+        limit: Maximum number of tokens.
+
+    Returns:
+        Unique text indices. They exceed ``limit`` only if all summaries together do.
+
+    Example:
+        >>> parent_context([[0, 1], [2]], [[3], [4]], [5, 5, 2, 1, 1], limit=4)
+        [3, 2]
     """
     lengths = [sum(num_tokens[text] for text in texts) for texts in elements]
     chosen = list(elements)

@@ -1,4 +1,4 @@
-"""Entities of a corpus, the sentences that name them, their relations, and communities of related entities."""
+"""Graph of related entities with the sentences that mention them, and its hierarchical communities."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -20,29 +20,51 @@ from graphrerank_papers.retag.index import ReTAGSettings, Rows
 
 @dataclass(frozen=True)
 class EntityGraph:
-    """Entities, sentences and relations."""
+    """Entities of a corpus, the sentences that mention them, and their relations.
 
-    names: Sequence[str]  # `E` entities, as first written
-    sentences: Sequence[str]  # `S` sentences that name an entity, verbatim, in corpus order
-    passage: Tensor  # `[S]` int64, the passage of each
-    named: Rows  # entities that each sentence names, ascending
-    edges: Tensor  # `[m, 2]` int64 related entities, unique pairs, the smaller index first, ascending
-    weight: Tensor  # `[m]` float32, number of statements that join the two plus number of sentences that name both
-    together: Rows  # sentences that name both ends of each edge, ascending
+    Attributes:
+        names: Names of the ``E`` entities, as first spelled in the corpus.
+        sentences: ``S`` sentences that mention an entity, verbatim, in corpus order.
+        passage: Passage of each sentence ``[S]`` int64.
+        named: Entities that each sentence mentions, ascending.
+        edges: Pairs of related entities ``[m, 2]`` int64, unique, smaller index first, ascending.
+        weight: Weight of each pair ``[m]`` float32: the number of statements that relate the entities, plus the number
+            of sentences that mention both.
+        together: Sentences that mention both entities of each pair, ascending.
+    """
+
+    names: Sequence[str]
+    sentences: Sequence[str]
+    passage: Tensor
+    named: Rows
+    edges: Tensor
+    weight: Tensor
+    together: Rows
 
     def positions(self, edges: Tensor) -> Tensor:
-        """Return the positions of some edges ``[n, 2]`` among all: ``[n]``."""
+        """Return the indices ``[n]`` of edges in :attr:`edges`.
+
+        Args:
+            edges: Edges of this graph ``[n, 2]``.
+        """
         size = len(self.names)
         return torch.searchsorted(self.edges[:, 0] * size + self.edges[:, 1], edges[:, 0] * size + edges[:, 1])
 
     @property
     def naming(self) -> list[list[int]]:
-        """The sentences that name each entity, ascending."""
+        """Sentences that mention each entity, ascending."""
         pairs = ((entity, sentence) for sentence, named in enumerate(self.named.tolist()) for entity in named)
         return grouped(pairs, len(self.names))
 
     def entity_vectors(self, sentence_vectors: Tensor) -> Tensor:
-        """Average the vectors ``[S, d]`` of the sentences that name each entity: ``[E, d]`` unit vectors, or zeros."""
+        """Average the vectors of the sentences that mention each entity.
+
+        Args:
+            sentence_vectors: Vectors of the sentences ``[S, d]``.
+
+        Returns:
+            Unit vectors ``[E, d]``. Entities that no sentence mentions have zero vectors.
+        """
         indptr, indices = self.named.indptr.numpy(), self.named.indices.numpy()
         incidence = sparse.csr_matrix(
             (np.ones(len(indices), np.float32), indices, indptr), shape=(len(self.sentences), len(self.names))
@@ -50,12 +72,20 @@ class EntityGraph:
         return torch.nn.functional.normalize(torch.from_numpy(incidence.T @ sentence_vectors.numpy()), dim=1)
 
     def entity_scores(self, scores: Tensor) -> Tensor:
-        """Return each entity's maximum scores ``[E, n]`` of the sentences ``[S, n]`` that name it; -inf for none."""
+        """Return the maximum scores ``[E, n]`` of the sentences that mention each entity, or -inf if there are none.
+
+        Args:
+            scores: Scores of the sentences ``[S, n]``.
+        """
         sentence = torch.repeat_interleave(torch.arange(len(self.sentences)), self.named.indptr.diff())
         return _largest(scores[sentence], self.named.indices, len(self.names))
 
     def relation_scores(self, scores: Tensor) -> Tensor:
-        """Return each edge's maximum scores ``[m, n]`` over the sentences that name both ends; -inf if none does."""
+        """Return the maximum scores ``[m, n]`` of the sentences that mention both ends of each edge, or -inf.
+
+        Args:
+            scores: Scores of the sentences ``[S, n]``.
+        """
         edge = torch.repeat_interleave(torch.arange(len(self.edges)), self.together.indptr.diff())
         return _largest(scores[self.together.indices], edge, len(self.edges))
 
@@ -66,12 +96,24 @@ def _largest(scores: Tensor, owner: Tensor, num_owners: int) -> Tensor:
 
 
 def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) -> EntityGraph:
-    """Merge the entities and relations of all passages.
+    """Build a graph of the entities of all passages.
 
-    Two entities are related if a passage states a relation between them, or a sentence names both. The latter is ours,
-    as in Microsoft's FastGraphRAG: an extractor without a language model finds few statements in speech. A sentence
-    names the entities of its passage whose normalised names occur in it; an entity whose name occurs in none belongs to
-    the sentences that share the most words with it, if any.
+    Two entities are related if a passage states a relation between them, or if a sentence mentions both. The second
+    rule is not in the paper. Microsoft's FastGraphRAG has it too, because an extractor without a language model finds
+    few statements in transcribed speech.
+
+    A sentence mentions the entities of its passage whose normalised names occur in it. If the name of an entity occurs
+    in no sentence of the passage, the sentences that share the most words with the name mention the entity.
+
+    Args:
+        knowledge: Entities and relations of each passage.
+        passages: Texts of the passages.
+
+    Returns:
+        Entity graph.
+
+    Raises:
+        ValueError: If ``knowledge`` does not have one entry per passage.
     """
     facts = merge_knowledge(knowledge, passages=range(len(passages)))
     passage_entities = grouped(facts.entity_links.flip(1).tolist(), len(passages))
@@ -86,7 +128,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
     weight: Counter[tuple[int, int]] = Counter()
     together: dict[tuple[int, int], list[int]] = {}
     for number, entities in enumerate(named):
-        for pair in combinations(entities, 2):  # ascending, as occurrences are
+        for pair in combinations(entities, 2):  # smaller index first, because `entities` is ascending
             weight[pair] += 1
             together.setdefault(pair, []).append(number)
     for (head, tail), count in zip(facts.related.tolist(), facts.num_statements.tolist(), strict=True):
@@ -104,7 +146,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
 
 
 def _named(sentences: Sequence[str], entities: Sequence[int], names: Sequence[str]) -> list[list[int]]:
-    """Return the entities that each sentence of a passage names."""
+    """Return the entities that each sentence of a passage mentions."""
     padded = [f" {normalize_entity(sentence)} " for sentence in sentences]
     named: list[list[int]] = [[] for _ in sentences]
     for entity in entities:
@@ -120,24 +162,41 @@ def _named(sentences: Sequence[str], entities: Sequence[int], names: Sequence[st
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Nested communities, ordered by level, then by their smallest member."""
+    """Nested communities, ordered by level and then by smallest member.
 
-    level: Sequence[int]  # level of each; 0 is the coarsest
-    parent: Sequence[int]  # the community of the level above that contains it; -1 at level 0
-    members: Sequence[Sequence[int]]  # nodes of each, ascending
+    Attributes:
+        level: Level of each community. 0 is the coarsest.
+        parent: Community on the next coarser level that contains each community. -1 at level 0.
+        members: Nodes of each community, ascending.
+    """
+
+    level: Sequence[int]
+    parent: Sequence[int]
+    members: Sequence[Sequence[int]]
 
     def __len__(self) -> int:
         return len(self.members)
 
 
 def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
-    """Find communities, and split those of ``max_community`` nodes or more recursively, if Leiden can.
+    """Find communities with the Leiden algorithm, and split large communities recursively.
 
-    Source: "From Louvain to Leiden", 2019, as used by GraphRAG ("From Local to Global", 2024, section 3.1.3), in the
-    implementation of Microsoft's ``graspologic-native``. ``edges`` are ``[m, 2]`` int64, undirected, unique pairs, with
-    a positive ``weight`` ``[m]``.
+    Source: Traag et al., "From Louvain to Leiden", 2019, as used in GraphRAG ("From Local to Global", 2024), section
+    3.1.3. The implementation is Microsoft's ``graspologic-native``.
+
+    Args:
+        edges: Undirected edges ``[m, 2]`` int64, unique pairs.
+        weight: Positive weight of each edge ``[m]``.
+        settings: Settings of the index. Communities with at least ``max_community`` nodes are split if possible.
+            Connected components with fewer than ``min_component`` nodes are ignored.
+
+    Returns:
+        Communities of all levels. Empty if no component is large enough.
+
+    Raises:
+        ValueError: If ``graspologic-native`` is not installed.
     """
-    native = optional("graspologic_native", "the search for communities")
+    native = optional("graspologic_native", "community detection")
     nodes, ends = torch.unique(edges, return_inverse=True)
     head, tail = ends.reshape(-1, 2).T.numpy()
     adjacency = sparse.coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
@@ -147,7 +206,7 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     if not len(edges):
         return Hierarchy([], [], [])
     pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
-    members: dict[tuple[int, int], list[int]] = defaultdict(list)  # by level and cluster
+    members: dict[tuple[int, int], list[int]] = defaultdict(list)  # nodes by level and cluster
     parent: dict[tuple[int, int], tuple[int, int]] = {}
     for entry in native.hierarchical_leiden(
         pairs, resolution=settings.resolution, max_cluster_size=settings.max_community, seed=settings.seed

@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers."""
+"""Evaluate the retrieval of summaries and the answers of ReTAG: ``python evaluate.py experiment=retag_podcast``."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +28,50 @@ from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearch, ReTAGSetup, SummarySentences
 
 GRAPHRAG, TOPICS = "GraphRAG", "topics"
-# name -> whether only the `top_p` summaries are retrieved, and whether questions are routed to topics
+#: Systems by name: whether only the ``top_p`` summaries are retrieved, and whether questions are routed to topics.
 RETAG_VARIANTS = {GRAPHRAG: (False, False), TOPICS: (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
-SCOPES = ("general graph", TOPICS)  # questions are searched in the one, or routed to the others
+#: Summaries that are searched: those of the general graph, or those of each question's topics.
+SCOPES = ("general graph", TOPICS)
 BM25, EXPANDED, DENSE_SEARCH, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
 HYBRID_EXPANDED = "hybrid + expansion"
-TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
+#: Maximum number of questions that are timed, one at a time, after a warm-up.
+TIMED_QUERIES = 64
+#: Pairs of retrievals that are tested against each other.
 COMPARED_RETRIEVERS = ((EXPANDED, BM25), (DENSE_SEARCH, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID))
 
-TableRow = dict[str, Any]  # of a table
-RetrievalSettings = Mapping[str, float]  # settings of a retrieval; none: BM25 alone
+#: TableRow of a table.
+TableRow = dict[str, Any]
+#: Settings of a retrieval. If empty, only BM25 is used.
+RetrievalSettings = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReTAGSummaries:
-    """The job; ``conf/experiment/retag_podcast.yaml`` describes its settings."""
+    """Job that evaluates ReTAG on global questions, with the settings of ``conf/experiment/retag_podcast.yaml``.
+
+    Attributes:
+        data: Folder with ``corpus.jsonl`` and ``queries.jsonl``. Judgements are not needed.
+        titles: Whether the text of a passage starts with its title.
+        index: Folder of a saved index of these passages. If None, the index is built with the settings of ``search``.
+        levels: Community levels whose summaries the cross-encoder scores. 0 is the coarsest.
+        scopes: Summaries to score: ``general graph``, ``topics`` or both.
+        top_p: Number of summaries to retrieve. The same number of summaries with the highest cross-encoder scores are
+            relevant.
+        recall_at: Numbers of retrieved summaries at which recall is reported.
+        chosen_on: Share of the questions on which settings are selected, in [0, 1). The other questions are used for
+            evaluation. With 0, there is no selection, so only single settings are allowed.
+        seed: Random seed of this split, of the significance tests and of the win rates.
+        num_keywords: Candidate numbers of keywords.
+        num_sentences: Candidate numbers of nearest sentences.
+        keyword_weights: Candidate weights of a keyword.
+        bm25_weights: Candidate weights of BM25 in the hybrid retrieval. The cosine similarity has the remaining weight.
+        answer_level: Community level whose summaries the answers are based on.
+        answers: Stage that answers the questions. If None, no questions are answered.
+        search: Builder of the pipeline step. Its settings are used where the experiment sets none.
+        encoder: Encoder of texts.
+        pair_encoder: Cross-encoder that defines the relevant summaries.
+        num_queries: Maximum number of questions. None uses all questions.
+    """
 
     data: str
     titles: bool
@@ -69,7 +98,19 @@ class ReTAGSummaries:
             check_choice(SCOPES, **{"job.scopes": scope})
 
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
-        """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
+        """Evaluate the retrieval of summaries and, if there is an answer stage, the answers.
+
+        Args:
+            parts: Factory of components. Provides the cache folder, the device and the number of threads.
+            run_dir: Folder of the run.
+
+        Returns:
+            Folder of the run.
+
+        Raises:
+            ValueError: If there are no questions, the index does not match the data or has no communities, or
+                ``chosen_on`` leaves no questions for selection or evaluation.
+        """
         bench, tables, page = _Bench(self, parts, run_dir), dict[str, list[TableRow]](), ""
         for table, row in bench.rows():
             tables.setdefault(table, []).append(row)
@@ -78,7 +119,12 @@ class ReTAGSummaries:
         return run_dir
 
     def grid(self) -> dict[str, tuple[str | None, Sequence[RetrievalSettings]]]:
-        """List the retrievals: the one whose best settings each extends, and the settings to choose from."""
+        """Return the retrievals to compare.
+
+        Returns:
+            For each retrieval, by name: the retrieval whose best settings it extends, or None; and its candidate
+            settings.
+        """
         names = ("num_keywords", "num_sentences", "keyword_weight")
         expansions = product(self.num_keywords, self.num_sentences, self.keyword_weights)
         expanded = [dict(zip(names, each, strict=True)) for each in expansions]
@@ -93,7 +139,7 @@ class ReTAGSummaries:
 
 
 class _Bench:
-    """Corpus, index and questions, and what is measured with them."""
+    """Corpus, index and questions of the experiment, and its measurements."""
 
     def __init__(self, job: ReTAGSummaries, parts: ComponentFactory, run_dir: Path) -> None:
         self._job, self._step, self._parts, self._run_dir = job, job.search.keywords, parts, run_dir
@@ -101,7 +147,7 @@ class _Bench:
         folder = Path(job.data)
         documents, questions = list(read_documents(folder)), list(read_queries(folder))[: job.num_queries]
         if not questions:
-            raise UserError(f"{folder}: needed questions, found none")
+            raise UserError(f"{folder}: the folder has no questions")
         self._encoder = VectorCache(job.encoder, parts.cache / "vectors")
         self._setup: ReTAGSetup = self._step["setup"]
         chunk_ids = [document.doc_id for document in documents]
@@ -111,12 +157,15 @@ class _Bench:
         else:
             self.index = ReTAGIndex.load(job.index)
         if list(self.index.passage_ids) != chunk_ids:
-            raise UserError(f"`job.index` must be of {job.data}'s {len(chunk_ids)} chunks, {job.index} is of others")
+            raise UserError(
+                f"`job.index` must be an index of the {len(chunk_ids)} passages of {job.data}, but {job.index} indexes "
+                "other passages"
+            )
         if not len(self.index.communities):
             report, least = self.index.report, self.index.settings.min_component
             raise UserError(
-                f"{folder}: needed {least} or more entities that are connected (`min_component`), found "
-                f"{report.entities} entities and {report.relations} relations and so no community to sum up"
+                f"{folder}: the corpus must have at least {least} connected entities (`min_component`) to form a "
+                f"community, got {report.entities} entities and {report.relations} relations"
             )
         self._sentences = SummarySentences(self.index, self._encoder)
         ids, texts = ([getattr(question, key) for question in questions] for key in ("query_id", "text"))
@@ -124,13 +173,13 @@ class _Bench:
         self._levels: dict[int, LevelSummaries] = {}
 
     def rows(self) -> Iterator[tuple[str, TableRow]]:
-        """Yield the rows, each with the name of its table."""
+        """Yield the name of the table and the row of each measurement."""
         index, job = self.index, self._job
         counts = {"communities": len(index.communities), "topics": "; ".join(index.topics.names)}
         yield "index", {**asdict(index.report), **counts}
         for level in range(index.communities.num_levels(0)):
             most = 0.0
-            for way in RETAG_VARIANTS:  # all summaries and the retrieved ones, without topics and with
+            for way in RETAG_VARIANTS:
                 measured = measure_reading(self._way(way, level), self._queries)
                 most = most or measured["tokens"]
                 share = measured["tokens"] / most if most else None
@@ -142,12 +191,12 @@ class _Bench:
             yield from self._answers(job.answers)
 
     def _recall(self, scope: str, level: int) -> Iterator[tuple[str, TableRow]]:
-        """Choose the settings of each retrieval on one part of the questions, and evaluate it on the other."""
+        """Select the settings of each retrieval on one part of the questions, and evaluate them on the other part."""
         first, second = self._split_questions()
         relevant, num_candidates = self._relevant(scope, level)
         best: dict[str | None, RetrievalSettings] = {None: {}}
         recalls: dict[str, Tensor] = {}
-        where: TableRow = {"level": level, "scope": scope}
+        setting: TableRow = {"level": level, "scope": scope}
 
         def recall(retrieval: ReTAGRetrieval, rows: Tensor) -> Tensor:
             ranking = retrieval.retrieve(self._queries.select(rows)).ranking
@@ -156,7 +205,7 @@ class _Bench:
         for name, (base, settings) in self._job.grid().items():
             choices = [{**best[base], **each} for each in settings]
             best[name] = choices[0]
-            if len(choices) > 1:  # the first of equals
+            if len(choices) > 1:  # ties go to the first choice
                 best[name] = max(
                     choices, key=lambda one: float(recall(self._chosen(one, level, scope), first).nanmean())
                 )
@@ -172,45 +221,45 @@ class _Bench:
                 "chosen on": len(first),
                 "judged on": len(second),
             }
-            yield "retrieval", {**where, **row}
+            yield "retrieval", {**setting, **row}
             longer = self._chosen(best[name], level, scope, top_p=max(self._job.recall_at))
             nodes = longer.retrieve(self._queries.select(second)).ranking.nodes
             curve = {
                 f"p {p}": float(summary_recall(nodes[:, :p], relevant[second]).nanmean()) for p in self._job.recall_at
             }
-            yield "recall over p", {**where, "retrieval": name, **curve}
+            yield "recall over p", {**setting, "retrieval": name, **curve}
         names = list(recalls)
         pairs = [(names.index(one), names.index(other)) for one, other in COMPARED_RETRIEVERS]
         tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=self._job.seed)
         for index, (one, other) in enumerate(COMPARED_RETRIEVERS):
             columns = {"difference": "difference", "interval": "interval", "p": "p_holm"}
             compared = {name: tests[key][index, 0].tolist() for name, key in columns.items()}
-            yield "comparisons", {**where, "retrieval": one, "against": other, **compared}
+            yield "comparisons", {**setting, "retrieval": one, "against": other, **compared}
 
     def _split_questions(self) -> tuple[Tensor, Tensor]:
-        """Split the questions by a hash of their ids: to choose settings on, and to evaluate these on."""
+        """Split the questions by a hash of their ids into questions for selection and for evaluation."""
         share, order = self._job.chosen_on, hashed_order(self._queries.ids, self._job.seed)
         split = round(share * len(order))
         several = [name for name, (_, settings) in self._job.grid().items() if len(settings) > 1]
         if split >= len(order) or (several and not split):
             raise UserError(
-                f"`job.chosen_on` must leave questions to judge, and if there are several settings (of {several}) "
-                f"questions to choose on, got {share} of {len(order)}"
+                f"`job.chosen_on` must leave at least one question for evaluation and, because {several} have several "
+                f"settings, one for selection, got a share of {share} of {len(order)} questions"
             )
-        first, second = (torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:]))
+        first, second = (torch.tensor(sorted(rows), dtype=torch.int64) for rows in (order[:split], order[split:]))
         return first, second
 
     def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
-        """Return the first ``top_p`` of all candidates by the cross-encoder, ``[Q, P]``, and their mean number."""
+        """Return the ``top_p`` candidates by cross-encoder score ``[Q, P]``, and the mean number of candidates."""
         retrieval = self._retrieval(level, top_p=None, use_topics=scope == TOPICS)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
         encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
-        print(f"level {level}, {scope}: {int(candidates.sum()):,} pairs to read", flush=True)
+        print(f"level {level}, {scope}: {int(candidates.sum()):,} pairs to score", flush=True)
         scores = read_by_pairs(encoder, self._queries.texts, retrieval.summaries.graph.texts, candidates)
         return top_k_by_node_order(scores, self._job.top_p)[0], float(candidates.sum(1).double().mean())
 
     def _answers(self, stage: AnswerStage) -> Iterator[tuple[str, TableRow]]:
-        """Answer from the summaries of each way, write the answers, and compare them with GraphRAG's."""
+        """Answer the questions from the summaries of each system, and compare the answers with those of GraphRAG."""
         contexts, listed = {}, {}
         for way in reversed(RETAG_VARIANTS):
             retrieval = self._way(way, self._job.answer_level)
@@ -240,18 +289,18 @@ class _Bench:
                     yield "win rates", {**asdict(rate), "judge": judge}
 
     def _way(self, name: str, level: int) -> ReTAGRetrieval:
-        """Retrieve in one of :data:`RETAG_VARIANTS`, with the step's settings."""
+        """Build the retrieval of one of :data:`RETAG_VARIANTS`, with the settings of the pipeline step."""
         retrieves, use_topics = RETAG_VARIANTS[name]
         numbers = {key: self._step[key] for key in ("num_keywords", "num_sentences")}
         return self._retrieval(level, **numbers, top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
 
     def _chosen(self, choice: RetrievalSettings, level: int, scope: str, *, top_p: int | None = None) -> ReTAGRetrieval:
-        """Retrieve the first summaries, ``top_p`` of the job when None, with some settings, else by BM25 alone."""
+        """Build a retrieval of ``top_p`` summaries with the chosen settings. If None, ``top_p`` of the job is used."""
         settings: dict[str, Any] = {"bm25_weight": 1.0, "dense_weight": 0.0, **choice}
         return self._retrieval(level, top_p=top_p or self._job.top_p, use_topics=scope == TOPICS, **settings)
 
     def _retrieval(self, level: int, *, num_keywords: int = 0, num_sentences: int = 0, **search: Any) -> ReTAGRetrieval:
-        """Build a retrieval with the step's settings but for some."""
+        """Build a retrieval with the settings of the pipeline step, some of which are replaced."""
         if level not in self._levels:
             self._levels[level] = LevelSummaries(self.index, level, device=self._parts.device)
         numbers = {"num_keywords": num_keywords, "num_sentences": num_sentences, "num_terms": self._step["num_terms"]}
@@ -264,7 +313,15 @@ class _Bench:
 
 
 def count_answers(answers: SystemAnswers) -> TableRow:
-    """Count the answers of a system, and the summaries that it cites (mean, None where none does) and has read."""
+    """Count the answers of a system, its citations and its tokens.
+
+    Args:
+        answers: Answers of the system.
+
+    Returns:
+        Table row. ``citations`` is the mean number of cited summaries per answer, or None if the writer cites none.
+        ``parts`` is the number of partial answers, and ``skipped`` the number of those that could not be parsed.
+    """
     cited = [reply for reply in answers.replies if isinstance(reply, CitedReply)]
     numbers = [len(reply.citations) for reply in cited if reply.text]
     parts = [helpfulness for reply in cited for helpfulness in reply.helpfulness]
@@ -283,7 +340,17 @@ def count_answers(answers: SystemAnswers) -> TableRow:
 
 
 def read_by_pairs(encoder: PairEncoder, query_texts: Sequence[str], texts: Sequence[str], candidates: Tensor) -> Tensor:
-    """Score each question's candidates, ``[Q, N]`` bool, by a cross-encoder: ``[Q, N]`` float32, -inf for others."""
+    """Score the candidates of each question with a cross-encoder.
+
+    Args:
+        encoder: Cross-encoder.
+        query_texts: ``Q`` questions.
+        texts: ``N`` texts.
+        candidates: Whether each text is a candidate of each question, ``[Q, N]`` bool.
+
+    Returns:
+        Scores ``[Q, N]`` float32. -inf for texts that are not candidates.
+    """
     scores = torch.full(candidates.shape, -torch.inf)
     for row, question in enumerate(query_texts):
         nodes = candidates[row].nonzero().flatten().tolist()
@@ -294,9 +361,15 @@ def read_by_pairs(encoder: PairEncoder, query_texts: Sequence[str], texts: Seque
 
 
 def summary_recall(nodes: Tensor, relevant: Tensor) -> Tensor:
-    """Return the share of the ``relevant`` summaries among the retrieved: ``[Q]`` float64; NaN where there is none.
+    """Return the recall of each question, ``[Q]`` float64, or NaN for questions without relevant summaries.
 
-    Both are ``[Q, K]`` int64 nodes, padded with -1.
+    Args:
+        nodes: Retrieved summaries ``[Q, K]`` int64, padded with -1.
+        relevant: Relevant summaries ``[Q, P]`` int64, padded with -1.
+
+    Example:
+        >>> summary_recall(torch.tensor([[4, 2]]), torch.tensor([[2, 3]]))
+        tensor([0.5000], dtype=torch.float64)
     """
     is_relevant = relevant >= 0
     hits = (nodes.to(relevant.device).unsqueeze(1) == relevant.unsqueeze(2)).any(2) & is_relevant
@@ -304,7 +377,15 @@ def summary_recall(nodes: Tensor, relevant: Tensor) -> Tensor:
 
 
 def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, float]:
-    """Time one or more questions, one at a time, without encoding them: median and 95th percentile in milliseconds."""
+    """Measure the latency of a retrieval, one question at a time, without query encoding.
+
+    Args:
+        retrieval: Retrieval to time.
+        queries: Questions with vectors. At least one is needed.
+
+    Returns:
+        Median and 95th percentile in milliseconds.
+    """
     retrieval.retrieve(queries.block(0, 1))
     seconds = []
     for query in range(min(TIMED_QUERIES, len(queries))):
@@ -316,7 +397,16 @@ def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, flo
 
 
 def measure_reading(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, Any]:
-    """Count what a retrieval selects per question on average, and where it searches; and time it."""
+    """Measure the number of summaries and tokens that a retrieval selects, its topics and its latency.
+
+    Args:
+        retrieval: Retrieval to measure.
+        queries: Questions with vectors.
+
+    Returns:
+        Mean number of summaries and tokens per question; shares of the questions that are routed to no topic, one topic
+        or more topics; and latency in milliseconds.
+    """
     retrieved = retrieval.retrieve(queries)
     nodes, topics = retrieved.ranking.nodes.cpu(), retrieved.graphs[:, 1:].sum(1)
     tokens = retrieval.summaries.num_tokens[nodes.clamp(min=0)].masked_fill(nodes < 0, 0).sum(1)

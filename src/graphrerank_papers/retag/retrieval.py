@@ -1,4 +1,4 @@
-"""ReTAG's retrieval: topics, keywords and summaries of a question among those of one level; the pipeline's step."""
+"""Retrieval of ReTAG: route questions to topics, expand them with keywords, and retrieve community summaries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -30,38 +30,56 @@ from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Topics
 from graphrerank_papers.retag.steps import ReTAGPrompts, ask_all, classify_questions, parse_keywords
 
-TopicClassifier = Callable[[Sequence[str]], Sequence[int | None]]  # the topic of each question, or None
+#: Function that returns the topic of each question, or None for questions without a topic.
+TopicClassifier = Callable[[Sequence[str]], Sequence[int | None]]
 
 
 @dataclass(frozen=True)
 class ReTAGSearchSettings:
-    """Settings of the retrieval of summaries; the defaults are the paper's."""
+    """Settings of the retrieval of summaries. The defaults are those of the paper.
 
-    top_p: int | None = 10  # number of summaries per question; None for all, as in GraphRAG
-    use_topics: bool = True  # whether questions are routed to topics; if not, all are searched in the general graph
-    bm25_weight: float = 1.0  # weight of BM25, divided by the question's maximum over its candidates
-    dense_weight: float = 0.0  # weight of the cosine of question and summary
-    keyword_weight: float = 1.0  # weight of a keyword in BM25, relative to a word of the question
+    Attributes:
+        top_p: Number of summaries per question. None returns all candidates, as in GraphRAG.
+        use_topics: Whether questions are routed to topics. If False, all questions search the general graph.
+        bm25_weight: Weight of the BM25 score, which is divided by its maximum over the candidates of the question.
+        dense_weight: Weight of the cosine similarity of question and summary.
+        keyword_weight: Weight of a keyword in BM25. A word of the question has weight 1.
+    """
+
+    top_p: int | None = 10
+    use_topics: bool = True
+    bm25_weight: float = 1.0
+    dense_weight: float = 0.0
+    keyword_weight: float = 1.0
 
     def __post_init__(self) -> None:
         check_counts(top_p=self.top_p)
         if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
             raise UserError(
-                f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
+                f"`bm25_weight` and `dense_weight` must be non-negative and not both 0, got {self.bm25_weight} and "
                 f"{self.dense_weight}"
             )
         check_not_negative(keyword_weight=self.keyword_weight)
 
 
 class SummarySentences:
-    """The sentences of an index's summaries: ``vectors`` ``[S, d]`` on the CPU, and ``keywords``, ``W`` words.
+    """Sentences of the summaries of an index, with their vectors and keywords.
 
-    ``weights`` ``[S, W]`` sparse are the BM25 inverse document frequencies of each sentence's words.
+    Args:
+        index: ReTAG index.
+        encoder: Encoder of the questions.
+
+    Attributes:
+        language: Language of the sentences.
+        keywords: ``W`` distinct keywords of the sentences.
+        weights: Inverse document frequency (of BM25) of each keyword in each sentence that contains it, sparse
+            ``[S, W]``.
+        vectors: Vectors of the sentences ``[S, d]`` on the CPU.
     """
 
     def __init__(self, index: ReTAGIndex, encoder: TextEncoder) -> None:
         texts = list(index.sentences.texts)
-        if not texts:  # a language model wrote the summaries
+        if not texts:  # summaries of a language model do not quote sentences
             split = (text[start:stop] for text in index.communities.texts for start, stop in split_sentences(text))
             texts = list(dict.fromkeys(split))
         column: dict[str, int] = {}
@@ -78,47 +96,64 @@ class SummarySentences:
 
 @dataclass(eq=False)
 class ExtractiveKeywords:
-    r"""Keywords from the terms of a question's topics and from the sentences nearest to it, without a language model.
+    r"""Expand questions with terms of their topics and words of the nearest sentences, without a language model.
 
-    Terms of the topics come first, those of several topics alternating, then words by
+    Terms of the topics come first. Terms of several topics alternate. Then follow the words with the highest weights
 
     .. math:: w(t) = \mathrm{idf}(t) \sum_{s \ni t} \max(0, \cos(q, s))
 
-    over the nearest sentences :math:`s` of the summaries. Words of the question itself are left out.
+    over the sentences :math:`s` of the summaries that are nearest to the question :math:`q`. Words of the question are
+    excluded.
 
-    Source: ReTAG, section 3.3, asks a language model (:class:`GeneratedKeywords`). The weight is that of pseudo-
-    relevance feedback, Lavrenko and Croft, "Relevance-Based Language Models", 2001, with sentences as documents and
-    cosines as probabilities.
+    Source: Lavrenko and Croft, "Relevance-Based Language Models", 2001 (pseudo-relevance feedback), with sentences as
+    documents and cosine similarities as probabilities. *Differences from the paper:* ReTAG, 2025, section 3.3,
+    generates keywords with a language model (:class:`GeneratedKeywords`).
+
+    Attributes:
+        sentences: Sentences of the summaries.
+        topics: Topics of the index.
+        num_keywords: Maximum number of keywords per question.
+        num_sentences: Number of nearest sentences per question.
+        num_terms: Maximum number of topic terms among the keywords of a question.
     """
 
     sentences: SummarySentences
     topics: Topics
     _: KW_ONLY
-    num_keywords: int = 10  # maximum of a question
-    num_sentences: int = 20  # nearest ones
-    num_terms: int = 2  # maximum of terms of topics among the keywords
+    num_keywords: int = 10
+    num_sentences: int = 20
+    num_terms: int = 2
 
     def __post_init__(self) -> None:
         check_counts(num_keywords=self.num_keywords, num_sentences=self.num_sentences)
         check_not_negative(num_terms=self.num_terms)
 
     def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
-        """Return the keywords of ``B`` queries, searched in graphs ``[B, 1 + T]`` bool; none for a blank one."""
+        """Return the keywords of each question.
+
+        Args:
+            queries: ``B`` questions with vectors.
+            graphs: Whether each question searches the general graph and each topic, ``[B, 1 + T]`` bool.
+
+        Returns:
+            Keywords of each question, best first. Empty for a blank question.
+        """
         weights = self._weights(queries.encoded.cpu())
         keywords = []
-        for row, (text, inside) in enumerate(zip(queries.texts, graphs[:, 1:].tolist(), strict=True)):
-            known = set(find_keywords(text, self.sentences.language))
-            by_turns = (term for turn in zip_longest(*compress(self.topics.terms, inside)) for term in turn)
-            terms = islice((term for term in by_turns if term is not None and term not in known), self.num_terms)
+        for row, (text, is_routed) in enumerate(zip(queries.texts, graphs[:, 1:].tolist(), strict=True)):
+            question_words = set(find_keywords(text, self.sentences.language))
+            alternating = (term for group in zip_longest(*compress(self.topics.terms, is_routed)) for term in group)
+            new_terms = (term for term in alternating if term is not None and term not in question_words)
+            terms = islice(new_terms, self.num_terms)
             begin, end = weights.indptr[row : row + 2]
             words, weight = weights.indices[begin:end], weights.data[begin:end]
             ranked = (self.sentences.keywords[word] for word in words[np.lexsort((words, -weight))])
-            unique = dict.fromkeys([*terms, *(word for word in ranked if word not in known)])
+            unique = dict.fromkeys([*terms, *(word for word in ranked if word not in question_words)])
             keywords.append(list(unique)[: self.num_keywords] if text.strip() else [])
         return keywords
 
     def _weights(self, vectors: Tensor) -> sparse.csr_matrix:
-        """Return the weights of the words of the nearest sentences, ``[B, W]``."""
+        """Return the weights ``[B, W]`` of the words in the nearest sentences."""
         table = self.sentences.vectors
         if not len(table):
             return sparse.csr_matrix((len(vectors), 0))
@@ -126,32 +161,51 @@ class ExtractiveKeywords:
         indptr = np.arange(0, nodes.numel() + 1, nodes.shape[1])
         entries = (cosines.clamp(min=0).flatten().numpy(), nodes.flatten().numpy(), indptr)
         near = sparse.csr_matrix(entries, shape=(len(vectors), len(table)))
-        near.eliminate_zeros()  # dissimilar sentences contribute no keyword
+        near.eliminate_zeros()  # sentences with a cosine similarity of at most 0 contribute no keywords
         return near @ self.sentences.weights
 
 
 @dataclass(eq=False)
 class GeneratedKeywords:
-    """Keywords by a language model that knows a short description of the collection and the question's topics.
+    """Expand questions with keywords of a language model, which receives a description of the corpus and the topics.
 
-    Source: ReTAG, section 3.3: keywords that the answer may contain, from the question and that description.
+    Source: "ReTAG", 2025, section 3.3. The model writes keywords that the answer may contain.
+
+    Attributes:
+        model: Chat model. Wrap it in an :class:`~graphrerank.language_models.answer_cache.AnswerCache` to reuse
+            answers.
+        prompt: Prompt with the placeholders ``{collection}`` and ``{question}``.
+        topics: Topics of the index.
+        description: Short description of the corpus.
+        num_keywords: Maximum number of keywords per question.
     """
 
-    model: ChatModel  # best wrapped in an `AnswerCache`
+    model: ChatModel
     prompt: Prompt
     topics: Topics
     _: KW_ONLY
     description: str
-    num_keywords: int = 15  # maximum of a question
+    num_keywords: int = 15
 
     def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
-        """Return the keywords of ``B`` queries; none for a blank one, or without a usable answer."""
+        """Return the keywords of each question.
+
+        Args:
+            queries: ``B`` questions.
+            graphs: Whether each question searches the general graph and each topic, ``[B, 1 + T]`` bool.
+
+        Returns:
+            Keywords of each question. Empty for a blank question, or if the model gave no usable answer.
+        """
         topics = zip(self.topics.names, self.topics.terms, strict=True)
         described = [f"{topic} ({', '.join(terms)})" for topic, terms in topics]
-        scopes = ["; ".join(compress(described, inside)) or "the whole collection" for inside in graphs[:, 1:].tolist()]
+        masks = graphs[:, 1:].tolist()
+        scopes = ["; ".join(compress(described, mask)) or "the whole collection" for mask in masks]
         collections = [f"{self.description} Searched in: {scope}" for scope in scopes]
-        pairs = zip(queries.texts, collections, strict=True)
-        filled = [self.prompt.fill(collection=of, question=text) if text.strip() else None for text, of in pairs]
+        filled = [
+            self.prompt.fill(collection=collection, question=text) if text.strip() else None
+            for text, collection in zip(queries.texts, collections, strict=True)
+        ]
         answers = ask_all(self.model, self.prompt, filled, parse_keywords, limit=self.num_keywords)
         return [(answer or [])[: self.num_keywords] for answer in answers]
 
@@ -161,26 +215,42 @@ KeywordFinder = ExtractiveKeywords | GeneratedKeywords
 
 @dataclass(frozen=True)
 class RetrievedSummaries:
-    """Summaries retrieved for ``B`` questions."""
+    """Summaries retrieved for ``B`` questions.
 
-    ranking: Ranking  # `[B, K]` nodes of the `LevelSummaries`, best first; all scores are 0 if all are retrieved
-    graphs: Tensor  # `[B, 1 + T]` bool, where each was searched: in the general graph or in topics
-    candidates: Tensor  # `[B, N]` bool, the summaries that could be retrieved
-    keywords: Sequence[Sequence[str]]  # keywords of each question; none without expansion
+    Attributes:
+        ranking: Ranked nodes of the :class:`LevelSummaries` ``[B, K]``. If all candidates are returned, all scores are
+            0.
+        graphs: Whether each question searched the general graph and each topic, ``[B, 1 + T]`` bool.
+        candidates: Whether each summary is a candidate of each question, ``[B, N]`` bool.
+        keywords: Keywords of each question. Empty without expansion.
+    """
+
+    ranking: Ranking
+    graphs: Tensor
+    candidates: Tensor
+    keywords: Sequence[Sequence[str]]
 
 
 class LevelSummaries:
-    """Summaries of the communities of a level (0 is the coarsest), in all graphs of an index.
+    """Summaries of the communities on one level, in all graphs of an index.
 
-    The nodes of the corpus graph, which has no edges, are these communities, by index, followed by their parents. These
-    are not retrieved, but term frequencies are counted over all nodes. Ids are ``<graph>.<level>.<community>``. A graph
-    with fewer levels contributes its finest.
+    The summaries form a corpus graph without edges. Its nodes are the communities of the level, followed by their
+    parents. Parents are not retrieved, but document frequencies are counted over all nodes. The id of a node is
+    ``<graph>.<level>.<community>``. For a graph with fewer levels, the finest level is used.
+
+    Args:
+        index: ReTAG index.
+        level: Level of the communities. 0 is the coarsest.
+        device: Device of the vectors and masks.
 
     Attributes:
-        communities: ``[N]`` int64, each node's index among the communities; the first ``num_listed`` may be retrieved.
-        graph: The nodes with their summaries and vectors.
-        in_graph: ``[1 + T, N]`` bool, nodes that each graph may retrieve; never those with an empty summary.
-        num_tokens: ``[N]`` int64, of the summaries.
+        topics: Topics of the index, on the device.
+        communities: Community of each node ``[N]`` int64.
+        num_listed: Number of nodes that may be retrieved. They come first.
+        graph: Corpus graph of the nodes, with their summaries and vectors.
+        in_graph: Whether a question that searches each graph may retrieve each node, ``[1 + T, N]`` bool. Nodes with an
+            empty summary are never retrieved.
+        num_tokens: Number of tokens of each summary ``[N]`` int64.
     """
 
     def __init__(self, index: ReTAGIndex, level: int, *, device: str | torch.device = "cpu") -> None:
@@ -214,11 +284,15 @@ class LevelSummaries:
 
     @cached_property
     def bm25(self) -> BM25:
-        """Lexical search over the summaries."""
+        """BM25 retriever over the summaries."""
         return BM25(self.graph.texts, language=self.graph.passages.language)
 
     def candidates(self, graphs: Tensor) -> Tensor:
-        """Return which summaries graphs ``[B, 1 + T]`` bool may retrieve, ``[B, N]`` bool; of equal texts the first."""
+        """Return the candidates of each question, ``[B, N]`` bool. Of identical summaries, only the first is included.
+
+        Args:
+            graphs: Whether each question searches each graph, ``[B, 1 + T]`` bool.
+        """
         is_candidate = (graphs.float() @ self.in_graph.float()) > 0
         nodes = torch.arange(len(self), device=is_candidate.device).expand(is_candidate.shape)
         text = self._text.expand(is_candidate.shape)
@@ -229,13 +303,22 @@ class LevelSummaries:
 
 @dataclass(eq=False)
 class ReTAGRetrieval:
-    """Retrieve summaries of a level, for many questions at once.
+    """Retrieve summaries of one level, for many questions at once.
 
-    Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords. *Where we differ:* the cosine of
-    question and summary may be added.
-    With ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank
-    question retrieves nothing. Without a ``classifier``, a question goes to every topic that is near enough, as the
-    paper suggests under limitations.
+    The score of a summary is the BM25 score of the question and its keywords. With ``top_p=None`` and
+    ``use_topics=False``, the retrieval is that of GraphRAG, which uses all summaries of a level. A blank question
+    retrieves nothing.
+
+    Source: "ReTAG", 2025, sections 3.2.2 and 3.3. *Differences from the paper:* the cosine similarity of question and
+    summary may be added to the score. Without a ``classifier``, a question is routed to all topics whose similarity
+    reaches the threshold, which the paper suggests in its limitations.
+
+    Attributes:
+        summaries: Summaries of a level.
+        settings: Settings of the retrieval.
+        keywords: Keyword finder that expands the questions. If None, questions are not expanded.
+        classifier: Function that routes each question to at most one topic. If None, questions are routed by
+            similarity.
     """
 
     summaries: LevelSummaries
@@ -249,7 +332,14 @@ class ReTAGRetrieval:
 
     @torch.inference_mode()
     def retrieve(self, queries: Queries) -> RetrievedSummaries:
-        """Retrieve summaries for ``B`` questions, which must have vectors."""
+        """Retrieve summaries for a batch of questions.
+
+        Args:
+            queries: ``B`` questions with vectors.
+
+        Returns:
+            Retrieved summaries.
+        """
         graphs = self._route(queries)
         candidates = self.summaries.candidates(graphs)
         max_candidates = int(candidates.sum(1).max()) if len(queries) else 0
@@ -263,7 +353,7 @@ class ReTAGRetrieval:
         return RetrievedSummaries(ranking, graphs, candidates, keywords)
 
     def _route(self, queries: Queries) -> Tensor:
-        """Choose graphs, ``[B, 1 + T]`` bool: the general one or some topics with a summary; none if blank."""
+        """Return the graphs that each question searches, ``[B, 1 + T]`` bool. A blank question searches none."""
         topics, vectors = self.summaries.topics, queries.encoded.to(self.summaries.graph.device)
         if self.classifier is not None and self.settings.use_topics:
             numbers = [-1 if topic is None else topic for topic in self.classifier(queries.texts)]
@@ -276,7 +366,7 @@ class ReTAGRetrieval:
         return torch.cat([~is_near.any(1, keepdim=True), is_near], dim=1) & has_text.unsqueeze(1)
 
     def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
-        """Return the sum of BM25 and cosine of all nodes, by their weights, ``[B, N]``."""
+        """Return the weighted sum of BM25 score and cosine similarity of all nodes, ``[B, N]``."""
         settings, bm25 = self.settings, self.summaries.bm25
         lexical = bm25.score_all(queries.texts)
         if any(keywords) and settings.keyword_weight:
@@ -292,29 +382,54 @@ class ReTAGRetrieval:
 
 @dataclass(frozen=True)
 class ReTAGSetup:
-    """Settings from which ReTAG's index and keyword finder are built."""
+    """Components and settings from which the index and the keyword finder of ReTAG are built.
 
-    folder: str | Path  # of indexes
-    tokenizer: Tokenizer  # measures texts
-    extractor: KnowledgeExtractor  # of entities and relations
-    settings: ReTAGSettings = field(default_factory=ReTAGSettings)  # of the index
-    # `extractive`, or `llm` for a language model that finds topics, summarises communities and expands questions
+    Attributes:
+        folder: Folder of the index.
+        tokenizer: Tokenizer that measures the lengths of texts.
+        extractor: Extractor of entities and relations.
+        settings: Settings of the index.
+        language: ``extractive``, or ``llm`` to find topics, summarise communities and expand questions with the
+            language model.
+        language_model: Chat model. Required by ``language="llm"`` and ``routing="language_model"``.
+        prompts: Prompts of the language model.
+        cache: Folder where the answers of the language model are cached. If None, they are not cached.
+        routing: ``similarity`` routes a question to all topics that are similar enough; ``language_model`` routes it to
+            at most one topic.
+        description: Description of the corpus, for the keywords of the language model.
+
+    Raises:
+        ValueError: If a setting is unknown, or the language model is missing.
+    """
+
+    folder: str | Path
+    tokenizer: Tokenizer
+    extractor: KnowledgeExtractor
+    settings: ReTAGSettings = field(default_factory=ReTAGSettings)
     language: str = "extractive"
     language_model: ChatModel | None = None
-    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)  # of the language model
-    cache: str | Path | None = None  # folder of its cached answers; None for no cache
-    # how a question finds its topics: by `similarity`, several perhaps; or by the `language_model`, one or none
+    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)
+    cache: str | Path | None = None
     routing: str = "similarity"
-    description: str = "A collection of documents."  # of the corpus, for the language model's keywords
+    description: str = "A collection of documents."
 
     def __post_init__(self) -> None:
         check_choice(("extractive", "llm"), language=self.language)
         check_choice(("similarity", "language_model"), routing=self.routing)
         if self.language_model is None and (self.language == "llm" or self.routing == "language_model"):
-            raise UserError("`language_model` must be given for language=llm and for routing=language_model, got none")
+            raise UserError("`language_model` is required with language=llm and with routing=language_model, got None")
 
     def build_index(self, encoder: IndexEncoder, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
-        """Build the index of ``P`` passages with ids, or read it; questions need the same encoder."""
+        """Build the index of a corpus, or read it from the folder.
+
+        Args:
+            encoder: Encoder of sentences and summaries. Questions must use the same encoder.
+            ids: Unique ids of the passages.
+            passages: Texts of the passages.
+
+        Returns:
+            Complete index.
+        """
         shared = {"tokenizer": self.tokenizer, "extractor": self.extractor, "prompts": self.prompts}
         builder = ReTAGIndexBuilder(self.folder, encoder=encoder, model=self._model, **shared)  # type: ignore[arg-type]
         return builder.build(ids, passages, self.settings)
@@ -322,9 +437,14 @@ class ReTAGSetup:
     def keyword_finder(
         self, index: ReTAGIndex, sentences: SummarySentences, *, num_keywords: int, num_sentences: int, num_terms: int
     ) -> KeywordFinder | None:
-        """Return the finder that expands questions; None if ``num_keywords`` is 0.
+        """Return the keyword finder that expands questions, or None if ``num_keywords`` is 0.
 
-        Only ``extractive`` uses the sentences of the index's summaries, ``num_sentences`` and ``num_terms``.
+        Args:
+            index: ReTAG index.
+            sentences: Sentences of the summaries. Only used by ``extractive``.
+            num_keywords: Maximum number of keywords per question. 0 disables expansion.
+            num_sentences: Number of nearest sentences per question. Only used by ``extractive``.
+            num_terms: Maximum number of topic terms among the keywords of a question. Only used by ``extractive``.
         """
         if not num_keywords:
             return None
@@ -334,7 +454,11 @@ class ReTAGSetup:
         return ExtractiveKeywords(sentences, topics, num_sentences=num_sentences, num_terms=num_terms, **count)
 
     def topic_classifier(self, index: ReTAGIndex) -> TopicClassifier | None:
-        """Return what chooses the topic of questions; None for similarity."""
+        """Return the function that routes questions to topics, or None to route by similarity.
+
+        Args:
+            index: Index with the topics.
+        """
         if self.routing == "similarity" or (model := self._remembered) is None:
             return None
         return partial(classify_questions, model, self.prompts.classification, list(index.topics.names))
@@ -350,12 +474,19 @@ class ReTAGSetup:
 
 @dataclass(eq=False, repr=False)
 class ReTAGSearch(Step):
-    """Retrieve the documents that the retrieved summaries were made from, ranked by their cosine with the query.
+    """Retrieve the documents on which the retrieved summaries are based, ranked by cosine similarity to the query.
 
-    ReTAG answers from summaries and ranks no documents; :class:`ReTAGRetrieval` returns the summaries, which
-    ``experiment=retag_podcast`` evaluates. The constructor builds the index, or reads it from its folder.
+    ReTAG itself answers from summaries and does not rank documents. :class:`ReTAGRetrieval` returns the summaries,
+    which ``experiment=retag_podcast`` evaluates. The constructor builds the index, or reads it from its folder.
 
-    ``level`` of the communities is 0 for the coarsest. At most ``num_keywords`` expand a question, 0 for none.
+    Attributes:
+        resources: Resources of the pipeline. The graph needs an embedding, and the text encoder a fingerprint.
+        setup: Components and settings of the index.
+        search: Settings of the retrieval of summaries.
+        level: Level of the communities. 0 is the coarsest.
+        num_keywords: Maximum number of keywords per question. 0 disables expansion.
+        num_sentences: Number of nearest sentences from which extractive keywords are chosen.
+        num_terms: Maximum number of topic terms among extractive keywords.
     """
 
     resources: Resources
@@ -382,7 +513,14 @@ class ReTAGSearch(Step):
         self._documents = index.communities.sources.indices.to(graph.device)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Replace the retrieved nodes by the documents of the retrieved summaries."""
+        """Replace the retrieved nodes by the documents of the retrieved summaries.
+
+        Args:
+            state: State of ``B`` queries with vectors.
+
+        Returns:
+            State with at most ``budget`` documents per query.
+        """
         with self.resources.clock("retrieve"):
             nodes, queries = self.retrieval.retrieve(state.queries).ranking.nodes, state.queries.encoded
             row, column = torch.nonzero(nodes >= 0, as_tuple=True)

@@ -1,4 +1,4 @@
-"""The language steps of ReTAG: extractive ones, and those by a language model, with its prompts."""
+"""Steps of ReTAG that need language understanding: an extractive version, and one with a language model."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,10 +25,14 @@ from graphrerank_papers.retag.entity_graph import EntityGraph
 from graphrerank_papers.retag.index import ReTAGSettings, Topics
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 
-ENTITIES_PER_TOPIC = 10  # a smaller corpus has fewer topics
-NAME_WORDS = 3  # in the name of a topic
-MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to find topics
-BATCH_NOTES = 40  # related to topics in one request
+#: Minimum number of distinct entity vectors per topic. A small corpus has fewer topics.
+ENTITIES_PER_TOPIC = 10
+#: Number of words in the name of a topic.
+NAME_WORDS = 3
+#: Maximum number of batches, of ``context_tokens`` each, in which the language model looks for topics.
+MAX_BATCHES = 16
+#: Number of notes per request that the language model relates to topics.
+BATCH_NOTES = 40
 
 Answer = TypeVar("Answer")
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -41,48 +45,78 @@ class _Topic(BaseModel, extra="forbid", strict=True):
 
 @dataclass(frozen=True)
 class ReTAGPrompts:
-    """The prompts of a language model that builds and searches a ReTAG index."""
+    """Prompts of a language model that builds and searches an index. By default, the shipped prompts are used.
+
+    Attributes:
+        topics: Prompt that finds topics, with the placeholder ``{notes}``, and ``{limit}`` in the system message.
+        merged_topics: Prompt that merges topics, with the placeholder ``{topics}``, and ``{limit}`` in the system
+            message.
+        relevance: Prompt that relates notes to topics, with the placeholders ``{topics}`` and ``{notes}``.
+        summary: Prompt that summarises a community, as in :func:`~graphrerank_papers.summaries.write_summaries`.
+        classification: Prompt that routes a question, with the placeholders ``{topics}`` and ``{question}``.
+        keywords: Prompt that expands a question, with the placeholders ``{collection}`` and ``{question}``, and
+            ``{limit}`` in the system message.
+    """
 
     _: KW_ONLY
-    # placeholders; the system messages of `topics`, `merged_topics` and `keywords` have `{limit}`
-    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))  # `{notes}`
-    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))  # `{topics}`
-    relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))  # `{topics}`, `{notes}`
-    summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))  # see `write_summaries`
-    classification: Prompt = field(
-        default_factory=partial(shipped_prompt, "retag_classification")
-    )  # `{topics}`, `{question}`
-    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))  # `{collection}`, `{question}`
+    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))
+    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))
+    relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))
+    summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))
+    classification: Prompt = field(default_factory=partial(shipped_prompt, "retag_classification"))
+    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))
 
     @property
     def of_index(self) -> str:
-        """Changes whenever those do that an index is built by."""
+        """Fingerprint of the prompts that an index depends on."""
         return repr([prompt.fingerprint for prompt in (self.topics, self.merged_topics, self.relevance, self.summary)])
 
 
 @dataclass(frozen=True)
 class Material:
-    """Texts that describe entities and relations, followed by summaries that a language model wrote."""
+    """Texts about entities and relations, followed by summaries of a language model.
 
-    texts: list[str]  # `n` texts
+    Attributes:
+        texts: ``n`` texts.
+        num_tokens: Number of tokens of each text.
+        sources: Passages on which each text is based, ascending.
+        nodes: Indices of the texts about each of the ``E`` entities.
+        edges: Indices of the texts about each of the ``m`` related pairs.
+    """
+
+    texts: list[str]
     num_tokens: list[int]
-    sources: list[list[int]]  # passages of each, ascending
-    nodes: Sequence[Sequence[int]]  # indices of the texts about each of `E` entities
-    edges: Sequence[Sequence[int]]  # indices of the texts about each of `m` related pairs
+    sources: list[list[int]]
+    nodes: Sequence[Sequence[int]]
+    edges: Sequence[Sequence[int]]
 
     def copy(self) -> "Material":
-        """Copy the lists to which :meth:`add` appends."""
+        """Return a copy to which texts can be added without changing the original."""
         return Material([*self.texts], [*self.num_tokens], [*self.sources], self.nodes, self.edges)
 
     def add(self, text: str, num_tokens: int, sources: Iterable[int]) -> int:
-        """Append a text and return its index."""
+        """Append a text.
+
+        Args:
+            text: Text to append.
+            num_tokens: Number of tokens of the text.
+            sources: Passages on which the text is based. Duplicates are ignored.
+
+        Returns:
+            Index of the text.
+        """
         self.texts.append(text)
         self.num_tokens.append(num_tokens)
         self.sources.append(sorted(set(sources)))
         return len(self.texts) - 1
 
     def first(self, texts: Sequence[int], limit: int) -> list[int]:
-        """Select texts greedily in order, skipping those that exceed the rest of ``limit`` tokens."""
+        """Return the texts that fit the limit, chosen greedily in order. Texts that do not fit are skipped.
+
+        Args:
+            texts: Indices of texts, in order of preference.
+            limit: Maximum number of tokens.
+        """
         selected = []
         for text in texts:
             if self.num_tokens[text] <= limit:
@@ -91,39 +125,72 @@ class Material:
         return selected
 
     def join(self, texts: Sequence[int]) -> str:
-        """Join texts by spaces."""
+        """Return texts joined by spaces.
+
+        Args:
+            texts: Indices of texts.
+        """
         return " ".join(self.texts[text] for text in texts)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus before topics are found."""
+    """Corpus before topics are found.
+
+    Attributes:
+        graph: Entity graph.
+        material: Texts on which summaries are based.
+        sentence_vectors: Vectors of the sentences ``[S, d]``.
+        entity_vectors: Vectors of the entities ``[E, d]``. Zero for entities that no sentence mentions.
+        centre: Mean of the nonzero entity vectors ``[d]``.
+    """
 
     graph: EntityGraph
-    material: Material  # texts that summaries are made from
-    sentence_vectors: Tensor  # `[S, d]`
-    entity_vectors: Tensor  # `[E, d]`
-    centre: Tensor  # `[d]`, the mean of the entities' vectors
+    material: Material
+    sentence_vectors: Tensor
+    entity_vectors: Tensor
+    centre: Tensor
 
 
 def centred(vectors: Tensor, centre: Tensor) -> Tensor:
-    """Subtract the centre and normalise; zero vectors stay zero."""
+    """Subtract the centre from vectors, and normalise them.
+
+    Args:
+        vectors: Vectors ``[n, d]``.
+        centre: Vector to subtract ``[d]``.
+
+    Returns:
+        Unit vectors ``[n, d]``. Zero vectors stay zero.
+    """
     is_nonzero = vectors.abs().sum(dim=1, keepdim=True) > 0
     return torch.nn.functional.normalize(vectors - centre, dim=1) * is_nonzero
 
 
 @dataclass(eq=False)
 class ExtractiveSteps:
-    """Language steps by clustering, vector similarity, and selection of sentences."""
+    """Find topics and write summaries without a language model, by clustering and sentence selection.
+
+    Attributes:
+        tokenizer: Tokenizer that measures the lengths of texts.
+        settings: Settings of the index.
+    """
 
     fingerprint = "extractive"
-    is_extractive = True  # summaries consist of sentences of the corpus, which are the material's texts
+    is_extractive = True  # the texts of the material are sentences of the corpus, which summaries quote
     num_skipped = 0
     tokenizer: Tokenizer
     settings: ReTAGSettings
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
-        """Describe entities and relations by the first sentences that name them, up to ``description_tokens``."""
+        """Describe entities and relations by the first sentences that mention them, up to ``description_tokens``.
+
+        Args:
+            knowledge: Function that returns the knowledge of each passage. Not used.
+            graph: Entity graph.
+
+        Returns:
+            Texts about entities and relations, which are the sentences of the graph.
+        """
         num_tokens = count_tokens(self.tokenizer, graph.sentences)
 
         def first(sentences: Sequence[int]) -> list[int]:
@@ -145,7 +212,14 @@ class ExtractiveSteps:
         )
 
     def find_topics(self, corpus: Corpus) -> Topics:
-        """Cluster the entities, and name each cluster by words of its entities' names, weighted by mentions."""
+        """Find topics by clustering the entities, and name each cluster by the distinctive words of its entity names.
+
+        Args:
+            corpus: Corpus.
+
+        Returns:
+            Topics, largest cluster first.
+        """
         settings, graph = self.settings, corpus.graph
         entity_vectors = centred(corpus.entity_vectors, corpus.centre)
         vectors, label = cluster_entities(entity_vectors, num_topics=settings.num_topics, seed=settings.seed)
@@ -157,13 +231,26 @@ class ExtractiveSteps:
         return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, corpus.centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
-        """Select the entities of each topic, ``[E, T]`` bool: those named by a sentence near it."""
+        """Return the entities of each topic, ``[E, T]`` bool.
+
+        An entity belongs to a topic if a sentence that mentions the entity is similar to the topic.
+
+        Args:
+            corpus: Corpus.
+            topics: Topics with their thresholds.
+        """
         return corpus.graph.entity_scores(topics.similarity(corpus.sentence_vectors)) >= topics.entity_threshold
 
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
-        """Select the relations of each topic, ``[m, T]`` bool: those with both ends named by a sentence near it.
+        """Return the relations of each topic, ``[m, T]`` bool.
 
-        If no sentence of the corpus names both ends, the topic's entities must include them.
+        A relation belongs to a topic if a sentence that mentions both entities is similar to the topic. If no sentence
+        mentions both, the relation belongs to the topics of both entities.
+
+        Args:
+            corpus: Corpus.
+            topics: Topics with their thresholds.
+            entities: Entities of each topic ``[E, T]`` bool.
         """
         graph = corpus.graph
         is_near = graph.relation_scores(topics.similarity(corpus.sentence_vectors)) >= topics.entity_threshold
@@ -171,7 +258,16 @@ class ExtractiveSteps:
         return is_near | (has_no_sentence[:, None] & entities[graph.edges].all(dim=1))
 
     def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
-        """Select representative sentences of each list, in corpus order."""
+        """Summarise lists of sentences by selecting representative ones (:func:`pick_sentences`).
+
+        Args:
+            contexts: Sentences of each context.
+            material: Texts of the sentences.
+            corpus: Corpus with the vectors of the sentences.
+
+        Returns:
+            Sentences of each summary, in corpus order.
+        """
         limit, centrality = self.settings.summary_tokens, self.settings.centrality
         summaries = []
         for sentences in contexts:
@@ -179,7 +275,7 @@ class ExtractiveSteps:
             selected = pick_sentences(vectors, lengths, limit=limit, centrality=centrality)
             summaries.append([sentences[position] for position in selected])
         too_long = list(range(len(summaries)))
-        while too_long:  # joined sentences may have more tokens than the sum of their lengths
+        while too_long:  # the joined text may have more tokens than its sentences in total
             lengths = count_tokens(self.tokenizer, [material.join(sorted(summaries[row])) for row in too_long])
             too_long = [row for row, length in zip(too_long, lengths, strict=True) if length > limit]
             for row in too_long:
@@ -187,42 +283,72 @@ class ExtractiveSteps:
         return [sorted(sentences) for sentences in summaries]
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Return the normalised mean vector of each summary's sentences, ``[n, d]``; none is empty."""
+        """Return the normalised mean vector of each summary's sentences, ``[n, d]``.
+
+        Args:
+            summaries: Sentences of each summary. No summary may be empty.
+            material: Texts of the sentences. Not used.
+            corpus: Corpus with the vectors of the sentences.
+        """
         means = [corpus.sentence_vectors[list(sentences)].mean(dim=0) for sentences in summaries]
         return torch.nn.functional.normalize(torch.stack(means), dim=1)
 
 
 @dataclass(eq=False)
 class GenerativeSteps:
-    """Language steps by a language model; with an ``AnswerCache``, an interrupted build repeats no request."""
+    """Find topics and write summaries with a language model.
+
+    Attributes:
+        model: Chat model.
+        prompts: Prompts of the chat model.
+        tokenizer: Tokenizer that measures the lengths of texts.
+        encode: Function that encodes ``n`` texts as unit vectors ``[n, d]``.
+        settings: Settings of the index.
+        num_skipped: Number of requests without a usable answer so far.
+    """
 
     is_extractive = False
     model: ChatModel
     prompts: ReTAGPrompts
     tokenizer: Tokenizer
-    encode: Callable[[Sequence[str]], Tensor]  # `n` texts as `[n, d]` unit vectors
+    encode: Callable[[Sequence[str]], Tensor]
     settings: ReTAGSettings
-    num_skipped: int = 0  # answers that remained unusable
+    num_skipped: int = 0
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the model and of its prompts."""
+        """Fingerprint of the model and the prompts."""
         return repr(("language model", self.model.fingerprint, self.prompts.of_index))
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
-        """Collect the extractor's descriptions of entities and relations."""
+        """Collect the descriptions of entities and relations by the extractor.
+
+        Args:
+            knowledge: Function that returns the knowledge of each passage.
+            graph: Entity graph.
+
+        Returns:
+            Texts about entities and relations.
+        """
         limit = self.settings.description_tokens
         merged = merge_knowledge(knowledge(), tokenizer=self.tokenizer, description_tokens=limit)
         num_entities, texts = len(graph.names), [*merged.entity_texts, *merged.relation_texts]
-        of_relation = graph.positions(merged.ends.sort(dim=1).values).tolist()
-        edges = grouped(zip(of_relation, range(num_entities, len(texts)), strict=True), len(graph.edges))
+        edge_of_relation = graph.positions(merged.ends.sort(dim=1).values).tolist()
+        edges = grouped(zip(edge_of_relation, range(num_entities, len(texts)), strict=True), len(graph.edges))
         links = torch.cat([merged.entity_links, merged.relation_links + torch.tensor([num_entities, 0])])
         nodes = [[entity] for entity in range(num_entities)]
         sources = grouped(links.tolist(), len(texts))
         return Material(texts, count_tokens(self.tokenizer, texts), sources, nodes, edges)
 
     def find_topics(self, corpus: Corpus) -> Topics:
-        """Ask for the topics of the most prominent entities; a topic's words are those of its name."""
+        """Find topics by asking the model about the entities with the highest degrees.
+
+        Args:
+            corpus: Corpus.
+
+        Returns:
+            Topics, most important first. The terms of a topic are the distinctive words of its name and description.
+        """
         settings, graph, material = self.settings, corpus.graph, corpus.material
         degree = torch.bincount(graph.edges.flatten(), minlength=len(graph.names))
         remaining = torch.argsort(-degree, stable=True).tolist() if settings.num_topics else []
@@ -240,7 +366,12 @@ class GenerativeSteps:
         return Topics(names, terms, vectors, corpus.centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
-        """Ask which topics each entity is clearly relevant to: ``[E, T]`` bool."""
+        """Return the entities of each topic, ``[E, T]`` bool, by asking the model about each entity.
+
+        Args:
+            corpus: Corpus.
+            topics: Topics.
+        """
         notes = corpus.material.texts[: len(corpus.graph.names)]
         rows, num_skipped = relate_to_topics(self.model, self.prompts.relevance, notes, topics.names)
         self.num_skipped += num_skipped
@@ -250,11 +381,27 @@ class GenerativeSteps:
         return is_relevant
 
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
-        """Select the relations between a topic's entities, ``[m, T]`` bool."""
+        """Return the relations of each topic, ``[m, T]`` bool. Both entities of a relation must belong to the topic.
+
+        Args:
+            corpus: Corpus.
+            topics: Topics. Not used.
+            entities: Entities of each topic ``[E, T]`` bool.
+        """
         return entities[corpus.graph.edges].all(dim=1)
 
     def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
-        """Summarise each list by a text that is added to the material; empty if it is, or without a usable answer."""
+        """Summarise lists of texts with the model.
+
+        Args:
+            contexts: Text indices of each context.
+            material: Texts. The summaries are added to them.
+            corpus: Corpus. Not used.
+
+        Returns:
+            Text index of each summary, in a list. The list is empty for an empty context, or if the model gave no
+            usable answer.
+        """
         rows = [row for row, texts in enumerate(contexts) if texts]
         notes = [[material.texts[text] for text in contexts[row]] for row in rows]
         limit, prompt = self.settings.summary_tokens, self.prompts.summary
@@ -269,17 +416,29 @@ class GenerativeSteps:
         return summaries
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Encode the summaries, ``[n, d]``."""
+        """Return the vectors of summaries, ``[n, d]``.
+
+        Args:
+            summaries: Text indices of each summary.
+            material: Texts.
+            corpus: Corpus. Not used.
+        """
         return self.encode([material.join(texts) for texts in summaries])
 
 
 def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Cluster ``[E, d]`` unit vectors by k-means, the largest cluster first; a zero vector is in no cluster.
+    """Cluster entity vectors with k-means. Zero vectors belong to no cluster.
 
-    There are at most ``num_topics`` clusters, and at most one per ten distinct vectors, but at least one.
+    There are at most ``num_topics`` clusters, and at most one per ten distinct vectors. If there is a nonzero vector,
+    there is at least one cluster.
+
+    Args:
+        vectors: Unit vectors or zero vectors of the entities ``[E, d]``.
+        num_topics: Maximum number of clusters.
+        seed: Random seed of k-means.
 
     Returns:
-        ``[T, d]`` unit vectors, and the cluster ``[E]`` of each entity, -1 for none.
+        Unit vectors of the clusters ``[T, d]``, largest cluster first, and the cluster of each entity ``[E]``, or -1.
     """
     from sklearn.cluster import KMeans
 
@@ -298,13 +457,25 @@ def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tupl
 
 
 def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> list[list[str]]:
-    r"""Find the words that distinguish each group of texts from the others, by class-based TF-IDF.
+    r"""Find the words that distinguish each group of texts from the other groups, by class-based TF-IDF.
 
     .. math:: \mathrm{tf}_{w, g} \cdot \log \left(1 + \frac{A}{\mathrm{tf}_w}\right)
 
-    with :math:`\mathrm{tf}` the number of texts that contain a word, and :math:`A` its mean sum over a group's words.
+    where :math:`\mathrm{tf}_{w, g}` is the number of texts in group :math:`g` that contain the word :math:`w`,
+    :math:`\mathrm{tf}_w` is its sum over all groups, and :math:`A` is the mean number of words per group.
 
-    Source: "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
+    Source: Grootendorst, "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
+
+    Args:
+        groups: Texts of each group.
+        num_words: Maximum number of words per group.
+
+    Returns:
+        Words of each group, most distinctive first.
+
+    Example:
+        >>> distinctive_words([["Metz city", "Metz river"], ["Rome city"]], num_words=1)
+        [['metz'], ['rome']]
     """
     language = detect_language([text for texts in groups for text in texts])
     counts = [Counter(word for text in texts for word in find_keywords(text, language)) for texts in groups]
@@ -318,9 +489,18 @@ def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> lis
 
 
 def covering_threshold(similarity: Tensor, *, coverage: float) -> float:
-    """Return the similarity that a share ``coverage`` of the texts reach with their nearest topic.
+    """Return the similarity to the best topic that a given share of the texts reaches.
 
-    ``similarity`` is ``[n, T]``; 1 without texts or topics.
+    Args:
+        similarity: Similarity of each text to each topic ``[n, T]``.
+        coverage: Share of the texts, in (0, 1].
+
+    Returns:
+        Threshold. 1 if there are no texts or no topics.
+
+    Example:
+        >>> covering_threshold(torch.tensor([[0.5, 0.25], [0.0, 0.75]]), coverage=1.0)
+        0.5
     """
     if not similarity.numel():
         return 1.0
@@ -331,10 +511,21 @@ def covering_threshold(similarity: Tensor, *, coverage: float) -> float:
 def mine_topics(
     model: ChatModel, prompts: ReTAGPrompts, batches: Sequence[Sequence[str]], *, num_topics: int
 ) -> tuple[list[str], int]:
-    """Find at most ``num_topics`` topics of a collection by merging those of each batch of notes.
+    """Find the topics of a corpus with a language model, by merging the topics of batches of notes.
 
-    Source: ReTAG, 2025, which mines topics by a global question over the corpus. Returns each topic as "name:
-    description", the most important first; and the number of batches without a usable answer.
+    Source: "ReTAG", 2025, which finds topics by asking a global question about the corpus.
+
+    Args:
+        model: Chat model.
+        prompts: Prompts of the model. ``topics`` and ``merged_topics`` are used.
+        batches: Notes of each batch.
+        num_topics: Maximum number of topics.
+
+    Returns:
+        Topics as "name: description", most important first, and the number of batches without a usable answer.
+
+    Raises:
+        ValueError: If the model gave no usable answer when it merged the topics.
     """
     read = partial(parse_topics, limit=num_topics)
     questions = [prompts.topics.fill(notes="\n".join(f"- {note}" for note in batch)) for batch in batches]
@@ -347,21 +538,32 @@ def mine_topics(
     question = prompts.merged_topics.fill(topics=listed)
     (merged,) = ask_all(model, prompts.merged_topics, [question], read, limit=num_topics)
     if merged is None:
-        raise UserError("the language model gave no usable list of topics in 3 tries; choose another one")
+        raise UserError("the language model returned no valid list of topics in 3 attempts; use another model")
     return merged, num_skipped
 
 
 def relate_to_topics(
     model: ChatModel, prompt: Prompt, notes: Sequence[str], topics: Sequence[str]
 ) -> tuple[list[list[int]], int]:
-    """Return ascending topic indices of each note, and the number of batches skipped, whose notes have no topic."""
+    """Find the topics that notes are relevant to, with a language model.
+
+    Args:
+        model: Chat model.
+        prompt: Prompt with the placeholders ``{topics}`` and ``{notes}``.
+        notes: Notes, which are sent in batches of :data:`BATCH_NOTES`.
+        topics: Names of the topics.
+
+    Returns:
+        Topic indices of each note, ascending, and the number of batches without a usable answer. The notes of these
+        batches have no topics.
+    """
     if not topics:
         return [[] for _ in notes], 0
     batches = [notes[start : start + BATCH_NOTES] for start in range(0, len(notes), BATCH_NOTES)]
 
     def check(index: int, answer: Sequence[Sequence[int]]) -> None:
         if len(answer) != len(batches[index]):
-            raise UserError(f"`relevant` must have as many lists as notes, {len(batches[index])}, got {len(answer)}")
+            raise UserError(f"`relevant` must have one list per note ({len(batches[index])}), got {len(answer)}")
 
     questions = [prompt.fill(topics=_numbered(topics), notes=_numbered(batch)) for batch in batches]
     answers = ask_all(model, prompt, questions, partial(parse_relevant, num_topics=len(topics)), check=check)
@@ -372,9 +574,19 @@ def relate_to_topics(
 def classify_questions(
     model: ChatModel, prompt: Prompt, topics: Sequence[str], questions: Sequence[str]
 ) -> list[int | None]:
-    """Choose the topic of each question; None for none, without a usable answer, and for a blank question.
+    """Route questions to topics with a language model.
 
-    Source: ReTAG, section 3.2.2: a language model routes a question to one topic, or to the general summaries.
+    Source: "ReTAG", 2025, section 3.2.2. Each question is routed to one topic or to the general summaries.
+
+    Args:
+        model: Chat model.
+        prompt: Prompt with the placeholders ``{topics}`` and ``{question}``.
+        topics: Names of the topics.
+        questions: Questions. Blank questions are not sent to the model.
+
+    Returns:
+        Index of each question's topic. None if no topic fits, the question is blank, or the model gave no usable
+        answer.
     """
     if not topics:
         return [None for _ in questions]
@@ -384,25 +596,72 @@ def classify_questions(
 
 
 def parse_topic(content: str, *, num_topics: int) -> int:
-    """Parse the number of a topic from 1, 0 for none, strictly."""
+    """Parse an answer that must be a JSON object with the number of a ``topic``.
+
+    Args:
+        content: Answer of a language model.
+        num_topics: Number of topics.
+
+    Returns:
+        Number of the topic, 1-based. 0 means no topic.
+
+    Raises:
+        ValueError: If the answer has another form.
+    """
     number: int = parse_object_answer(content, topic=Annotated[int, Field(ge=0, le=num_topics)]).topic
     return number
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:
-    """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description"."""
+    """Parse an answer that must be a JSON object with ``topics``, each with a name and a description.
+
+    Args:
+        content: Answer of a language model.
+        limit: Maximum number of topics. At least one is required.
+
+    Returns:
+        Topics as "name: description", without duplicates.
+
+    Raises:
+        ValueError: If the answer has another form.
+    """
     topics = parse_object_answer(content, topics=Annotated[list[_Topic], Field(min_length=1, max_length=limit)]).topics
     return list(dict.fromkeys(f"{topic.name}: {topic.description}" for topic in topics))
 
 
 def parse_relevant(content: str, *, num_topics: int) -> list[list[int]]:
-    """Parse the topics of each note, strictly: ascending indices."""
+    """Parse an answer that must be a JSON object with a list of ``relevant`` topic numbers per note.
+
+    Args:
+        content: Answer of a language model. Its topic numbers are 1-based.
+        num_topics: Number of topics.
+
+    Returns:
+        Topic indices of each note, 0-based, ascending.
+
+    Raises:
+        ValueError: If the answer has another form.
+
+    Example:
+        >>> parse_relevant('{"relevant": [[2, 1], []]}', num_topics=2)
+        [[0, 1], []]
+    """
     rows = parse_object_answer(content, relevant=list[list[Annotated[int, Field(ge=1, le=num_topics)]]])
     return [sorted({number - 1 for number in row}) for row in rows.relevant]
 
 
 def parse_keywords(content: str) -> list[str]:
-    """Parse a list of keywords, strictly: texts that are not blank; duplicates are dropped."""
+    """Parse an answer that must be a JSON object with a list of ``keywords``.
+
+    Args:
+        content: Answer of a language model.
+
+    Returns:
+        Keywords, without duplicates.
+
+    Raises:
+        ValueError: If the answer has another form, or a keyword is blank.
+    """
     return list(dict.fromkeys(parse_object_answer(content, keywords=list[_Text]).keywords))
 
 
@@ -415,7 +674,20 @@ def ask_all(
     check: Callable[[int, Answer], None] | None = None,
     **settings: int,
 ) -> list[Answer | None]:
-    """Ask questions; None for a question that is None or has no usable answer."""
+    """Send questions to a language model, and parse its answers.
+
+    Args:
+        model: Chat model.
+        prompt: Prompt whose system message is sent with each question.
+        questions: Messages to send. A question that is None is skipped.
+        parse: Function that parses an answer. It raises a ValueError for an answer that is not usable.
+        check: Function that checks a parsed answer. Its first argument is the index of the question among those that
+            are not None. It raises a ValueError for an answer that is not usable. If None, answers are not checked.
+        **settings: Values of the placeholders in the system message.
+
+    Returns:
+        Parsed answer to each question. None if the question was skipped, or the model gave no usable answer.
+    """
     rows, texts = [row for row, text in enumerate(questions) if text is not None], list(filter(None, questions))
     system = prompt.instructions(**settings)
     replies = ask_strictly(model, texts, system=system, parse=parse, check=check, form=prompt.form)

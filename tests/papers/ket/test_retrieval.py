@@ -106,7 +106,7 @@ def test_documents_by_their_best_chunk(
     solution: str, join: bool, build: Build, hash_encoder: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline, texts = build(solution=solution, join=join), hash_encoder.queries([f"query {i}" for i in range(7)])
-    assert capsys.readouterr().out.startswith("KET-RAG's index: 16 documents, 498 tokens, ")
+    assert capsys.readouterr().out.startswith("KET-RAG index: 16 documents, 498 tokens, ")
     (step,) = pipeline._steps
     found, contexts = pipeline.retrieve(texts).ranking, step.retrieval(texts.encoded)
     indptr, documents = step._indptr.tolist(), step._documents.tolist()

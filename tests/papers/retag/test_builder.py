@@ -150,7 +150,7 @@ def test_small_components_are_in_no_community(builder: ReTAGIndexBuilder) -> Non
     assert (index.communities.num_levels(0), len(index.communities.at_level(0, 0))) == (1, 1)
     assert len(index.graphs[0].edges) == 3
     assert index.report.unrelated == 2
-    with pytest.raises(ValueError, match="`ids` must be 2 unique ids, got 2, 1 of them unique"):
+    with pytest.raises(ValueError, match="`ids` must be 2 unique ids, got 2 ids of which 1 are unique"):
         builder.build(["a", "a"], ["Metz.", "Nancy."])
 
 

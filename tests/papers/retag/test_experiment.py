@@ -155,14 +155,14 @@ def test_a_corpus_without_communities_is_refused(run_command: Any, tmp_path: Pat
     corpus = [{"_id": "d0", "title": "", "text": "Metz fell."}]
     write_dataset(tmp_path, corpus=corpus, queries=[{"_id": "q0", "text": "What fell?"}])
     done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}", status=1)
-    assert "needed 5 or more entities that are connected" in done.stderr
-    assert "found 1 entities and 0 relations" in done.stderr
+    assert "must have at least 5 connected entities" in done.stderr
+    assert "got 1 entities and 0 relations" in done.stderr
 
 
 def test_too_few_questions_to_choose_on_are_refused(run_command: Any, folder: Path, tmp_path: Path) -> None:
     short = ("job.chosen_on=0.0", f"hydra.run.dir={tmp_path / 'short'}")
     done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *short, status=1)
-    assert "'hybrid + expansion']) questions to choose on, got 0.0 of 6" in done.stderr
+    assert "'hybrid + expansion'] have several settings, one for selection, got a share of 0.0 of 6" in done.stderr
 
 
 def test_counts_of_answers_by_hand() -> None:

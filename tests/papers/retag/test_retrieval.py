@@ -288,8 +288,11 @@ def test_a_language_model_finds_keywords_and_topics(
     [
         (partial(ReTAGSettings, coverage=0.0), "`coverage` must"),
         (partial(ReTAGSearchSettings, top_p=0), "`top_p` must be a positive integer, got 0"),
-        (partial(ReTAGSearchSettings, bm25_weight=0.0), "`bm25_weight` and `dense_weight` must not be negative nor"),
-        (partial(ReTAGSetup, "", None, None, language="llm"), "`language_model` must be given for language=llm and"),
+        (
+            partial(ReTAGSearchSettings, bm25_weight=0.0),
+            "`bm25_weight` and `dense_weight` must be non-negative and not",
+        ),
+        (partial(ReTAGSetup, "", None, None, language="llm"), "`language_model` is required with language=llm and"),
     ],
 )
 def test_settings_out_of_range(make: Callable[[], Any], message: str) -> None:

@@ -144,7 +144,7 @@ def test_topics_of_batches_are_put_together(scripted_model: Any) -> None:
     assert mine([["d"]]) == (["Cities: Where they lie."], 0)
     assert mine([["x"], ["d"]]) == (["Cities: Where they lie."], 1)  # one batch without a usable answer
     assert mine([]) == ([], 0)
-    with pytest.raises(ValueError, match="no usable list of topics in 3 tries"):
+    with pytest.raises(ValueError, match="no valid list of topics in 3 attempts"):
         mine([["c"], ["d"]])
 
 

@@ -335,7 +335,7 @@ def _inverted(text: ParsedText) -> bool:
 
 
 def _interactions(text: ParsedText, features: Mapping[str, float]) -> dict[str, float]:
-    """Features that combine two others; per text if there is no clause."""
+    """Return features that combine two others. Ratios per clause are per text if there is no clause."""
     tokens, clauses = max(1, len(text)), max(1.0, features["C"])
     nouns = sum(kind in {"NOUN", "PROPN"} for kind in text.pos)
     return {
