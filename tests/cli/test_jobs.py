@@ -104,7 +104,7 @@ def test_an_experiment_is_one_class_and_one_yaml_file(
         ("train", [TABLES, "+job.seds=[1]"], "`job`: got an unexpected keyword argument 'seds'; the settings of Gr"),
         ("train", [TABLES, "~job.seeds"], "`job`: missing a required argument: 'seeds'"),
         ("train", [TABLES, "job.seeds=[a]"], "`job.seeds`: input should be a valid integer, got '"),
-        ("train", [TABLES, "+job.grid.depth=[1]"], "`job.grid` must have the settings"),
+        ("train", [TABLES, "+job.grid.depth=[1]"], "`job.grid` must contain the settings"),
         (
             "train",
             [ADAPTER, "+job.settings.max_epoch=8"],
