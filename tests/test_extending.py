@@ -180,6 +180,8 @@ def test_modules_that_are_not_installed(
     assert "│neighbour_mlp" in done.stdout
     monkeypatch.syspath_prepend(str(bare))
     for run, name in ((trained, "neighbour_mlp"), (tmp_path / "run", "my_rerankers.model.NeighbourMLP")):
-        with pytest.raises(ValueError, match=f"model must be one of .* got '{name}'; if it is yours, install the"):
+        with pytest.raises(
+            ValueError, match=f"`model.name` must be one of .* got '{name}'. To use your own model, install the"
+        ):
             GraphReranker.from_pretrained(run)
     assert "my_rerankers" not in sys.modules

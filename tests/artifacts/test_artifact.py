@@ -35,10 +35,10 @@ def test_tampered_or_missing_files_are_refused(folder, name):
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{name}: needed SHA-256 \w+, found"):
+    with pytest.raises(ValueError, match=rf"{name}: the SHA-256 hash must be \w+, got"):
         load_artifact(folder)
     if name == "model.safetensors":
-        with pytest.raises(ValueError, match=r"model\.safetensors: needed SHA-256"):
+        with pytest.raises(ValueError, match=r"model\.safetensors: the SHA-256 hash must be"):
             load_checkpoint(folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=rf"{name}: no such file"):
@@ -50,12 +50,12 @@ def test_a_tampered_manifest_is_refused(folder, load):
     manifest = read(folder)
     manifest["encoder"]["fingerprint"] = "e" * 64
     write_manifest(folder, manifest)
-    with pytest.raises(ValueError, match=r"the manifest was changed: needed SHA-256 \w+, found"):
+    with pytest.raises(ValueError, match=r"the manifest has been changed\. Its SHA-256 hash must be \w+, got"):
         load(folder)
     manifest = read(folder)
     del manifest["artifact"]["manifest_sha256"]
     write_manifest(folder, manifest)
-    with pytest.raises(ValueError, match="the manifest was changed: needed SHA-256 None"):
+    with pytest.raises(ValueError, match=r"the manifest has been changed\. Its SHA-256 hash must be None"):
         load(folder)
 
 

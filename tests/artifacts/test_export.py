@@ -112,7 +112,7 @@ def test_gate_refuses_a_manifest_of_another_model(tmp_path, make_checkpoint, exp
 
     for arguments in ({"hidden_channels": 32}, {"features": "scores"}):
         model = {"name": "gatv2_reranker", "arguments": arguments}
-        with pytest.raises(ValueError, match="not those of the manifest"):
+        with pytest.raises(ValueError, match="do not fit the model of the manifest"):
             export(changed(make_checkpoint(features="paper"), model=model), tmp_path / "artifact")
     assert list(tmp_path.iterdir()) == []
 

@@ -124,7 +124,9 @@ def test_a_trained_head(head: Path, reader: Path) -> None:
     assert model.smoothing_logit.sigmoid().item() != pytest.approx(0.2, abs=1e-5)
     start = BertForSequenceClassification.from_pretrained(reader)
     assert 0 < (model.head.dense.weight - start.bert.pooler.dense.weight).abs().max() < 0.2  # it started there
-    with pytest.raises(ValueError, match=r"reads a cross-encoder's vectors .*; needed a model of "):
+    with pytest.raises(
+        ValueError, match=r"must contain a model of scores and edges, .* needs the cross-encoder's vectors"
+    ):
         GraphReranker.from_pretrained(head)
 
 
@@ -143,10 +145,10 @@ def test_a_head_and_a_cross_encoder_that_do_not_fit_are_refused(
 ) -> None:
     fastinsight = ("pipeline=fastinsight_head", "pipeline.head.checkpoint=attack", "encoder=none", "retriever=bm25")
     for arguments, message in (
-        ((f"checkpoint={head}", *reading(tmp_path)), "was trained on vectors of the cross-encoder"),
+        ((f"checkpoint={head}", *reading(tmp_path)), "must be that of the training of"),
         (
             (*fastinsight, *reading(reader)),
-            "needed a head of GRanker (train.py experiment=granker_head), found a GATv2Reranker",
+            "must contain a GRankerHead, got a GATv2Reranker. Train one with train.py experiment=granker_head",
         ),
     ):
         data = (f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}")
@@ -176,9 +178,9 @@ def test_a_served_head_against_the_equation(head: Path, reader: Path, run_comman
         assert scores.tolist() == sorted(scores.tolist(), reverse=True)
     with pytest.raises(ValueError, match="`explain` needs a model of scores and edges"):
         engine.rerank({"one": request.model_copy(update={"explain": True})})
-    with pytest.raises(ValueError, match="`passages` must be given for a model that reads them"):
+    with pytest.raises(ValueError, match="needs the texts of query and `passages`"):
         GraphReranker.from_pretrained(head, pair_encoder=encoder).rerank("aa z", scores=[1.0, 0.5])
-    with pytest.raises(ValueError, match="was trained on vectors of the cross-encoder"):
+    with pytest.raises(ValueError, match="must be that of the training of"):
         GraphReranker.from_pretrained(head, pair_encoder=HashPairEncoder())
 
 

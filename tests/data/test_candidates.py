@@ -196,7 +196,9 @@ def test_features_by_name_are_zero_where_the_retriever_does_not_give_optional_on
     assert picked.feature_names == (last, first)
     assert torch.equal(picked.ranking.features, prepared.ranking.features[..., [-1, 0]])
     assert torch.equal(picked.ranking.nodes, prepared.ranking.nodes)
-    with pytest.raises(ValueError, match=r"needed the scores \['pagerank'\] per candidate, the retriever gives"):
+    with pytest.raises(
+        ValueError, match=r"needs the scores \['pagerank'\] of each candidate, but the retriever only provides"
+    ):
         prepared.with_features(["pagerank"])
     names = [*prepared.feature_names, "hops", "best_seed_score", "best_seed_reciprocal_rank", "seeds_reached"]
     wide = prepared.with_features(names)

@@ -107,9 +107,9 @@ def test_lists_are_packed_and_parallel_edges_merged() -> None:
 @pytest.mark.parametrize(
     ("inputs", "changes", "message"),
     [
-        (VECTORS, {"vectors": None}, "`vectors` must be given for a model that reads them, got none"),
-        (PAIRS, {"texts": None}, "`passages` must be given for a model that reads them with the query, got none"),
-        (PAIRS, {}, "`pair_encoder` must be given for a model that reads pairs, got none"),
+        (VECTORS, {"vectors": None}, "the model needs `vectors` of query and candidates, got none"),
+        (PAIRS, {"texts": None}, "the model needs the texts of query and `passages`, got none"),
+        (PAIRS, {}, r"the model needs a `pair_encoder` for \(query, passage\) pairs, got none"),
     ],
 )
 def test_what_a_list_misses_is_named(inputs: ModelInputs, changes: dict[str, None], message: str) -> None:
@@ -121,12 +121,14 @@ def test_what_a_corpus_misses_is_named() -> None:
     candidates = corpus_candidates()
     for inputs, message in (
         (VECTORS, "`queries` must have vectors"),
-        (PAIRS, "`pair_encoder` must be given for a model that reads pairs, got none"),
+        (PAIRS, r"the model needs a `pair_encoder` for \(query, passage\) pairs, got none"),
     ):
         with pytest.raises(ValueError, match=message):
             CandidateGraphBuilder(inputs).from_corpus(candidates)
     bare = replace(candidates, ranking=replace(candidates.ranking, features=None))
     with pytest.raises(ValueError, match="`ranking` must have features, got none"):
         CandidateGraphBuilder(SCORES).from_corpus(bare)
-    with pytest.raises(ValueError, match=r"needed the scores \['pagerank'\] per candidate, the retriever gives"):
+    with pytest.raises(
+        ValueError, match=r"needs the scores \['pagerank'\] of each candidate, but the retriever only provides"
+    ):
         CandidateGraphBuilder(SCORES, ["pagerank"]).from_corpus(candidates)

@@ -95,7 +95,7 @@ def test_malicious_pickle_is_refused_and_not_run(ckpt: Path, bare: bool, tmp_pat
         ckpt.write_bytes(pickle.dumps(content, protocol=2))
     else:
         torch.save(content, ckpt)
-    with pytest.raises(ValueError, match=r"last\.ckpt: not a Lightning checkpoint that is safe to load"):
+    with pytest.raises(ValueError, match=r"last\.ckpt is not a Lightning checkpoint that can be loaded safely"):
         load_checkpoint(ckpt)
     assert not trap.exists()
     torch.load(ckpt, weights_only=False) if not bare else pickle.loads(ckpt.read_bytes())  # the trap does work
@@ -109,10 +109,10 @@ def test_a_file_that_is_no_ckpt_is_refused(ckpt: Path, content: object) -> None:
     whole = ckpt.read_bytes()
     for cut in torch.randint(0, len(whole), (6,)).tolist():  # a truncated one
         ckpt.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match=r"last\.ckpt: not a Lightning checkpoint that is safe to load"):
+        with pytest.raises(ValueError, match=r"last\.ckpt is not a Lightning checkpoint that can be loaded safely"):
             load_checkpoint(ckpt)
     ckpt.write_bytes(content) if isinstance(content, bytes) else torch.save(content, ckpt)
-    with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
+    with pytest.raises(ValueError, match="not a Lightning checkpoint that can be loaded safely"):
         load_checkpoint(ckpt)
 
 
@@ -125,7 +125,7 @@ def test_missing_and_damaged_files_are_named(folder: Path) -> None:
     for missing, message in (
         (folder / "nowhere" / WEIGHTS_FILE, "nowhere: no such checkpoint"),
         (folder / WEIGHTS_FILE, rf"{WEIGHTS_FILE}: no such file"),
-        (folder / MANIFEST, rf"needed {MANIFEST} in .*, found none"),
+        (folder / MANIFEST, rf"must have a {MANIFEST} in .*, found none"),
     ):
         missing.unlink(missing_ok=True)
         with pytest.raises(ValueError, match=message):
@@ -136,9 +136,9 @@ def test_missing_and_damaged_files_are_named(folder: Path) -> None:
     ("text", "message"),
     [
         ("{", rf"{MANIFEST}: not valid JSON: .*line 1 column 2"),
-        ("[1]", rf"{MANIFEST}: needed a JSON object, got list"),
-        ("{}", r"model must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got 'None'"),
-        ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
+        ("[1]", rf"{MANIFEST} must contain a JSON object, got list"),
+        ("{}", r"`model.name` must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got 'None'"),
+        ('{"model": {"name": "os.system"}}', "`model.name` must be one of .*, got 'os.system'"),
         (json.dumps(manifest(depth=3)), "do not fit gatv2_reranker: .*'depth'"),
         (json.dumps(manifest(heads=0)), "do not fit gatv2_reranker: .*positive"),
     ],
@@ -153,7 +153,7 @@ def test_manifest_that_names_no_model_is_refused(folder: Path, text: str, messag
 def test_weights_of_another_feature_mode_are_refused_by_name(folder: Path, wanted: str) -> None:
     encoder = {"name": "small", "fingerprint": "e" * 64, "dim": 8}
     write_manifest(folder, manifest(features=wanted) | {"encoder": encoder})
-    with pytest.raises(ValueError, match=rf"not those of the manifest \(features={wanted}\)"):
+    with pytest.raises(ValueError, match=rf"do not fit the model of the manifest \(features={wanted}\)"):
         load_checkpoint(folder)
 
 
@@ -165,7 +165,7 @@ def test_checkpoints_are_found_by_name_or_path(folder: Path, monkeypatch: pytest
         find_checkpoint("nowhere")
     (folder / "attack").mkdir()
     monkeypatch.chdir(folder)
-    with pytest.warns(UserWarning, match=r"attack is the shipped checkpoint; write \./attack for the path"):
+    with pytest.warns(UserWarning, match=r"attack is the shipped checkpoint\. Write \./attack to use the path"):
         assert find_checkpoint("attack") == PRETRAINED / "attack"
     assert find_checkpoint("./attack") == find_checkpoint(Path("attack")) == Path("attack")
 
@@ -192,9 +192,9 @@ def test_the_run_says_which_model_is_primary(tmp_path: Path, systems: dict[str, 
 def test_a_run_without_a_primary_model_is_refused_where_one_is_needed(tmp_path: Path) -> None:
     run = write_run(tmp_path, mlp={}, gatv2={})
     assert list(load_checkpoints(run)) == ["gatv2", "mlp"]
-    with pytest.raises(ValueError, match=r"holds the models \['gatv2', 'mlp'\], and does not .*/gatv2"):
+    with pytest.raises(ValueError, match=r"contains the models \['gatv2', 'mlp'\], and none .*/gatv2"):
         load_primary(run)
-    with pytest.raises(ValueError, match="not a run folder"):
+    with pytest.raises(ValueError, match="must be a checkpoint or a run folder"):
         load_checkpoints(run / "mlp" / "checkpoints")
 
 
@@ -230,9 +230,9 @@ def test_scores_of_a_cross_encoder_may_join(base: Checkpoint) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"hidden_channels": 32}, r"hidden_channels=64 \(here 32\)"),
-        ({"num_scores": 4, "num_layers": 2}, r"num_layers=3 \(here 2\), num_scores="),
-        ({"num_pair_scores": 1}, "needs the scores that .* was trained on"),
+        ({"hidden_channels": 32}, r"hidden_channels=64 \(got 32\)"),
+        ({"num_scores": 4, "num_layers": 2}, r"num_layers=3 \(got 2\), num_scores="),
+        ({"num_pair_scores": 1}, "the scores must be those that `start`, .*, was trained on"),
     ],
 )
 def test_another_model_is_refused(base: Checkpoint, changed: dict[str, Any], message: str) -> None:
@@ -250,7 +250,7 @@ def test_only_some_parts_change(base: Checkpoint) -> None:
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert trained == {"lin_pairs.weight", "lin_out.weight", "lin_out.bias"}
     with pytest.raises(
-        ValueError, match=r"`train_only` must name parts of the model, \['blocks', .*got \['lin_pair'\]"
+        ValueError, match=r"`train_only` must only contain parts of the model, \['blocks', .*got \['lin_pair'\]"
     ):
         train_only(model, ["lin_pair"])
 

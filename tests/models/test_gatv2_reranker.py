@@ -256,7 +256,7 @@ def test_without_pair_evidence_only_features_read_words(random_batch: MakeBatch)
         ({"dropout": -0.1}, r"`dropout` must lie in \[0, 1\], got -0.1"),
         ({"heads": -4}, "`heads` must be a positive integer, got -4"),
         ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
-        ({"num_words": 3}, r"`num_words` must lie in \[0, `num_scores`\) = \[0, 3\), got 3"),
+        ({"num_words": 3}, r"`num_words` must be at least 0 and below `num_scores` = 3, got 3"),
         ({"num_edge_types": 3}, "`num_edge_types` must be 0 or 5, got 3"),
     ],
 )

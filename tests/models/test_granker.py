@@ -156,7 +156,7 @@ def test_checkpoint(tmp_path: Path) -> None:
     ("arguments", "match"),
     [
         ({"smoothing": 1.1}, r"`smoothing` must lie in \[0, 1\], got 1.1"),
-        ({"smoothing": 0.0, "learn_smoothing": True}, "`smoothing` must lie between 0 and 1 where it is learned"),
+        ({"smoothing": 0.0, "learn_smoothing": True}, "`smoothing` must be above 0 and below 1 if it is learned"),
         ({"dropout": 1.5}, r"`dropout` must lie in \[0, 1\], got 1.5"),
         ({"activation": "elu"}, "`activation` must be one of .*, got 'elu'"),
         ({"hidden_size": 0}, "`hidden_size` must be a positive integer, got 0"),

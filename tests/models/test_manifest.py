@@ -53,7 +53,10 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
         ({"name": 5}, "the manifest's `name`: Input should be a valid string, got '5'"),
         ({"retriever": {"choice": "dense"}}, r"the manifest needs an entry `retriever\.feature_names`, found none"),
         ({"data": {}, "operators": []}, r"needs an entry `data\.fingerprint`, found none; the manifest's `operators`"),
-        ({"operators": {"gcs": 0.5}}, r"`operators` must be gcs and ppr, got \{'gcs': 0.5\}"),
+        (
+            {"operators": {"gcs": 0.5}},
+            r"`operators` of the manifest must contain exactly gcs and ppr, got \{'gcs': 0.5\}",
+        ),
         ({"operators": {"gcs": 1e-9, "ppr": 0.5}}, r"`operators\.gcs`: .* greater than or equal to 0\.001, got"),
         ({"encoder": {**ENCODER, "dim": 2**40}}, r"`encoder\.dim`: .* less than or equal to 1048576"),
         ({"pair_encoder": None}, "the manifest needs an entry `pair_encoder` for a model that reads it"),

@@ -218,15 +218,18 @@ def test_only_convolutions_can_be_named(name: Any) -> None:
     [
         ({"conv": "ChebConv", "conv_arguments": None}, r"`conv_arguments` of ChebConv must have K, got \[\]"),
         ({"conv": "SAGEConv", "conv_arguments": {"nothing": 1}}, "`conv_arguments` do not fit SAGEConv: .*nothing"),
-        ({"conv": "GCNConv", "conv_arguments": {"cached": True}}, "GCNConv must not set `cached`, as each batch"),
+        ({"conv": "GCNConv", "conv_arguments": {"cached": True}}, "GCNConv must not set `cached`, because each batch"),
         ({"conv": "TAGConv", "conv_arguments": {"K": 10**6}}, "TAGConv must have K of at most 256, got 1000000"),
         (
             {"conv": "GATConv", "conv_arguments": {"heads": 3}},
             r"`hidden_channels` \(16\) .* multiple of `heads`, got 3",
         ),
-        ({"conv": "MixHopConv", "conv_arguments": None}, r"keep the width of its input \(16\), MixHopConv returned 48"),
-        ({"conv": "GINEConv", "edge_features": False}, "GINEConv with these features: it needs attributes of edges"),
-        ({"conv": "RGCNConv", "num_edge_types": 0}, "RGCNConv with these features: it needs types of edges"),
+        (
+            {"conv": "MixHopConv", "conv_arguments": None},
+            r"features of the width of its input, 16, but MixHopConv returned 48",
+        ),
+        ({"conv": "GINEConv", "edge_features": False}, "GINEConv without edge attributes"),
+        ({"conv": "RGCNConv", "num_edge_types": 0}, "RGCNConv without edge types"),
     ],
 )
 def test_what_does_not_suit_is_named(settings: dict[str, Any], message: str) -> None:

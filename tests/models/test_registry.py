@@ -54,7 +54,7 @@ def write(folder: Path, name: str) -> Path:
 def test_a_checkpoint_of_a_registered_model_loads(tmp_path: Path) -> None:
     folder = write(tmp_path, PATH)
     with pytest.raises(
-        ValueError, match=rf"manifest.json: the manifest's model must be one of .*, got '{PATH}'; if it"
+        ValueError, match=rf"manifest.json: the manifest's `model.name` must be one of .*, got '{PATH}'\."
     ):
         load_checkpoint(folder)
     assert register_model(Sums) == model_name(Sums) == PATH
@@ -78,7 +78,7 @@ def test_what_no_entry_point_names_is_not_imported(tmp_path: Path, monkeypatch: 
     (tmp_path / "outsider_evil.py").write_text("raise SystemExit('imported')\n")
     enter(monkeypatch, harmless="outsider_evil.other:Model")
     for name in ("outsider_evil.Model", "outsider_evil:Model", "outsider_evil"):
-        with pytest.raises(ValueError, match="model must be one of"):
+        with pytest.raises(ValueError, match=r"`model.name` must be one of"):
             read_manifest(write(tmp_path, name))
     assert "outsider_evil" not in sys.modules
 
@@ -88,8 +88,8 @@ def test_what_no_entry_point_names_is_not_imported(tmp_path: Path, monkeypatch: 
     [
         ("nowhere_at_all:Model", "No module named"),
         ("graphrerank.models:Nothing", "has no attribute 'Nothing'"),
-        ("graphrerank.models.checkpoint:load_checkpoint", "must be a class of torch.nn.Module, got <function"),
-        ("torch.nn:Linear", r"torch\.nn\.modules\.linear\.Linear must say what its `forward` takes"),
+        ("graphrerank.models.checkpoint:load_checkpoint", "must be a subclass of torch.nn.Module, got <function"),
+        ("torch.nn:Linear", r"torch\.nn\.modules\.linear\.Linear must declare the inputs of its `forward`"),
     ],
 )
 def test_an_entry_point_of_no_model_is_named(value: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,12 +97,12 @@ def test_an_entry_point_of_no_model_is_named(value: str, message: str, monkeypat
     with pytest.raises(ValueError, match=f"the entry point broken = '{value}' cannot be loaded: .*{message}"):
         find_model("broken")
     enter(monkeypatch, gatv2_reranker=f"{__name__}:Sums")
-    with pytest.raises(ValueError, match=r"gatv2_reranker = .* must have another name"):
+    with pytest.raises(ValueError, match=r"gatv2_reranker = .* must not have the name of a built-in model"):
         find_model("else")
 
 
 def test_what_a_model_reads() -> None:
-    with pytest.raises(ValueError, match=r"a model must be one of \['complexity_adapter', .*\].*, got .*Linear"):
+    with pytest.raises(ValueError, match=r"the model must be one of \['complexity_adapter', .*\].*, got .*Linear"):
         model_name(nn.Linear)
     assert register_model(GATv2Reranker) == model_name(GATv2Reranker) == "gatv2_reranker"
     assert read_inputs(Sums, {"num_scores": 3}) == Sums.inputs

@@ -107,12 +107,14 @@ def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
     for encoder, graph in ((None, corpus()), (Encoder(), corpus().without_edges())):
         if encoder is not None:
             encoder.fingerprint = "f" * 64
-        with pytest.raises(ValueError, match=r"was trained on vectors of small \(eeeeeeeeeeee\), `encoder` is"):
+        with pytest.raises(
+            ValueError, match=r"`encoder` must be that of the training of .*, small \(eeeeeeeeeeee\), got"
+        ):
             CheckpointScorer(graph, checkpoint=name, text_encoder=encoder)
 
 
 def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
     save_weights(tmp_path, GRankerHead(hidden_size=8))
     write_manifest(tmp_path, make_manifest("granker_head", {"hidden_size": 8}))
-    with pytest.raises(ValueError, match="reads a cross-encoder's vectors"):
+    with pytest.raises(ValueError, match="needs the cross-encoder's vectors"):
         CheckpointScorer(corpus(), checkpoint=str(tmp_path))

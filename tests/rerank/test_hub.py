@@ -64,7 +64,7 @@ def test_what_the_hub_does_not_have(fake_hub: FakeHub, monkeypatch: pytest.Monke
     manifest = json.loads((there / "manifest.json").read_text())
     manifest["retriever"]["arguments"]["bm25_weight"] = 0.9
     (there / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="the manifest was changed"):
+    with pytest.raises(ValueError, match="the manifest has been changed"):
         GraphReranker.from_pretrained(HUB_ID)
     shutil.rmtree(fake_hub.folder / "cache")
     shutil.rmtree(there)

@@ -1,1 +1,1 @@
-"""What a model reads of a candidate: scores, words and pairs, computed from plain texts and tensors."""
+"""Features of candidates: scores, matching words and pair vectors, computed from texts and tensors."""

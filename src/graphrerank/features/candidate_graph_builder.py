@@ -1,7 +1,7 @@
-"""The only place where queries and their candidates become the tensors that a model reads.
+"""Conversion of queries and their candidates into the tensors that a model needs.
 
-Training, evaluation, learning from use, the reranking step of a pipeline and ``GraphReranker`` all call
-:class:`CandidateGraphBuilder`. A model therefore reads the same numbers when it is trained and when it is served.
+Training, evaluation, learning from feedback, the reranking step of a pipeline and ``GraphReranker`` all use
+:class:`CandidateGraphBuilder`. A model therefore receives the same numbers in training and in production.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,16 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True, eq=False)
 class CorpusCandidates:
-    """Candidates of ``B`` queries that are passages of a corpus graph, as a retriever ranks them.
+    """Candidates of ``B`` queries that a retriever has ranked in a corpus.
 
     Attributes:
-        graph: The corpus. Edges among the candidates, vectors and degrees are read from it.
-        queries: The ``B`` queries, with vectors for a model that reads them.
-        ranking: ``[B, K]`` candidates, with the retriever's scores as ``features [B, K, F]``.
+        graph: Corpus graph with the edges among the candidates, the vectors and the degrees.
+        queries: ``B`` queries, with vectors if the model needs them.
+        ranking: Candidates ``[B, K]``, with the scores of the retriever as ``features [B, K, F]``.
         feature_names: Names of the ``F`` scores.
-        text_match: Match of a query's words with the corpus. If None, it is made from the graph's texts when a model
-            reads features that the retriever does not give.
-        with_edges: Whether the model sees the edges among the candidates.
+        text_match: Text-match features of the corpus. If None, they are built from the texts of the graph when a model
+            needs features that the retriever does not provide.
+        with_edges: Whether the model receives the edges among the candidates.
     """
 
     graph: CorpusGraph
@@ -45,39 +45,43 @@ class CorpusCandidates:
 
     @cached_property
     def is_candidate(self) -> Tensor:
-        """``[B, K]`` bool, False where a row of the ranking is padded."""
+        """Mask of the candidates, ``[B, K]`` bool, False for padding."""
         return self.ranking.nodes >= 0
 
     @cached_property
     def nodes(self) -> Tensor:
-        """``[N]`` int64, the candidates of all queries, one query after the other."""
+        """Candidates of all queries, ``[N]`` int64, grouped by query."""
         return self.ranking.nodes[self.is_candidate]
 
     @property
     def scores(self) -> Tensor:
-        """``[B, K, F]`` float32, the retriever's scores.
+        """Scores of the retriever, ``[B, K, F]`` float32.
 
         Raises:
-            UserError: If the ranking has none.
+            UserError: If the ranking has no features.
         """
         if self.ranking.features is None:
             raise UserError("`ranking` must have features, got none")
         return self.ranking.features
 
     def edges(self, *, keep_types: bool = False) -> CandidateEdges:
-        """Return the edges among the candidates of each query; see :func:`~graphrerank.corpus.candidate_edges`."""
+        """Return the edges among the candidates of each query. See :func:`~graphrerank.corpus.candidate_edges`.
+
+        Args:
+            keep_types: Whether to return one edge per edge type instead of merging the types.
+        """
         graph = self.graph if self.with_edges else self.graph.without_edges()
         return candidate_edges(graph, self.ranking.nodes, keep_types=keep_types)
 
     def match(self, with_words: bool, *, edges: CandidateEdges) -> Tensor:
-        """Return the columns of :class:`~graphrerank.features.text_match.TextMatch`.
+        """Compute the text-match features of the candidates. See :class:`~graphrerank.features.text_match.TextMatch`.
 
         Args:
-            with_words: Whether the columns of single words are computed too.
+            with_words: Whether to compute the features of single words.
             edges: Edges among the candidates, with or without types.
 
         Returns:
-            ``[N, 3]`` float32, or ``[N, 27]`` with words.
+            Features ``[N, 3]``, or ``[N, 27]`` if ``with_words`` is set, float32.
         """
         text_match = TextMatch.of(self.graph) if self.text_match is None else self.text_match
         nodes, edge_index, ptr = self.nodes.cpu(), edges.edge_index.cpu(), edges.ptr.cpu()
@@ -89,8 +93,8 @@ class ListVectors(NamedTuple):
     """Unit vectors of one query and its candidates.
 
     Attributes:
-        query: ``[1, d]`` float32.
-        nodes: ``[n, d]`` float32.
+        query: Query vector ``[1, d]``, float32.
+        nodes: Candidate vectors ``[n, d]``, float32.
     """
 
     query: Tensor
@@ -99,13 +103,13 @@ class ListVectors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CandidateList:
-    """One query and its ``n`` candidates, which belong to no corpus.
+    """Query and its ``n`` candidates without a corpus.
 
     Attributes:
-        scores: ``[n]`` float32 scores by name. The first is ``base_score``.
-        edges: Directed edges among the candidates, numbered from 0. They may be repeated; the largest weight counts.
-        texts: The texts. If None, features that compare texts are 0.
-        vectors: Unit vectors for a model that reads them. None if there are none.
+        scores: Scores ``[n]`` by name, float32. The first is ``base_score``.
+        edges: Directed edges among the candidates, numbered from 0. Of repeated edges, the largest weight is used.
+        texts: Texts of query and candidates. If None, features that compare texts are 0.
+        vectors: Unit vectors, which some models need. None if there are none.
     """
 
     scores: Mapping[str, Tensor]
@@ -119,7 +123,14 @@ class CandidateList:
         return len(next(iter(self.scores.values())))
 
     def match(self, with_words: bool) -> Tensor:
-        """Return the columns of the texts' match, ``[n, 3]`` or ``[n, 27]``; 0 where there are no texts."""
+        """Compute the text-match features of the candidates.
+
+        Args:
+            with_words: Whether to compute the features of single words.
+
+        Returns:
+            Features ``[n, 3]``, or ``[n, 27]`` if ``with_words`` is set. They are 0 if there are no texts.
+        """
         if self.texts is None:
             return torch.zeros(self.num_candidates, len(TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES))
         return self.texts.match(self.edges.pairs.T.flip(0), with_words=with_words)
@@ -127,17 +138,17 @@ class CandidateList:
 
 @dataclass(frozen=True, eq=False)
 class CandidateGraphBuilder:
-    """Builds the packed graphs of queries' candidates with every tensor that a model reads.
+    """Build packed candidate graphs with all tensors that a model needs.
 
-    There are two sources: a ranking of a corpus (:meth:`from_corpus`) and plain lists (:meth:`from_lists`). Both give
-    equal tensors for equal candidates, scores, edges, texts and vectors.
+    There are two sources of candidates: a ranking of a corpus (:meth:`from_corpus`) and plain lists
+    (:meth:`from_lists`). Both produce equal tensors for equal candidates, scores, edges, texts and vectors.
 
     Attributes:
-        inputs: The tensors that the model reads.
-        feature_names: Names of the scores that the model was trained on, in its order. Scores that the source does not
-            give are computed, or 0 (:func:`~graphrerank.features.feature_columns.feature_columns`). If None, the scores
-            are those of the source.
-        pair_encoder: Cross-encoder for a model that reads vectors of (query, passage) pairs. None for other models.
+        inputs: Inputs of the model.
+        feature_names: Names of the scores that the model was trained on, in order. Scores that the source does not
+            provide are computed or set to 0 (see :func:`~graphrerank.features.feature_columns.feature_columns`). If
+            None, the scores of the source are used.
+        pair_encoder: Cross-encoder for a model that needs vectors of (query, passage) pairs. None for other models.
 
     Example:
         >>> graph = CorpusGraph.from_edges(["a", "b"], ["worm", "drive"], torch.tensor([[0, 1]]))
@@ -158,13 +169,14 @@ class CandidateGraphBuilder:
         """Build the graphs of candidates from a corpus.
 
         Args:
-            candidates: The queries, their candidates and the corpus.
+            candidates: Queries, their candidates and the corpus.
 
         Returns:
-            ``B`` graphs on the device of the ranking, nodes in its order. ``nodes`` are their numbers in the corpus.
+            ``B`` graphs on the device of the ranking, with nodes in its order. ``nodes`` are their indices in the
+            corpus.
 
         Raises:
-            UserError: If scores, vectors or a pair encoder that the model needs are missing.
+            UserError: If the model needs scores, vectors or a pair encoder that are missing.
         """
         edges = candidates.edges(keep_types=self.inputs.reads_edge_types)
         features = candidates.scores[candidates.is_candidate]
@@ -193,19 +205,19 @@ class CandidateGraphBuilder:
     def from_lists(
         self, lists: Sequence[CandidateList], *, check: Callable[[], None] = lambda: None
     ) -> CandidateGraphs:
-        """Build the graphs of candidates that belong to no corpus, on the CPU.
+        """Build the graphs of candidates without a corpus, on the CPU.
 
-        Degrees, which some models read, are those among the candidates.
+        Degrees, which some models need, are counted among the candidates.
 
         Args:
             lists: At least one query with its candidates.
-            check: Called between the steps of the work, which may take long. It may raise, to stop it.
+            check: Function that is called between the steps of the computation. It may raise an exception to stop it.
 
         Returns:
-            One graph per list, nodes in its order, without ``nodes``.
+            One graph per list, with nodes in its order and without ``nodes``.
 
         Raises:
-            UserError: If a list misses a score, texts, vectors or a pair encoder that the model needs.
+            UserError: If the model needs scores, texts, vectors or a pair encoder that are missing.
         """
         rows = []
         for candidates in lists:
@@ -217,13 +229,13 @@ class CandidateGraphBuilder:
         if self.inputs.reads_vectors:
             vectors = [each.vectors for each in lists if each.vectors is not None]
             if len(vectors) < len(lists):
-                raise UserError("`vectors` must be given for a model that reads them, got none")
+                raise UserError("the model needs `vectors` of query and candidates, got none")
             extra["query_vectors"] = torch.cat([each.query for each in vectors])
             extra["node_vectors"] = torch.cat([each.nodes for each in vectors])
         if self.inputs.reads_pairs:
             texts = [each.texts for each in lists if each.texts is not None]
             if len(texts) < len(lists):
-                raise UserError("`passages` must be given for a model that reads them with the query, got none")
+                raise UserError("the model needs the texts of query and `passages`, got none")
             query_texts = list(chain.from_iterable([each.query] * len(each.passages) for each in texts))
             passages = list(chain.from_iterable(each.passages for each in texts))
             check()
@@ -247,12 +259,12 @@ class CandidateGraphBuilder:
 
     def _pair_inputs(self, query_texts: list[str], passages: list[str], degree: Tensor) -> dict[str, Tensor]:
         if self.pair_encoder is None:
-            raise UserError("`pair_encoder` must be given for a model that reads pairs, got none")
+            raise UserError("the model needs a `pair_encoder` for (query, passage) pairs, got none")
         return {"pair_vectors": self.pair_encoder.encode(query_texts, passages), "degree": degree}
 
 
 def _merge_lists(lists: Sequence[TypedEdges], ptr: Tensor, *, keep_types: bool) -> CandidateEdges:
-    """Pack the edges of several queries, sorted by target; of repeated ones the largest weight counts."""
+    """Pack the edges of several queries, sorted by target. Of repeated edges, the largest weight is used."""
     pairs = torch.cat([edges.pairs + start for edges, start in zip(lists, ptr[:-1], strict=True)])
     weight, edge_type, num_nodes = torch.cat([edges.weight for edges in lists]), None, int(ptr[-1])
     if keep_types:

@@ -1,4 +1,4 @@
-"""The texts of one query and its candidates where there is no corpus, and what follows from their words."""
+"""Texts of a query and its candidates without a corpus, and the features that follow from their words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,21 @@ from graphrerank.features.text_match import TextMatch
 from graphrerank.features.word_table import TextWords, WordTable, words_of
 from graphrerank.text.languages import AUTO, detect_language
 
-DETECTED_CHARS = 4000  # of the passages, by which their language is detected
+#: Number of characters of the passages from which their language is detected.
+DETECTED_CHARS = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateTexts:
-    """One query and its passages. Words are read once, when a feature first needs them.
+    """Query and its passages. The texts are split into words when a feature first needs them.
 
-    How rare a word is follows from the passages, because there is no corpus to count it in.
+    Word frequencies are counted in the passages, because there is no corpus.
 
     Attributes:
-        query: The query's text.
-        passages: ``n`` texts.
-        language: Name of the language in which words are matched (:mod:`~graphrerank.text.languages`), or ``auto`` for
-            that of the passages, which is detected when words are first read.
+        query: Text of the query.
+        passages: Texts of ``n`` passages.
+        language: Language of the texts (see :mod:`~graphrerank.text.languages`), or ``auto`` to detect it from the
+            passages.
 
     Example:
         >>> texts = CandidateTexts("born in Russia", ["Solaris. A film.", "Tarkovsky. Born in Russia."])
@@ -47,24 +48,25 @@ class CandidateTexts:
 
     @cached_property
     def text_match(self) -> TextMatch:
-        """Match of a query's words with the passages."""
+        """Text-match features over the passages."""
         words, table = self._words_and_table
         return TextMatch(words, table=table)
 
     def bm25(self) -> Tensor:
-        """Return each passage's BM25 score for the query, divided by the largest: ``[n]`` float32."""
+        """Return the BM25 scores of the passages, divided by the largest score: ``[n]`` float32."""
         scores = torch.from_numpy(bm25_scores(self._words_and_table[0], self._query_words.tokens))
         return scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)
 
     def match(self, edge_index: Tensor, *, with_words: bool) -> Tensor:
-        """Return the columns of :class:`~graphrerank.features.text_match.TextMatch`.
+        """Compute the text-match features of the passages. See :class:`~graphrerank.features.text_match.TextMatch`.
 
         Args:
-            edge_index: ``[2, M]`` int64 edges (source, target) among the passages, in any order and repeated or not.
-            with_words: Whether the columns of single words are computed too.
+            edge_index: Edges ``[2, M]`` among the passages, int64, from source to target, in any order and possibly
+                repeated.
+            with_words: Whether to compute the features of single words.
 
         Returns:
-            ``[n, 3]`` float32, or ``[n, 27]`` with words.
+            Features ``[n, 3]``, or ``[n, 27]`` if ``with_words`` is set, float32.
         """
         query = self._query_words
         nodes, ptr = torch.arange(len(self.passages)), torch.tensor([0, len(self.passages)])
@@ -72,13 +74,13 @@ class CandidateTexts:
 
 
 def matched_language(passages: Sequence[str], language: str) -> str:
-    """Return the name of the language in which the words of some passages are matched.
+    """Return the language in which the words of passages are matched.
 
     Args:
         passages: Texts.
-        language: A name, or ``auto`` to detect the language by the stop words of the passages.
+        language: Name of a language, or ``auto`` to detect it from the stop words of the passages.
 
     Returns:
-        The name. English if the language cannot be detected with certainty.
+        Name of the language. English if it cannot be detected with certainty.
     """
     return detect_language(passages, max_chars=DETECTED_CHARS) if language == AUTO else language

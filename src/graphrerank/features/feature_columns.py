@@ -1,4 +1,4 @@
-"""The scores that a model was trained on, from those that a retriever gives."""
+"""Select or compute the scores that a model was trained on."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,11 +11,18 @@ from graphrerank.utils.checks import UserError
 
 
 def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:
-    """Turn a cross-encoder's scores ``[..., K]``, of candidates that it has ``read``, into ``CROSS_ENCODER_FEATURES``.
+    """Convert the scores of a cross-encoder to ``CROSS_ENCODER_FEATURES``.
 
-    Of a candidate that was read: its score, min-max scaled among those read; 1 / its rank among them, ties by place;
-    and 0. Of the others of the list: 0, 0 and 1. Where nothing was read, all is 0, as where a model's columns are
-    hidden. Returns ``[..., K, 3]`` float32 in [0, 1].
+    A scored candidate has its score, min-max scaled over the scored candidates, the reciprocal of its rank among them,
+    and 0. A candidate that was not scored has 0, 0 and 1. If no candidate of a list was scored, all columns are 0, as
+    in training when the cross-encoder's scores are hidden. Ties are broken by position.
+
+    Args:
+        scores: Scores of the cross-encoder, ``[..., K]``.
+        read: Whether the cross-encoder has scored a candidate, ``[..., K]`` bool.
+
+    Returns:
+        Features ``[..., K, 3]``, float32 in [0, 1].
 
     Example:
         >>> cross_encoder_columns(torch.tensor([-9.0, 3.0, -3.0, 0.0]), torch.tensor([True, True, True, False]))
@@ -38,26 +45,43 @@ def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:
 def feature_columns(
     names: Sequence[str], given_names: Sequence[str], features: Tensor, *, match: Callable[[bool], Tensor]
 ) -> Tensor:
-    """Pick or compute each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
+    """Return the scores that a model was trained on, in its order.
 
-    ``TEXT_MATCH_FEATURES`` that the retriever does not give are columns of ``match(with_words)``.
-    ``OPTIONAL_FEATURES`` that it does not give are 0 for all candidates: models scale features within each list, where
-    a constant carries no information. A ValueError names others that it does not give.
+    Missing ``TEXT_MATCH_FEATURES`` are computed by ``match``. Missing ``OPTIONAL_FEATURES`` are 0 for all candidates.
+    This is safe because models scale features within a list, where a constant carries no information.
+
+    Args:
+        names: Names of the ``F'`` scores that the model needs.
+        given_names: Names of the ``F`` available scores.
+        features: Available scores ``[..., F]``.
+        match: Function that computes the text-match features, called with whether to include those of single words.
+
+    Returns:
+        Scores ``[..., F']``.
+
+    Raises:
+        UserError: If another score is missing.
+
+    Example:
+        >>> features, names = torch.tensor([[0.9, 2.0]]), ["base_score", "bm25_score"]
+        >>> feature_columns(["bm25_score", "hops"], names, features, match=lambda with_words: torch.zeros(1, 3))
+        tensor([[2., 0.]])
     """
     computed = [name for name in TEXT_MATCH_FEATURES if name in names and name not in given_names]
-    known = (*given_names, *computed)
-    missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
+    available = (*given_names, *computed)
+    missing = [name for name in names if name not in (*available, *OPTIONAL_FEATURES)]
     if missing:
         raise UserError(
-            f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
+            f"the model needs the scores {list(names)} of each candidate, but the retriever only provides "
+            f"{list(given_names)}. Missing: {missing}"
         )
     if computed:
         with_words = not set(WORD_FEATURES).isdisjoint(computed)
         matched = _columns(match(with_words), [TEXT_MATCH_FEATURES.index(name) for name in computed])
         features = torch.cat([features, matched], dim=-1)
-    unknown = features.new_zeros(*features.shape[:-1], 1)
-    column = {name: index for index, name in enumerate(known)}
-    return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])
+    zeros = features.new_zeros(*features.shape[:-1], 1)
+    column = {name: index for index, name in enumerate(available)}
+    return _columns(torch.cat([features, zeros], dim=-1), [column.get(name, len(available)) for name in names])
 
 
 def _columns(features: Tensor, columns: Sequence[int]) -> Tensor:

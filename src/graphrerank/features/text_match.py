@@ -1,8 +1,9 @@
-"""How many of a query's words a candidate and its neighbours cover together, which no score of one passage tells.
+"""Text-match features: how many words of a query a candidate covers alone and together with its neighbours.
 
-- A question that needs two passages shares some words with each. Scores of single passages rank both low; the words
-  that two joined passages cover *together* distinguish them from the rest.
-- Words that a passage and its neighbours hold are bits; rows of numbers exist for a block of candidates only.
+A question that needs two passages shares only a few words with each of them, so scores of single passages rank both
+low. The words that two connected passages cover *together* distinguish them from other passages.
+
+The words of each passage are stored as bits. They are expanded to numbers for one block of candidates at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +23,17 @@ from graphrerank.text import words
 from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.checks import UserError
 
+#: Names of the coverage features.
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
+#: Names of the features of single words.
 WORD_FEATURES = tuple(f"query_word_{number}" for number in range(1, 25))
-TEXT_MATCH_FEATURES = (*MATCH_FEATURES, *WORD_FEATURES)  # all that a match gives, in its order
-BLOCK_CELLS = 1 << 20  # (candidate, word) pairs held at once: 4 MiB of float32 for each of three tensors
-BLOCK_BYTES = 1 << 23  # of the bits of edges' sources, held at once
+#: Names of all features of :class:`TextMatch`, in order.
+TEXT_MATCH_FEATURES = (*MATCH_FEATURES, *WORD_FEATURES)
+#: Largest number of (candidate, word) pairs in memory at once: 4 MiB of float32 for each of three tensors.
+BLOCK_CELLS = 1 << 20
+#: Largest number of bytes of word bits that are gathered for edges at once.
+BLOCK_BYTES = 1 << 23
+#: Word index that marks padding.
 PADDING = -2
 
 Integers = npt.NDArray[np.int64]
@@ -36,24 +43,52 @@ Queries = Sequence[str] | TextWords
 
 @dataclass(frozen=True, eq=False)
 class MatchedWords:
-    """Words of each query, of ``T``, that each of ``M`` candidates contains."""
+    """Query words that each candidate contains.
 
-    bits: Bits  # `[M, W]`, of 64 words each
-    lead_bits: Bits  # `[M, W]`, likewise of each candidate's lead
-    known: Tensor  # `[B, T]` float32, each word's weight; 0 where no passage holds it
-    total: Tensor  # `[B, 1]` float32, the weight of all words of the query
-    share: Tensor  # `[B, T]` float32, each word's share of it
-    graph: Tensor  # `[M]` int64, the query of each candidate
+    ``B`` is the number of queries, ``T`` the largest number of words of a query, ``M`` the number of candidates of all
+    queries, and ``W`` the number of 64-bit integers for ``T`` bits.
+
+    Attributes:
+        bits: Query words that each candidate contains, as bits ``[M, W]``.
+        lead_bits: Query words that the first sentence of each candidate contains, as bits ``[M, W]``.
+        known: Weight of each query word, ``[B, T]`` float32, 0 for words that no passage contains.
+        total: Sum of the weights of all words of each query, ``[B, 1]`` float32.
+        share: Weight of each query word divided by ``total``, ``[B, T]`` float32.
+        graph: Index of the query of each candidate, ``[M]`` int64.
+    """
+
+    bits: Bits
+    lead_bits: Bits
+    known: Tensor
+    total: Tensor
+    share: Tensor
+    graph: Tensor
 
     def sums(self, bits: Bits, graph: Tensor, weight: Tensor) -> Tensor:
-        """Sum the weights ``[B, T]`` of the words that rows ``[R, W]`` of the queries ``[R]`` hold: ``[R]``."""
+        """Return the sum of the weights of the words in each row of bits.
+
+        Args:
+            bits: Rows of bits ``[R, W]``.
+            graph: Index of the query of each row, ``[R]``.
+            weight: Weight of each query word, ``[B, T]``.
+
+        Returns:
+            Sums ``[R]``, float32.
+        """
         found = torch.zeros(len(bits))
         for rows, cells in self._cells(bits):
             found[rows] = (cells.float() * (weight if len(weight) == 1 else weight[graph[rows]])).sum(1)
         return found
 
     def heaviest(self, num_words: int) -> Tensor:
-        """Return the shares of each query's rarest known words where a candidate holds them: ``[M, num_words]``."""
+        """Return the shares of each query's rarest words, where a candidate contains them.
+
+        Args:
+            num_words: Number of words per query.
+
+        Returns:
+            Shares ``[M, num_words]``, rarest word first. 0 if the candidate does not contain the word.
+        """
         share, order = torch.sort(self.known / self.total, dim=1, descending=True, stable=True)
         share, order = share[:, :num_words], order[:, :num_words]
         found = torch.zeros(len(self.bits), num_words)
@@ -63,14 +98,21 @@ class MatchedWords:
         return found
 
     def _cells(self, bits: Bits) -> Iterator[tuple[slice, Tensor]]:
-        """Yield blocks of rows of bits, and for each word 1 or 0."""
+        """Yield blocks of rows, and their bits as a tensor of ones and zeros."""
         num_words = self.share.shape[1]
         for rows in _blocks(len(bits), BLOCK_CELLS // max(1, num_words)):
             cells = np.unpackbits(bits[rows].view(np.uint8), axis=1, count=num_words, bitorder="little")
             yield rows, torch.from_numpy(cells)
 
     def together(self, edge_index: Tensor) -> Bits:
-        """Return what each candidate holds together with its neighbours, ``[M, W]``; edges ``[2, E]`` in any order."""
+        """Return the query words that each candidate and its neighbours contain together.
+
+        Args:
+            edge_index: Edges ``[2, E]`` among the candidates, in any order.
+
+        Returns:
+            Bits ``[M, W]``.
+        """
         order = np.argsort(edge_index[1].numpy(), kind="stable")
         source, target = edge_index.numpy()[:, order]
         together = self.bits.copy()
@@ -81,9 +123,14 @@ class MatchedWords:
         return together
 
     def without_each(self, edge_index: Tensor) -> Tensor:
-        """Measure, for each edge, what its target covers together with its other neighbours: ``[E]``.
+        """Return, for each edge, the share of the query that its target covers together with its other neighbours.
 
-        The edges ``[2, E]`` are sorted by target; an edge that is there twice is left out once.
+        Args:
+            edge_index: Edges ``[2, E]`` among the candidates, sorted by target. Of a repeated edge, one copy is left
+                out.
+
+        Returns:
+            Shares ``[E]``, float32.
         """
         source, target = edge_index.numpy()
         rows = self.bits[target]
@@ -95,21 +142,35 @@ class MatchedWords:
 
 
 class TextMatch:
-    r"""Measure the share of a query's words, weighted by rarity, that a candidate covers alone and with its neighbours.
+    r"""Measure how much of a query a candidate covers alone and together with its neighbours.
 
-    With :math:`w(t) = \ln(1 + (N - n_t + 0.5) / (n_t + 0.5))` (BM25's weight; :math:`n_t` of :math:`N` passages hold
-    word :math:`t`) and :math:`c(T) = \sum_{t \in q \cap T} w(t) / \sum_{t \in q} w(t)`, the features are
+    With the BM25 weight :math:`w(t) = \ln(1 + (N - n_t + 0.5) / (n_t + 0.5))` of a word :math:`t` that :math:`n_t` of
+    :math:`N` passages contain, and :math:`c(T) = \sum_{t \in q \cap T} w(t) / \sum_{t \in q} w(t)`, the features are
 
-    - ``query_coverage``: :math:`c` of the passage's words;
-    - ``title_coverage``: the weighted share of the words of its first sentence that the query holds;
+    - ``query_coverage``: :math:`c` of the words of the passage;
+    - ``title_coverage``: the weighted share of the words of its first sentence that the query contains;
     - ``neighbourhood_coverage``: :math:`c` of the words of the passage and all its neighbours together;
-    - ``query_word_1`` to ``query_word_24``: :math:`c` of each single one of the query's rarest words that some passage
-      holds, the rarest first. From these a model finds what any passages cover together, whatever edges join them.
+    - ``query_word_1`` to ``query_word_24``: :math:`c` of each of the query's rarest words that occur in the corpus,
+      rarest first. They allow a model to compute what any set of passages covers together, even without edges.
 
-    All lie in [0, 1]. Neighbours are those among the candidates; without any, the third equals the first.
+    All features lie in [0, 1]. Only candidates count as neighbours. Without neighbours, the third feature equals the
+    first.
 
-    ``texts`` are the corpus, ``N`` texts or their stems; or the candidates of one query without a corpus. ``table``
-    numbers the words, and has read ``texts`` if they were read; ``language`` is that of texts that no table reads.
+    Source: this project, with the inverse document frequency of BM25.
+
+    Args:
+        texts: Texts or stems of the corpus, or the candidates of one query if there is no corpus.
+        table: Table that numbers the words. If ``texts`` are :class:`TextWords`, the table that read them. If None, a
+            new table is created.
+        language: Language of the texts if a new table is created or ``texts`` are stems.
+
+    Example:
+        >>> match = TextMatch(["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome. A city."])
+        >>> edges, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3])
+        >>> match.score(["director of Solaris born in"], torch.arange(3), edges, ptr)
+        tensor([[0.2427, 1.0000, 0.4854],
+                [0.2427, 0.0000, 0.4854],
+                [0.0000, 0.0000, 0.0000]])
     """
 
     def __init__(
@@ -123,14 +184,18 @@ class TextMatch:
             return
         read = texts if isinstance(texts, TextWords) else self._table.read(texts)
         self.num_nodes, num_words = read.num_texts, self._table.num_stems
-        held, self._in_lead = distinct_keys(read.text_of_stem * num_words + read.stems, read.in_lead)
-        node, self._word = np.divmod(held, max(1, num_words))  # of each word that a node holds, ascending
+        keys, self._in_lead = distinct_keys(read.text_of_stem * num_words + read.stems, read.in_lead)
+        node, self._word = np.divmod(keys, max(1, num_words))  # (node, word) pairs in ascending order
         self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
         self._texts_with = np.bincount(self._word, minlength=num_words)
 
     @classmethod
     def of(cls, graph: CorpusGraph) -> "TextMatch":
-        """Match with a corpus's texts, whose words may have been read before."""
+        """Return the match with the texts of a corpus. Stems that the corpus stores are reused.
+
+        Args:
+            graph: Corpus graph.
+        """
         words = graph.passages.words
         return cls(graph.texts if words is None else words.stems, language=graph.passages.language)
 
@@ -143,19 +208,21 @@ class TextMatch:
         *,
         with_words: bool = False,
     ) -> Tensor:
-        """Measure the candidates of ``B`` queries: their texts, or the words of them that the table read.
+        """Compute the features of the candidates.
 
-        ``nodes [M]`` are the numbers of all candidates' texts, packed, ``edge_index [2, E]`` the edges among them in
-        packed numbering, ``ptr [B + 1]`` the boundaries of the queries. Returns ``[M, 3]`` float32 in [0, 1], columns
-        as in ``MATCH_FEATURES``, with words ``[M, 27]`` as in ``TEXT_MATCH_FEATURES``; all 0 for a query without words.
+        Args:
+            query_texts: ``B`` queries, as texts or as words that the table has read.
+            nodes: Indices of the texts of all candidates, ``[M]``, grouped by query.
+            edge_index: Edges ``[2, E]`` among the candidates, numbered by their position in ``nodes``.
+            ptr: Boundaries of the queries' candidates, ``[B + 1]``.
+            with_words: Whether to compute the features of single words.
 
-        Example:
-            >>> match = TextMatch(["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome. A city."])
-            >>> edges, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3])
-            >>> match.score(["director of Solaris born in"], torch.arange(3), edges, ptr)
-            tensor([[0.2427, 1.0000, 0.4854],
-                    [0.2427, 0.0000, 0.4854],
-                    [0.0000, 0.0000, 0.0000]])
+        Returns:
+            Features ``[M, 3]`` named by ``MATCH_FEATURES``, or ``[M, 27]`` named by ``TEXT_MATCH_FEATURES`` if
+            ``with_words`` is set. They are float32 and 0 for queries without words.
+
+        Raises:
+            UserError: If ``query_texts`` are words although the corpus stores stems.
         """
         matched = self.matched_words(query_texts, nodes, ptr)
         graph, share = matched.graph, matched.share
@@ -166,35 +233,44 @@ class TextMatch:
         return torch.cat([found, matched.heaviest(len(WORD_FEATURES))], dim=1) if with_words else found
 
     def matched_words(self, query_texts: Queries, nodes: Tensor, ptr: Tensor) -> MatchedWords:
-        """Return which of its query's words each candidate holds; arguments as of :meth:`score`."""
+        """Return the query words that each candidate contains.
+
+        Args:
+            query_texts: ``B`` queries, as texts or as words that the table has read.
+            nodes: Indices of the texts of all candidates, ``[M]``, grouped by query.
+            ptr: Boundaries of the queries' candidates, ``[B + 1]``.
+
+        Raises:
+            UserError: If ``query_texts`` are words although the corpus stores stems.
+        """
         word = self._numbered(query_texts)
         weight = self._weights(word)
         total = weight.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
         known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
         graph = graph_of_nodes(ptr, len(nodes))
         row, entry = self._entries(nodes)
-        query, place = np.nonzero(word >= 0)
+        query, column = np.nonzero(word >= 0)
         num_words = max(1, len(self._texts_with))
-        asked = query * num_words + word[query, place]
-        order = np.argsort(asked)
-        asked, place = np.append(asked[order], -1), np.append(place[order], 0)  # so that there is one
-        wanted = graph.numpy()[row] * num_words + self._word[entry]
-        slot = np.searchsorted(asked[:-1], wanted)
-        is_asked = asked[slot] == wanted
-        row, slot, in_lead = row[is_asked], place[slot[is_asked]], self._in_lead[entry[is_asked]]
+        query_keys = query * num_words + word[query, column]
+        order = np.argsort(query_keys)
+        query_keys, column = np.append(query_keys[order], -1), np.append(column[order], 0)  # never empty
+        keys = graph.numpy()[row] * num_words + self._word[entry]
+        slot = np.searchsorted(query_keys[:-1], keys)
+        is_match = query_keys[slot] == keys
+        row, slot, in_lead = row[is_match], column[slot[is_match]], self._in_lead[entry[is_match]]
         shape = (len(nodes), max(1, -(-word.shape[1] // 64)))
         bits, lead_bits = _bits(row, slot, shape), _bits(row[in_lead], slot[in_lead], shape)
         return MatchedWords(bits, lead_bits, known, total, weight / total, graph)
 
     def _entries(self, nodes: Tensor) -> tuple[Integers, Integers]:
-        """Return the words of some nodes ``[M]``: the place in ``nodes`` and the number of each entry."""
+        """Return the words of nodes ``[M]``: the position in ``nodes`` and the index of each entry."""
         rows = nodes.numpy()
         if self._stems is not None and self._stems.rows is not None:
             rows = self._stems.rows[rows]
         return slots_of(self._ptr[rows], self._ptr[rows + 1])
 
     def _weights(self, word: Integers) -> Tensor:
-        """Weigh words by their numbers, of any shape; 0 for padding, -2."""
+        """Return the weights of words by index, of any shape. Padding has weight 0."""
         unknown = torch.log1p(torch.tensor(2 * self.num_nodes + 1.0))
         weight = unknown.expand(word.shape)
         if (word >= 0).any():
@@ -204,7 +280,7 @@ class TextMatch:
         return weight.masked_fill(torch.from_numpy(word == PADDING), 0.0)
 
     def _lead_weights(self, nodes: Tensor) -> Tensor:
-        """Return what the lead of each of some nodes weighs, ``[M]``, summed from the lightest word up."""
+        """Return the sum of the word weights in the first sentence of each node, ``[M]``, added in ascending order."""
         row, entry = self._entries(nodes)
         in_lead = self._in_lead[entry]
         row, weight = row[in_lead], self._weights(self._word[entry[in_lead]])
@@ -212,10 +288,13 @@ class TextMatch:
         return _sums_of_rows(row, weight, len(nodes)).clamp(min=torch.finfo(torch.float32).tiny)
 
     def _numbered(self, query_texts: Queries) -> Integers:
-        """Number each query's different words, ``[B, T]``: -1 for those of no passage, -2 for padding."""
+        """Return the indices of each query's distinct words, ``[B, T]``.
+
+        Words that no passage contains have the index -1, and padding has -2.
+        """
         if self._stems is not None:
             if isinstance(query_texts, TextWords):
-                raise UserError("`query_texts` must be strings where the corpus's stems were numbered before")
+                raise UserError("`query_texts` must be strings if the corpus stores its stems, got TextWords")
             rank = self._stems.words.rank
             rows = [[rank(word) for word in dict.fromkeys(words(text, self._language))] for text in query_texts]
         else:
@@ -226,20 +305,31 @@ class TextMatch:
         width = max(map(len, rows), default=0)
         padded = [row + [PADDING] * (width - len(row)) for row in rows]
         number = np.array(padded, dtype=np.int64).reshape(len(rows), width)
-        is_held = (number >= 0) & (number < len(self._texts_with))
-        is_held[is_held] = self._texts_with[number[is_held]] > 0
-        return np.where(is_held | (number == PADDING), number, -1)
+        occurs = (number >= 0) & (number < len(self._texts_with))
+        occurs[occurs] = self._texts_with[number[occurs]] > 0
+        return np.where(occurs | (number == PADDING), number, -1)
 
 
 def distinct_keys(keys: Integers, marked: npt.NDArray[np.bool_]) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Sort keys, each once, and return whether any of its occurrences was marked."""
-    both = np.sort(2 * keys + ~marked)  # marked ones first
+    """Return the distinct keys in ascending order, and whether any occurrence of each is marked.
+
+    Args:
+        keys: Non-negative keys ``[n]``.
+        marked: Whether an occurrence is marked, ``[n]``.
+
+    Returns:
+        Distinct keys ``[m]`` and their marks ``[m]``.
+    """
+    both = np.sort(2 * keys + ~marked)  # marked occurrences come first
     both = both[first_of_equals(both >> 1)]
     return both >> 1, (both & 1) == 0
 
 
 def _sums_of_rows(row: Integers, entries: Tensor, num_rows: int) -> Tensor:
-    """Sum the entries of each row, rows ascending; those of one length together, each by itself as ``Tensor.sum``."""
+    """Return the sums of the entries of each row, with rows ascending. Rows of equal length are summed together.
+
+    The result equals ``Tensor.sum`` of each row to the last bit.
+    """
     sums = torch.zeros(num_rows)
     length = np.bincount(row, minlength=num_rows)
     start = np.cumsum(length) - length
@@ -251,7 +341,7 @@ def _sums_of_rows(row: Integers, entries: Tensor, num_rows: int) -> Tensor:
 
 
 def _bits(row: Integers, slot: Integers, shape: tuple[int, int]) -> Bits:
-    """Set the bit ``slot`` of each ``row``."""
+    """Return rows of bits ``shape`` in which bit ``slot`` of each ``row`` is set."""
     flat = np.zeros(shape[0] * shape[1], dtype="<u8")
     np.bitwise_or.at(flat, row * shape[1] + (slot >> 6), np.left_shift(np.uint64(1), (slot & 63).astype(np.uint64)))
     return flat.reshape(shape)

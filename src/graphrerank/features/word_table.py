@@ -1,9 +1,9 @@
-r"""Texts as numbers: BM25's tokens and the stems of :mod:`graphrerank.text.stems`, each word analysed once.
+r"""Conversion of texts to indices of BM25 tokens and stems, in which each distinct word is analysed only once.
 
-A run of word characters (``\w+``) determines its tokens and its stems, so that a table from runs to numbers replaces
-lower-casing, stop words and stemming: a text costs one split and one look-up per run. The one exception is the Greek
-capital sigma, whose lower case depends on what follows the run; texts that hold one are put into lower case before
-their tokens are read, as ``bm25s`` does.
+A run of word characters (``\w+``) determines its tokens and its stems. A table from runs to numbers therefore replaces
+lower-casing, stop-word removal and stemming, so a text costs one split and one look-up per run. The only exception is
+the Greek capital sigma, whose lower case depends on the characters after the run. Texts that contain it are converted
+to lower case before their tokens are read, as in ``bm25s``.
 """
 
 import re
@@ -22,10 +22,14 @@ from graphrerank.text.characters import matched_form
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.text.stems import lead, words
 
-KEPT_BYTES = 1 << 26  # of runs, and of texts with their words, that a process keeps
-RUN_BYTES, TEXT_BYTES = 500, 700  # of Python objects for each, in addition to characters and numbers
-BLOCK_TEXTS = 128  # that are split at once
-PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a separate table, and not kept
+#: Largest number of bytes of cached runs and texts in a process.
+KEPT_BYTES = 1 << 26
+#: Estimated bytes of the Python objects of a cached run and of a cached text, besides their characters and numbers.
+RUN_BYTES, TEXT_BYTES = 500, 700
+#: Number of texts that are split before the lock is released.
+BLOCK_TEXTS = 128
+#: Requests with more characters use a table of their own and are not cached.
+PRIVATE_CHARS = 1 << 20
 
 Integers = npt.NDArray[np.int64]
 
@@ -37,34 +41,52 @@ _SIGMA = "\u03a3"
 
 @dataclass(frozen=True, eq=False)
 class TextWords:
-    """Words of texts, by their numbers in a table, one text after the other, repeats included."""
+    """Words of texts as indices in a table, with repetitions, one text after the other.
+
+    Attributes:
+        num_texts: Number of texts.
+        tokens: BM25 tokens ``[L]``.
+        text_of_token: Index of the text of each token, ``[L]``.
+        stems: Stems ``[S]``.
+        text_of_stem: Index of the text of each stem, ``[S]``.
+        in_lead: Whether a stem is in the first sentence of its text (see :func:`graphrerank.text.lead`), ``[S]`` bool.
+    """
 
     num_texts: int
-    tokens: Integers  # `[L]`, of BM25
-    text_of_token: Integers  # `[L]`
-    stems: Integers  # `[S]`
-    text_of_stem: Integers  # `[S]`
-    in_lead: npt.NDArray[np.bool_]  # `[S]`, whether it stands in its text's `graphrerank.text.stems.lead`
+    tokens: Integers
+    text_of_token: Integers
+    stems: Integers
+    text_of_stem: Integers
+    in_lead: npt.NDArray[np.bool_]
 
 
 class _SplitText(NamedTuple):
-    """Words of one text."""
+    """Words of one text.
+
+    Attributes:
+        tokens: Indices of the BM25 tokens.
+        stems: Indices of the stems.
+        num_in_lead: Number of stems in the first sentence, which come first.
+    """
 
     tokens: Integers
     stems: Integers
-    num_in_lead: int  # stems, the first ones
+    num_in_lead: int
 
 
 class WordTable:
-    """Numbers tokens and stems, each from 0; for use by many threads at once.
+    """Table that numbers tokens and stems from 0. It can be used by several threads at once.
 
-    Tokens are those of ``bm25s.tokenize(texts, stopwords="en")`` in NFKC, or of another language
-    (:mod:`~graphrerank.text.languages`), stems those of :func:`~graphrerank.text.stems.words`.
+    English tokens are those of ``bm25s.tokenize(texts, stopwords="en")`` after NFKC normalisation. For other languages
+    see :mod:`~graphrerank.text.languages`. Stems are those of :func:`~graphrerank.text.stems.words`.
+
+    Args:
+        language: Language of the texts.
 
     Example:
         >>> table = WordTable()
-        >>> found = table.read(["Red apples. A pear", "pears"])
-        >>> found.tokens.tolist(), found.stems.tolist(), found.in_lead.tolist()
+        >>> split = table.read(["Red apples. A pear", "pears"])
+        >>> split.tokens.tolist(), split.stems.tolist(), split.in_lead.tolist()
         ([0, 1, 2, 3], [0, 1, 2, 2], [True, True, False, True])
     """
 
@@ -73,29 +95,43 @@ class WordTable:
         self._language = language_of(language)
         self._runs, self._tokens, self._stems = _Numbers(), _Numbers(), _Numbers()
         self._tokens_of_run, self._stems_of_run = _Rows(), _Rows()
-        self.num_bytes = 0  # about
+        self.num_bytes = 0  # estimated size of the table
 
     @property
     def num_stems(self) -> int:
-        """One more than the largest number of a stem."""
+        """Number of distinct stems."""
         return len(self._stems)
 
     @property
     def token_words(self) -> list[str]:
-        """The tokens, by number."""
+        """Tokens in the order of their indices."""
         return list(self._tokens)
 
     @property
     def stem_words(self) -> list[str]:
-        """The stems, by number."""
+        """Stems in the order of their indices."""
         return list(self._stems)
 
     def read(self, texts: Sequence[str]) -> TextWords:
-        """Split texts into words."""
+        """Split texts into words.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Words of all texts.
+        """
         return _joined(self.entries(texts))
 
     def entries(self, texts: Sequence[str]) -> list[_SplitText]:
-        """Split texts into words, each by itself."""
+        """Split texts into words, with a separate entry for each text.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Words of each text.
+        """
         entries: list[_SplitText] = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             with self._lock:
@@ -118,7 +154,7 @@ class WordTable:
             start, begin = end, stop
 
     def _numbered(self, parts: Sequence[str]) -> tuple[Integers, list[int]]:
-        """Return the numbers of the runs of all parts, and where each part ends among them."""
+        """Return the indices of the runs of all parts of texts, and the end of each part among them."""
         numbers, ends = array("q"), []
         for part in parts:
             runs = part.translate(_ASCII_GAPS).split() if part.isascii() else _RUN.findall(part)
@@ -140,7 +176,7 @@ class WordTable:
 
 
 class _Numbers(dict[str, int]):
-    """Numbers words from 0 as they are looked up."""
+    """Dictionary that numbers words from 0 when they are first looked up."""
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self)
@@ -148,7 +184,7 @@ class _Numbers(dict[str, int]):
 
 
 class _Rows:
-    """Rows of numbers, one after the other."""
+    """Rows of numbers of different lengths, stored contiguously."""
 
     def __init__(self) -> None:
         self._starts, self._numbers = array("q", [0]), array("q")
@@ -161,35 +197,38 @@ class _Rows:
         self._starts.append(len(self._numbers))
 
     def take(self, rows: Integers, ends: Sequence[int]) -> tuple[Integers, list[int]]:
-        """Return the numbers of rows, and where the first ``ends`` rows of them end."""
+        """Return the numbers of the given rows, and the positions where the first ``ends`` rows end."""
         all_starts = np.asarray(self._starts)
         starts = all_starts[rows]
         counts = all_starts[rows + 1] - starts
         before = np.concatenate([[0], np.cumsum(counts)])
-        places = np.arange(before[-1]) + np.repeat(starts - before[:-1], counts)
-        return np.asarray(self._numbers)[places], before[ends].tolist()
+        positions = np.arange(before[-1]) + np.repeat(starts - before[:-1], counts)
+        return np.asarray(self._numbers)[positions], before[ends].tolist()
 
 
 def _joined(entries: Sequence[_SplitText]) -> TextWords:
     texts = np.arange(len(entries))
     tokens, stems = [entry.tokens for entry in entries], [entry.stems for entry in entries]
     text_of_token, text_of_stem = (np.repeat(texts, [len(part) for part in parts]) for parts in (tokens, stems))
-    place = np.arange(len(text_of_stem)) - np.searchsorted(text_of_stem, texts)[text_of_stem]
-    none = np.zeros(0, np.int64)  # what is joined must not be empty
+    position = np.arange(len(text_of_stem)) - np.searchsorted(text_of_stem, texts)[text_of_stem]
+    none = np.zeros(0, np.int64)  # np.concatenate needs at least one array
     return TextWords(
         len(entries),
         np.concatenate([none, *tokens]),
         text_of_token,
         np.concatenate([none, *stems]),
         text_of_stem,
-        place < np.array([entry.num_in_lead for entry in entries], np.int64)[text_of_stem],
+        position < np.array([entry.num_in_lead for entry in entries], np.int64)[text_of_stem],
     )
 
 
 class SharedWords:
-    """Reads texts by one table, and keeps what it read: passages come again, in other requests.
+    """Cache of texts that were split into words, for passages that occur in several requests.
 
-    For use by many threads at once. It starts over when it keeps ``KEPT_BYTES``.
+    It can be used by several threads at once. When it exceeds ``KEPT_BYTES``, it is cleared.
+
+    Args:
+        language: Language of the texts.
     """
 
     def __init__(self, language: str = ENGLISH) -> None:
@@ -203,7 +242,14 @@ class SharedWords:
         self._num_bytes = 0
 
     def read(self, texts: Sequence[str]) -> tuple[TextWords, WordTable]:
-        """Split texts into words; as :func:`words_of`."""
+        """Split texts into words.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Words of the texts, and the table that numbers them.
+        """
         with self._lock:
             if self._num_bytes + self._table.num_bytes > KEPT_BYTES:
                 self._start()
@@ -219,7 +265,18 @@ _SHARED = {ENGLISH: SharedWords()}
 
 
 def words_of(texts: Sequence[str], *, language: str = ENGLISH) -> tuple[TextWords, WordTable]:
-    """Split a request's texts by a table that all requests in a language share, or a new one if they are long."""
+    """Split the texts of a request into words.
+
+    Short requests in the same language share one table. A request with more than ``PRIVATE_CHARS`` characters has its
+    own.
+
+    Args:
+        texts: Texts.
+        language: Language of the texts.
+
+    Returns:
+        Words of the texts, and the table that numbers them.
+    """
     if sum(map(len, texts)) <= PRIVATE_CHARS:
         return (_SHARED.get(language) or _SHARED.setdefault(language, SharedWords(language))).read(texts)
     table = WordTable(language)
@@ -227,7 +284,13 @@ def words_of(texts: Sequence[str], *, language: str = ENGLISH) -> tuple[TextWord
 
 
 def first_of_equals(ascending: Integers) -> npt.NDArray[np.bool_]:
-    """Mark the first of each run of equal numbers.
+    """Mark the first element of each run of equal numbers.
+
+    Args:
+        ascending: Sorted numbers ``[n]``.
+
+    Returns:
+        Boolean mask ``[n]``.
 
     Example:
         >>> first_of_equals(np.array([3, 3, 5])).tolist()

@@ -1,1 +1,1 @@
-"""Trainable models and their checkpoints; every ``forward`` takes plain tensors."""
+"""Trainable models, their checkpoints and their manifests."""

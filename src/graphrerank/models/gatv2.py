@@ -1,12 +1,12 @@
 """GATv2 attention layers on an edge list.
 
-Notable about them:
-
-- Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, unlike that layer.
-- Self-loops, the sort by target and the row pointers are made once for a stack of layers, not once per layer.
-- Without gradients it works in place, two to three times as fast (``benchmarks/gatv2_layers.py``).
-- Under ``torch.export`` shapes follow from those of the inputs (:func:`static_edges`): self-loops are masked, not
-  removed, and sums go by index, not by row pointers, for which ONNX has no operator. The same sums in another order.
+- With the same weights, the layers are equal to ``GATv2Conv`` of PyTorch Geometric to the last bit. Unlike
+  ``GATv2Conv``, they can be scripted.
+- Self-loops, the order by target and the row pointers are computed once for a stack of layers, not once per layer.
+- Without gradients, the layers work in place and are two to three times as fast (``benchmarks/gatv2_layers.py``).
+- Under ``torch.export``, all shapes follow from the shapes of the inputs (see :func:`static_edges`). Self-loops are
+  masked instead of removed, and sums use indices instead of row pointers, for which ONNX has no operator. The sums are
+  then computed in a different order.
 """
 
 import math
@@ -14,19 +14,32 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._jit_internal import is_scripting  # where torch.jit has it from, and mypy sees it
+from torch._jit_internal import is_scripting  # mypy does not find it in torch.jit
 
 from graphrerank.core.graph_algebra import scatter_sum, with_self_loops
 
 
 class GATv2Layer(nn.Module):
-    r"""One multi-head GATv2 layer with self-loops, its heads concatenated.
+    r"""Multi-head GATv2 layer with self-loops and concatenated heads.
 
     .. math::
         x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta_s x_j + b, \quad
         \alpha_{ij} = \mathrm{softmax}_j\, a^\top \mathrm{LeakyReLU}(\Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij})
 
     Source: Brody, Alon and Yahav, *How Attentive are Graph Attention Networks?*, 2022, Eq. (7).
+
+    Args:
+        in_channels: Width of the input.
+        out_channels: Width of the output per head.
+        heads: Number of attention heads.
+        edge_dim: Width of the edge attributes. 0 for no edge attributes.
+        dropout: Probability of dropping an attention weight in training, in [0, 1].
+
+    Example:
+        >>> layer = GATv2Layer(8, 4, heads=2)
+        >>> edges = attention_edges(torch.tensor([[0, 1], [1, 2]]), torch.zeros(2, 0), num_nodes=3)
+        >>> layer(torch.zeros(3, 8), *edges).shape
+        torch.Size([3, 8])
     """
 
     def __init__(
@@ -48,7 +61,7 @@ class GATv2Layer(nn.Module):
         self.lin_edge = nn.Linear(edge_dim, heads * out_channels, bias=False) if edge_dim else nn.Identity()
         self.attention = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(heads * out_channels))
-        # as GATv2Conv does: Glorot-uniform weights, zero biases
+        # initialised like GATv2Conv: Glorot-uniform weights and zero biases
         for linear in (self.lin_source, self.lin_target, self.lin_edge):
             if isinstance(linear, nn.Linear):
                 nn.init.xavier_uniform_(linear.weight)
@@ -58,12 +71,19 @@ class GATv2Layer(nn.Module):
         nn.init.uniform_(self.attention, -bound, bound)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Attend over each node's incoming edges: ``[N, heads * out_channels]``.
+        """Attend over the incoming edges of each node.
 
-        ``edge_index``, ``edge_attr`` and ``rowptr`` are those of :func:`attention_edges`; the edges into node i are
-        ``rowptr[i]:rowptr[i + 1]``.
+        Args:
+            x: Node features ``[N, in_channels]``.
+            edge_index: Edges of :func:`attention_edges`, ``[2, E]``.
+            edge_attr: Edge attributes of :func:`attention_edges`, ``[E, edge_dim]``.
+            rowptr: Row pointers of :func:`attention_edges`, ``[N + 1]``. The edges into node i are
+                ``rowptr[i]:rowptr[i + 1]``.
+
+        Returns:
+            Node features ``[N, heads * out_channels]``.
         """
-        # nested: TorchScript skips the body of the first test, but not a test joined by `and`
+        # Nested because TorchScript skips the body of the first test, but not a test joined with `and`.
         if not is_scripting():  # noqa: SIM102
             if torch.compiler.is_exporting():
                 return self._static_forward(x, edge_index, edge_attr, rowptr)
@@ -72,7 +92,7 @@ class GATv2Layer(nn.Module):
         logits = self._logits(x_source, self.lin_target(x), edge_index, edge_attr)
         highest = torch.segment_reduce(logits.detach(), "max", offsets=rowptr, axis=0, unsafe=True)
         weight = (logits - highest.index_select(0, target)).exp()
-        total = _sum_by_target(weight, target, rowptr)  # at least 1: the highest logit adds exp(0)
+        total = _sum_by_target(weight, target, rowptr)  # at least 1, because the highest logit adds exp(0)
         weight = F.dropout(weight / total.index_select(0, target), self.dropout, self.training)
         messages = _scale(self._by_head(x_source.index_select(0, source)), weight.unsqueeze(-1))
         return _sum_by_target(messages.flatten(1), target, rowptr) + self.bias
@@ -86,7 +106,7 @@ class GATv2Layer(nn.Module):
 
     @torch.jit.unused
     def _static_forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, counts: Tensor) -> Tensor:
-        """Attend as :meth:`forward`; the edges are those of :func:`static_edges`."""
+        """Compute :meth:`forward` for the edges of :func:`static_edges`."""
         target, num_nodes = edge_index[1], x.shape[0]
         sent = self.lin_source(x).index_select(0, edge_index[0])
         hidden = sent + self.lin_target(x).index_select(0, target)
@@ -105,7 +125,7 @@ class GATv2Layer(nn.Module):
         return rows.view(-1, self.heads, self.out_channels)
 
 
-# Two steps that touch a row per edge. Without gradients they write less memory, a layer's bottleneck.
+# The next two functions process one row per edge. Without gradients they write less memory, which limits the speed.
 
 
 def _scale(rows: Tensor, factor: Tensor) -> Tensor:
@@ -121,10 +141,16 @@ def _sum_by_target(rows: Tensor, target: Tensor, rowptr: Tensor) -> Tensor:
 
 
 def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Prepare edges ``[2, E]`` in any order for a stack of :class:`GATv2Layer`; self-loops are replaced.
+    """Prepare edges for a stack of :class:`GATv2Layer`: replace self-loops and sort by target.
 
-    Returns ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes +
-    1]``; under ``torch.export`` the result of :func:`static_edges`.
+    Args:
+        edge_index: Edges ``[2, E]`` in any order.
+        edge_attr: Edge attributes ``[E, D]``.
+        num_nodes: Number of nodes of the batch.
+
+    Returns:
+        ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and row pointers
+        ``[num_nodes + 1]``. Under ``torch.export``, the result of :func:`static_edges`.
     """
     if not is_scripting():  # noqa: SIM102
         if torch.compiler.is_exporting():
@@ -136,7 +162,18 @@ def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tu
 
 
 def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Append one self-loop per node, with the mean attribute of the edges into it, and mark which edges count."""
+    """Append one self-loop per node, and return a mask of the valid edges instead of removing other self-loops.
+
+    The attribute of a self-loop is the mean attribute of the edges into its node.
+
+    Args:
+        edge_index: Edges ``[2, E]`` in any order.
+        edge_attr: Edge attributes ``[E, D]``.
+        num_nodes: Number of nodes of the batch.
+
+    Returns:
+        Edges ``[2, E + N]``, their attributes, and a boolean mask ``[E + N]`` that is False for original self-loops.
+    """
     loops = torch.arange(num_nodes, device=edge_index.device)
     counts = edge_index[0] != edge_index[1]
     if edge_attr.shape[1]:
@@ -149,7 +186,11 @@ def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple
 
 
 class PerNodeLayer(nn.Module):
-    """A linear map with the signature of :class:`GATv2Layer`: GATv2 on a graph of self-loops alone."""
+    """Linear layer with the signature of :class:`GATv2Layer`. It equals GATv2 on a graph that has only self-loops.
+
+    Args:
+        channels: Width of the input and of the output.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -158,23 +199,34 @@ class PerNodeLayer(nn.Module):
         nn.init.zeros_(self.lin.bias)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Map ``x [N, channels]`` to the same shape; the edges are not read."""
+        """Transform each node on its own.
+
+        Args:
+            x: Node features ``[N, channels]``.
+            edge_index: Ignored.
+            edge_attr: Ignored.
+            rowptr: Ignored.
+
+        Returns:
+            Node features ``[N, channels]``.
+        """
         out: Tensor = self.lin(x)
         return out
 
 
 class GATv2Block(nn.Module):
-    """Wrap a layer of messages with normalisation, dropout and a residual connection.
+    r"""Add normalisation, dropout and a residual connection to a message-passing layer.
 
-    Computes ``x + dropout(relu(layer(norm(x))))``. The input is normalised before the layer, so that gradients reach
-    every layer of a deep stack.
+    .. math:: x' = x + \mathrm{dropout}(\mathrm{ReLU}(\mathrm{layer}(\mathrm{norm}(x))))
+
+    The input is normalised before the layer, so that gradients reach every layer of a deep stack.
 
     Args:
         channels: Width of the input and of the output.
         layer: Module with the signature of :meth:`GATv2Layer.forward` that maps ``[N, channels]`` to the same shape,
             such as :class:`GATv2Layer` or :class:`PerNodeLayer`.
         dropout: Probability of dropping an activation in training, in [0, 1].
-        residual: Whether the input is added to the output.
+        residual: Whether to add the input to the output.
     """
 
     def __init__(self, channels: int, layer: nn.Module, dropout: float, *, residual: bool) -> None:
@@ -185,13 +237,13 @@ class GATv2Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Map node features to new ones.
+        """Transform the node features.
 
         Args:
             x: Node features ``[N, channels]``.
-            edge_index: Edges ``[2, E]`` as the layer expects them; for GATv2 those of :func:`attention_edges`.
+            edge_index: Edges ``[2, E]`` in the form that the layer expects, for GATv2 those of :func:`attention_edges`.
             edge_attr: Edge attributes ``[E, D]``.
-            rowptr: Row pointers ``[N + 1]`` of :func:`attention_edges`; ignored by layers that do not read them.
+            rowptr: Row pointers ``[N + 1]`` of :func:`attention_edges`. Layers that do not need them ignore them.
 
         Returns:
             Node features ``[N, channels]``.

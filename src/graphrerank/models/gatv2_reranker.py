@@ -1,16 +1,16 @@
-"""The GATv2 reranker of GraphER, in three feature modes.
+"""GATv2 reranker of GraphER, in three feature modes.
 
-Notable about it:
-
-- ``scores`` reads no embedding: one checkpoint serves any encoder and any corpus. Its output is ``t * GCS + delta``
-  with delta zero at the start, so training begins at GCS (ours; the paper has no such residual).
-- ``paper`` reads GCS score, query vector and node vector, concatenated, as the paper does.
-- ``full`` reads what ``scores`` reads, and projected query and node vectors with their product and dot product. Same
-  residual. Both projections start equal, so that the dot product starts as a similarity.
-- A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
-- Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
-- With ``num_pair_scores`` a separate linear layer reads a cross-encoder's scores, and adds nothing if there are none:
-  trained alone, behind finished weights, it leaves scores without them unchanged, to the last bit.
+- ``scores`` uses no embeddings, so one checkpoint works with any encoder and any corpus. Its output is
+  ``t * GCS + delta``. Because ``delta`` is initially 0, training starts at GCS. The paper has no such residual.
+- ``paper`` uses the GCS score, the query vector and the node vector, concatenated as in the paper.
+- ``full`` uses the features of ``scores`` and projected query and node vectors, their product and their dot product,
+  with the same residual. Both projections have the same initial weights, so that the dot product starts as a
+  similarity.
+- In ``scores`` mode, a list with a single score and no edges keeps its order, because there is no evidence to rerank
+  it.
+- Inputs and outputs are plain tensors. The module can be scripted, and it computes GCS and all normalisation itself.
+- With ``num_pair_scores``, a separate linear layer processes the scores of a cross-encoder. It adds nothing if there
+  are none. It can therefore be trained alone in a finished model without changing that model's scores for other lists.
 """
 
 from collections.abc import Sequence
@@ -29,16 +29,27 @@ from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, PerNodeLayer, atten
 from graphrerank.models.score_features import PAIR_EVIDENCE, ScoreFeatures, pair_evidence
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_share
 
+#: Allowed values of ``features``.
 FEATURE_MODES = ("scores", "paper", "full")
 
 
 class PairHead(nn.Module):
-    r"""Score the pairs that edges join, and give each node the best of its pairs.
+    r"""Score the pairs of nodes that edges connect, and return the best score of each node's pairs.
 
     .. math:: p_i = \max_{j \to i} a^\top \mathrm{ReLU}(\Theta_s h_j + \Theta_t h_i + \Theta_e e_{ij})
 
-    Ours: attention averages over neighbours, while a question of two steps needs one partner, whatever the others are.
-    Zero at the start, and for a node without an edge.
+    Attention averages over neighbours, whereas a multi-hop question needs a single matching partner. The initial output
+    is 0, and a node without edges always scores 0.
+
+    Source: this project.
+
+    Args:
+        channels: Width of the node features.
+        edge_dim: Width of the edge attributes. 0 for no edge attributes.
+
+    Example:
+        >>> PairHead(8, 0)(torch.zeros(3, 8), torch.tensor([[0, 1], [1, 0]]), torch.zeros(2, 0)).shape
+        torch.Size([3])
     """
 
     def __init__(self, channels: int, edge_dim: int) -> None:
@@ -50,7 +61,16 @@ class PairHead(nn.Module):
         nn.init.zeros_(self.lin_out.weight)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        """Score every node of ``x [N, channels]``, with ``edge_attr [E, edge_dim]``: ``[N]``."""
+        """Score every node.
+
+        Args:
+            x: Node features ``[N, channels]``.
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_attr: Edge attributes ``[E, edge_dim]``.
+
+        Returns:
+            Scores ``[N]``.
+        """
         of_source = self.lin_source(x).index_select(0, edge_index[0])
         of_target = self.lin_target(x).index_select(0, edge_index[1])
         hidden = of_source + of_target
@@ -61,36 +81,46 @@ class PairHead(nn.Module):
 
 
 class GATv2Reranker(Reranker):
-    """Score the candidates of a batch of queries from their features and the edges among them.
+    r"""Score the candidates of a batch of queries from their features and the edges among them.
 
-    Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.
-    Where we differ: a linear layer with a ReLU before them, residual connections, layer normalisation and dropout; GCS
-    of scores scaled within the list; the modes ``scores`` and ``full``.
+    .. math:: s = t \cdot \mathrm{GCS} + \delta, \qquad \delta = \mathrm{MLP}(\mathrm{GATv2}(x, A))
+
+    Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers followed by two fully connected
+    layers. *Differences from the paper:* a linear layer with a ReLU before them, residual connections, layer
+    normalisation and dropout; GCS of scores that are scaled within the list; and the modes ``scores`` and ``full`` with
+    the residual :math:`t \cdot \mathrm{GCS}`. In ``paper`` mode, the score is :math:`\delta` alone.
 
     Args:
-        features: What the model reads of a candidate: ``scores`` (scores of the retriever and of the graph), ``paper``
-            (the GCS score and both vectors) or ``full`` (both).
-        num_scores: Number of scores per candidate from the retriever. Column 0 is the score that it ranks by.
+        features: Features of a candidate: ``scores`` (scores of the retriever and of the graph), ``paper`` (GCS score
+            and both vectors) or ``full`` (all of these).
+        num_scores: Number of scores per candidate from the retriever. Column 0 is the score by which it ranks.
         embedding_dim: Width of query and node vectors. Only used by ``paper`` and ``full``.
-        projection_channels: Width of the projected vectors in ``full``.
-        hidden_channels: Width of the layers; a multiple of ``heads``.
-        num_layers: Number of GATv2 layers. The paper has 5.
+        projection_channels: Width of the projected vectors. Only used by ``full``.
+        hidden_channels: Width of the layers. Must be a multiple of ``heads``.
+        num_layers: Number of GATv2 layers. The paper uses 5.
         heads: Number of attention heads per layer.
-        dropout: Probability of dropping an activation in training, in [0, 1).
+        dropout: Probability of dropping an activation in training, in [0, 1].
         residual: Whether each layer adds its input to its output.
-        edge_features: Whether attention reads the weight of an edge.
-        num_edge_types: Number of edge types that attention and features read; 0 if types are merged.
-        num_words: How many of the last scores are ``WORD_FEATURES`` of :mod:`graphrerank.features.text_match`. Not used
-            by ``paper``.
-        num_pair_scores: How many scores before the words are a cross-encoder's (``CROSS_ENCODER_FEATURES``). Not used
-            by ``paper``.
-        pair_evidence: Whether edges and features measure which of the query's words both ends of an edge cover.
-        pair_head: Whether the score of each candidate's best pair is added.
-        message_passing: If False, the paper's MLP ablation: the same depth and features without edges.
-        restart_prob: Share of a node's own score in each step of GCS, in [0, 1].
+        edge_features: Whether the edge weight is an edge attribute.
+        num_edge_types: Number of edge types that attention and features distinguish. 0 to merge the types.
+        num_words: Number of scores at the end that are ``WORD_FEATURES`` of :mod:`graphrerank.features.text_match`.
+            Ignored by ``paper``.
+        num_pair_scores: Number of scores before the words that are ``CROSS_ENCODER_FEATURES``. Ignored by ``paper``.
+        pair_evidence: Whether edges and features measure which query words the two ends of an edge cover together.
+        pair_head: Whether to add the score of each candidate's best pair (see :class:`PairHead`).
+        message_passing: Whether to use the edges. If False, the model is the MLP ablation of the paper, with the same
+            depth and features.
+        restart_prob: Weight of a node's own score in each step of GCS, in (0, 1].
 
     Raises:
-        ValueError: If a size is not positive, ``features`` is unknown, or sizes do not fit each other.
+        UserError: If a size is not positive, ``features`` is unknown, or the sizes do not fit each other.
+
+    Example:
+        >>> model = GATv2Reranker(num_scores=2).eval()
+        >>> scores, empty = torch.tensor([[0.9, 5.0], [0.5, 1.0], [0.1, 4.0]]), torch.zeros(0, 0)
+        >>> edge_index, edge_weight, ptr = torch.tensor([[0, 2], [2, 0]]), torch.ones(2), torch.tensor([0, 3])
+        >>> model(scores, empty, empty, edge_index, edge_weight, ptr)  # an untrained model returns GCS
+        tensor([1.0000, 0.5000, 0.3333], grad_fn=<AddBackward0>)
     """
 
     def __init__(
@@ -138,8 +168,8 @@ class GATv2Reranker(Reranker):
         self.pair_evidence = self.score_features.pairs
         if not 0 <= num_pair_scores < self.score_features.num_scores:
             raise UserError(
-                f"`num_pair_scores` must lie in [0, {self.score_features.num_scores}), the scores that are no words, "
-                f"got {num_pair_scores}"
+                f"`num_pair_scores` must be at least 0 and below the number of scores without words, "
+                f"{self.score_features.num_scores}, got {num_pair_scores}"
             )
         of_pairs = [] if features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
         num_columns = self.score_features.num_columns - len(of_pairs)
@@ -180,16 +210,16 @@ class GATv2Reranker(Reranker):
             nn.init.zeros_(self.lin_pairs.weight)
 
     def build_layer(self, channels: int, heads: int, edge_dim: int, dropout: float) -> nn.Module:
-        """Build one layer of messages; a subclass with other layers overrides this and :meth:`layer_edges`.
+        """Build one message-passing layer. A subclass with other layers overrides this method and :meth:`layer_edges`.
 
         Args:
-            channels: Width of the layer's input and output.
-            heads: Number of attention heads; ``channels`` is a multiple of it.
+            channels: Width of the input and of the output of the layer.
+            heads: Number of attention heads, which divides ``channels``.
             edge_dim: Width of the edge attributes, 0 if there are none.
             dropout: Probability of dropping an attention weight in training.
 
         Returns:
-            A module with the signature of :meth:`~graphrerank.models.gatv2.GATv2Layer.forward`.
+            Module with the signature of :meth:`~graphrerank.models.gatv2.GATv2Layer.forward`.
         """
         return GATv2Layer(channels, channels // heads, heads=heads, edge_dim=edge_dim, dropout=dropout)
 
@@ -202,19 +232,28 @@ class GATv2Reranker(Reranker):
             num_nodes: Number of nodes of the batch.
 
         Returns:
-            ``edge_index``, ``edge_attr`` and ``rowptr`` for the layers, here those of
+            ``edge_index``, ``edge_attr`` and ``rowptr`` for the layers. By default, those of
             :func:`~graphrerank.models.gatv2.attention_edges`.
         """
         return attention_edges(edge_index, edge_attr, num_nodes)
 
     @staticmethod
     def inputs_of(*, features: str = "scores", num_edge_types: int = 0, **_: Any) -> ModelInputs:
-        """Return the inputs of a model with these arguments."""
+        """Return the inputs of a model with the given settings.
+
+        Args:
+            features: Feature mode.
+            num_edge_types: Number of edge types that the model distinguishes.
+        """
         inputs = SCORES if features == "scores" else VECTORS
         return inputs.with_edge_types() if num_edge_types else inputs
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
-        """Name the features of a candidate, in order, given the names of the retriever's scores."""
+        """Return the names of a candidate's features.
+
+        Args:
+            score_names: Names of the scores of the retriever.
+        """
         if self.features == "paper":
             return ["gcs", "query_vector", "node_vector"]
         names = self.score_features.names(score_names)
@@ -230,11 +269,21 @@ class GATv2Reranker(Reranker):
         ptr: Tensor,
         edge_type: Tensor | None = None,
     ) -> Tensor:
-        """Score every candidate: ``[N]``; higher is more relevant, comparable within a query only.
+        """Score every candidate. Scores are only comparable within a query.
 
-        ``base_features`` ``[N, num_scores]`` are the retriever's scores; ``query_vectors [B, embedding_dim]`` and
-        ``node_vectors [N, embedding_dim]`` may be any ``[0, 0]`` tensors in ``scores`` mode. Edges ``[2, E]``, in any
-        order, have weights and types ``[E]``, which are not read without ``num_edge_types``.
+        Args:
+            base_features: Scores of the retriever, ``[N, num_scores]``.
+            query_vectors: Query vectors ``[B, embedding_dim]``. Ignored in ``scores`` mode, where any tensor can be
+                passed.
+            node_vectors: Node vectors ``[N, embedding_dim]``. Ignored in ``scores`` mode, where any tensor can be
+                passed.
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_weight: Weights of the edges, ``[E]``.
+            ptr: Boundaries of the queries' candidates, ``[B + 1]``.
+            edge_type: Edge types ``[E]``. Required if ``num_edge_types`` is not 0, otherwise ignored.
+
+        Returns:
+            Scores ``[N]``. Higher is more relevant.
         """
         gcs_scores, learned = self.score_parts(
             base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type
@@ -251,7 +300,20 @@ class GATv2Reranker(Reranker):
         ptr: Tensor,
         edge_type: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Score as :meth:`forward`, in two parts: ``[N]`` GCS's, 0 in ``paper`` mode, and ``[N]`` the network's."""
+        """Score every candidate as :meth:`forward` does, and return the two terms of the sum.
+
+        Args:
+            base_features: Scores of the retriever, ``[N, num_scores]``.
+            query_vectors: Query vectors ``[B, embedding_dim]``. Ignored in ``scores`` mode.
+            node_vectors: Node vectors ``[N, embedding_dim]``. Ignored in ``scores`` mode.
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_weight: Weights of the edges, ``[E]``.
+            ptr: Boundaries of the queries' candidates, ``[B + 1]``.
+            edge_type: Edge types ``[E]``. Required if ``num_edge_types`` is not 0, otherwise ignored.
+
+        Returns:
+            GCS term ``[N]``, which is 0 in ``paper`` mode, and network term ``[N]``.
+        """
         num_nodes = base_features.shape[0]
         scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
         num_scores = base_features.shape[1] - self.num_words
@@ -300,7 +362,7 @@ class GATv2Reranker(Reranker):
 def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """Return for each node whether its graph has an edge, or further scores that differ between candidates.
 
-    ``other_scores [N, C]`` are scaled within the graph: all 0 where constant.
+    ``other_scores [N, C]`` are scaled within the graph, so they are 0 where they are constant.
     """
     total = scatter_sum(other_scores.sum(1), graph, num_graphs)
     total = total.index_add(0, graph[edge_index[1]], torch.ones_like(edge_index[1], dtype=total.dtype))

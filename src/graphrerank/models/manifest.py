@@ -1,9 +1,10 @@
-"""Manifests describe a checkpoint's model and its training. They are checked once, when they are read.
+"""Manifests: descriptions of a checkpoint's model and of its training, which are validated when they are read.
 
-A manifest may be untrusted: it is plain JSON within bounds (:mod:`graphrerank.utils.safe_loading`), and names a
-registered model (:mod:`graphrerank.models.registry`), never a class to import.
+A manifest may be untrusted. It is plain JSON of limited size (see :mod:`graphrerank.utils.safe_loading`) and contains
+the name of a registered model (see :mod:`graphrerank.models.registry`), never a class to import.
 
-The manifest of an artifact names the SHA-256 of each file and of itself, against damage and mix-ups: no signature.
+The manifest of an artifact contains the SHA-256 hash of each file and of itself. The hashes detect damaged and
+mismatched files. They are not a signature.
 """
 
 import hashlib
@@ -36,130 +37,207 @@ from graphrerank.utils.safe_loading import (
 
 __getattr__ = moved_names(__name__)
 
+#: Name of the manifest file in a checkpoint folder.
 MANIFEST = "manifest.json"
 
 Arguments = Annotated[dict[str, Any], AfterValidator(check_arguments)]
-FileName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder
-NameTuple = Annotated[tuple[str, ...], Strict(False)]  # a JSON list
+FileName = Annotated[str, AfterValidator(plain_name)]  # must be usable as the name of a file or folder
+NameTuple = Annotated[tuple[str, ...], Strict(False)]  # not strict, because JSON has lists only
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 RestartProb = Annotated[float, Field(ge=MIN_RESTART_PROB, le=1)]
 
 
 class Entry(BaseModel):
-    """Part of a manifest: entries without a default must be there, unknown ones are ignored."""
+    """Base of the parts of a manifest. Fields without a default are required, and unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
 class ModelEntry(Entry):
-    """The model's name for :func:`~graphrerank.models.registry.find_model`, and its constructor's arguments."""
+    """Model of a checkpoint.
+
+    Attributes:
+        name: Name of the model. See :func:`~graphrerank.models.registry.find_model`.
+        arguments: Arguments of its constructor by name.
+    """
 
     name: str
     arguments: Arguments = {}
 
 
 class GroupEntry(Entry):
-    """A group of the configuration: its file of ``conf/<group>``, if chosen by name, and plain settings."""
+    """Choice in a group of the configuration.
+
+    Attributes:
+        choice: Name of the file in ``conf/<group>``, without suffix. None if no file was chosen by name.
+        arguments: Plain settings of the group.
+    """
 
     choice: str | None = None
     arguments: Arguments = {}
 
 
 class DataEntry(GroupEntry):
-    """A data set of the training; its fingerprint changes whenever the data set does."""
+    """Data set of a training.
+
+    Attributes:
+        fingerprint: Hash that changes whenever the data set changes.
+    """
 
     fingerprint: str
 
 
 class StartEntry(Entry):
-    """The finished checkpoint whose weights a training began from, with the hash of its weights and its data sets."""
+    """Checkpoint from which a training started.
+
+    Attributes:
+        name: Name of the checkpoint.
+        sha256: SHA-256 hash of its weights.
+        trained_on: Data sets of the earlier training by name. Their arguments identify the data set.
+    """
 
     name: FileName
     sha256: str
-    trained_on: dict[str, DataEntry] = {}  # by name; their arguments name the data set
+    trained_on: dict[str, DataEntry] = {}
 
 
 class EncoderEntry(GroupEntry):
-    """The encoder of the training's texts, or the cross-encoder of its (query, passage) pairs."""
+    """Text encoder of a training, or the cross-encoder of its (query, passage) pairs.
 
-    fingerprint: str  # changes whenever the vectors would
-    dim: Size  # width of a vector
-    name: str = ""  # for messages
+    Attributes:
+        fingerprint: Hash that changes whenever the vectors change.
+        dim: Width of a vector.
+        name: Name for messages.
+    """
+
+    fingerprint: str
+    dim: Size
+    name: str = ""
 
 
 class RetrieverEntry(GroupEntry):
-    """The retriever of the training's candidates, and the scores that the model reads, in order."""
+    """Retriever of the candidates of a training.
+
+    Attributes:
+        feature_names: Names of the retriever scores that the model uses, in order.
+    """
 
     feature_names: NameTuple
 
 
 class ArtifactEntry(Entry):
-    """Hashes of an exported artifact's files, by name, and of its manifest without this entry."""
+    """Hashes of an exported artifact.
+
+    Attributes:
+        sha256: SHA-256 hashes of the files by name.
+        manifest_sha256: SHA-256 hash of the manifest without this field.
+    """
 
     sha256: dict[FileName, str] = {}
     manifest_sha256: str | None = None
 
 
 class Manifest(Entry):
-    """Entries of every model's manifest.
+    """Description of a model and its training. A model class may use a subclass as its ``manifest_class``.
 
-    A model class names a subclass as its ``manifest_class``; without one it is :class:`RerankerManifest`.
+    The default for a model class is :class:`RerankerManifest`.
+
+    Attributes:
+        name: Name of the system in result tables and of its run file.
+        model: Model and its arguments.
+        features: Names of the features that the model uses, in order.
+        primary: Whether this is the main model of a run with several models. None if the manifest does not say.
+        config: Configuration of the training, without the folders of a machine.
+        artifact: Hashes of the files. Only set in exported artifacts.
+        content: Whole manifest as JSON.
+        source: Path of the file, for messages.
     """
 
-    name: FileName  # of the system, and of its run file
+    name: FileName
     model: ModelEntry
-    features: NameTuple  # that the model reads, in order
-    primary: bool | None = None  # whether it is the model of a run that is used where one is needed; None if unsaid
-    config: dict[str, Any] = {}  # the training's configuration, without folders of a machine
-    artifact: ArtifactEntry | None = None  # added by an export
-    content: dict[str, Any] = Field(repr=False)  # the whole manifest as JSON
-    source: str = Field(repr=False)  # its file, for messages
+    features: NameTuple
+    primary: bool | None = None
+    config: dict[str, Any] = {}
+    artifact: ArtifactEntry | None = None
+    content: dict[str, Any] = Field(repr=False)
+    source: str = Field(repr=False)
 
     @property
     def inputs(self) -> ModelInputs:
-        """The model's inputs; a ValueError if the arguments do not fit the model."""
+        """Inputs of the model.
+
+        Raises:
+            UserError: If the arguments do not fit the model.
+        """
         try:
             return read_inputs(find_model(self.model.name), self.model.arguments)
         except TypeError as error:
-            raise UserError(f"the manifest's arguments do not fit {self.model.name}: {error}") from error
+            raise UserError(f"the arguments in the manifest do not fit {self.model.name}: {error}") from error
 
     @property
     def input_shapes(self) -> Mapping[str, str]:
-        """Shapes of the model's inputs by name, as ``"[n, 130]"``; letters are dynamic sizes."""
+        """Shapes of the model's inputs by name, such as ``"[n, 130]"``. Letters are dynamic sizes."""
         raise NotImplementedError(f"{type(self).__name__} must define `input_shapes`")
 
     @property
     def output_shapes(self) -> Mapping[str, str]:
-        """Shapes of an exported model's outputs by name, in order."""
+        """Shapes of the outputs of an exported model by name, in order."""
         return {"scores": "[n]"}
 
     def with_entries(self, **entries: Any) -> "Manifest":
-        """Return the manifest with new or replaced entries, checked."""
+        """Return a validated copy of the manifest with added or replaced entries.
+
+        Args:
+            entries: Entries by name.
+
+        Raises:
+            UserError: If an entry is invalid.
+        """
         return parse_manifest({**self.content, **entries}, self.source)
 
     def without(self, *keys: str) -> "Manifest":
-        """Return the manifest without some entries, checked."""
+        """Return a validated copy of the manifest without some entries.
+
+        Args:
+            keys: Names of the entries to remove.
+
+        Raises:
+            UserError: If a required entry is removed.
+        """
         return parse_manifest({key: entry for key, entry in self.content.items() if key not in keys}, self.source)
 
 
 class RerankerManifest(Manifest):
-    """The manifest of a model that scores candidates."""
+    """Manifest of a model that scores candidates.
+
+    Attributes:
+        retriever: Retriever of the candidates of the training.
+        data: First data set of the training.
+        operators: Restart probabilities of the frozen operators ``gcs`` and ``ppr``.
+        mix: Further data sets of the training by name.
+        start: Checkpoint from which the training started. None if it started from new weights.
+        encoder: Text encoder. None if no texts were encoded.
+        pair_encoder: Cross-encoder. None if the model does not use pair vectors.
+        calibration: Calibration of scores to probabilities of relevance. None if the model is not calibrated.
+        list_confidence: Calibration of the confidence in a list. None if the model has none.
+        metrics: Results by ``data set/split`` and measure.
+    """
 
     retriever: RetrieverEntry
     data: DataEntry
-    operators: dict[str, RestartProb]  # restart probabilities of the frozen operators `gcs` and `ppr`
-    mix: dict[str, DataEntry] = {}  # further data sets of the training, by name
-    start: StartEntry | None = None  # None for new weights
-    encoder: EncoderEntry | None = None  # None if nothing was encoded
-    pair_encoder: EncoderEntry | None = None  # None if the model reads no vectors of pairs
+    operators: dict[str, RestartProb]
+    mix: dict[str, DataEntry] = {}
+    start: StartEntry | None = None
+    encoder: EncoderEntry | None = None
+    pair_encoder: EncoderEntry | None = None
     calibration: Calibration | None = None
     list_confidence: ListConfidence | None = None
-    metrics: dict[str, dict[str, float]] = {}  # by `data set/split`
+    metrics: dict[str, dict[str, float]] = {}
 
     @check_model(mode="after")
     def _check(self) -> "RerankerManifest":
         if self.operators.keys() != {"gcs", "ppr"}:
-            raise UserError(f"the manifest's `operators` must be gcs and ppr, got {self.operators}")
+            raise UserError(f"`operators` of the manifest must contain exactly gcs and ppr, got {self.operators}")
         inputs = self.inputs
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
@@ -170,16 +248,16 @@ class RerankerManifest(Manifest):
 
     @property
     def trained_on(self) -> Mapping[str, DataEntry]:
-        """All data sets of the training by name, first those of the checkpoint that it started from.
+        """All data sets of the training by name, starting with those of the checkpoint from which it started.
 
-        The arguments of each name its file of ``conf/data``, as ``data``.
+        The arguments of each data set contain its file in ``conf/data`` as ``data``.
         """
         before = {} if self.start is None else {f"{self.start.name}/{n}": e for n, e in self.start.trained_on.items()}
         return {**before, **self.last_trained_on}
 
     @property
     def last_trained_on(self) -> Mapping[str, DataEntry]:
-        """The data sets of :attr:`trained_on` without those of the checkpoint that it started from."""
+        """Data sets of :attr:`trained_on` without those of the checkpoint from which the training started."""
         return {
             name: entry.model_copy(update={"arguments": {"data": name, **entry.arguments}})
             for name, entry in {str(self.data.choice): self.data, **self.mix}.items()
@@ -187,17 +265,21 @@ class RerankerManifest(Manifest):
 
     @property
     def reads_cross_encoder(self) -> bool:
-        """Whether the model reads a cross-encoder's scores of the first candidates, if there are some."""
+        """Whether the model uses scores of a cross-encoder for the top candidates, if they are available."""
         return not set(CROSS_ENCODER_FEATURES).isdisjoint(self.retriever.feature_names)
 
     @property
     def embedding_dim(self) -> int:
-        """Width of the query and node vectors that the model reads; 0 if it reads none."""
+        """Width of the query and node vectors that the model uses, 0 if it uses none."""
         return self.encoder.dim if self.encoder is not None and self.inputs.reads_vectors else 0
 
     @property
     def val_split(self) -> str:
-        """The validation split of the training; a ValueError if the manifest does not name it."""
+        """Name of the validation split of the training.
+
+        Raises:
+            UserError: If the manifest does not contain it.
+        """
         split = (self.config.get("batches") or {}).get("val_split")
         if not isinstance(split, str):
             raise UserError(f"{self.source}: the manifest needs an entry `config.batches.val_split`, found {split!r}")
@@ -205,7 +287,7 @@ class RerankerManifest(Manifest):
 
     @property
     def input_shapes(self) -> Mapping[str, str]:
-        """Of ``N`` candidates of ``B`` queries with ``E`` edges."""
+        """Shapes of the model's inputs for ``B`` queries with ``N`` candidates and ``E`` edges in total."""
         dim, pair_dim = self.embedding_dim, self.pair_encoder and self.pair_encoder.dim
         return {
             "base_features": f"[N, {len(self.retriever.feature_names)}]",
@@ -221,20 +303,34 @@ class RerankerManifest(Manifest):
 
     @property
     def output_shapes(self) -> Mapping[str, str]:
-        """Scores, and probabilities if calibrated, which TorchScript's ``calibration`` computes of the scores."""
+        """Shapes of the scores and, for a calibrated model, of the probabilities.
+
+        In a TorchScript artifact, the method ``calibration`` computes the probabilities from the scores.
+        """
         return dict.fromkeys(["scores"] if self.calibration is None else ["scores", "probabilities"], "[N]")
 
 
 def parse_manifest(content: object, source: str | Path) -> Manifest:
-    """Check a manifest, a JSON object of the file ``source``; unknown entries are kept."""
+    """Validate a manifest.
+
+    Args:
+        content: Manifest as a JSON object. Unknown entries are preserved.
+        source: Path of the file, for messages.
+
+    Returns:
+        Manifest of the class that the model requires.
+
+    Raises:
+        UserError: If the manifest is invalid. The message contains the name of the invalid entry.
+    """
     check_depth(content, str(source))
     if not isinstance(content, Mapping):
-        raise UserError(f"{source}: needed a JSON object, got {type(content).__name__}")
+        raise UserError(f"{source} must contain a JSON object, got {type(content).__name__}")
     entry = content.get("model")
     try:
         model_class = find_model(entry.get("name") if isinstance(entry, Mapping) else None)
     except ValueError as error:
-        raise UserError(f"{source}: the manifest's model {error}") from error
+        raise UserError(f"{source}: the manifest's `model.name` {error}") from error
     kind: type[Manifest] = model_interface(model_class).manifest_class or RerankerManifest
     try:
         return kind.model_validate({**content, "content": dict(content), "source": str(source)})
@@ -244,7 +340,7 @@ def parse_manifest(content: object, source: str | Path) -> Manifest:
 
 
 def _described(details: Any) -> str:
-    """Describe an error of pydantic by the entry's dotted name."""
+    """Describe a validation error of pydantic with the dotted name of the entry."""
     key = ".".join(map(str, details["loc"]))
     if details["type"] == "missing":
         return f"the manifest needs an entry `{key}`, found none"
@@ -254,55 +350,106 @@ def _described(details: Any) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest of a checkpoint: in its folder, or next to a ``.ckpt`` or one folder up."""
+    """Read the manifest of a checkpoint.
+
+    Args:
+        path: Checkpoint folder or ``.ckpt`` file. The manifest of a file is next to it or one folder up.
+
+    Returns:
+        Validated manifest.
+
+    Raises:
+        UserError: If there is no manifest, or if it is invalid.
+    """
     file = untrusted_file(manifest_folder(path), MANIFEST)
     return parse_manifest(read_json(file), file)
 
 
 def manifest_folder(path: Path) -> Path:
-    """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up."""
+    """Return the folder that contains the manifest of a checkpoint.
+
+    Args:
+        path: Checkpoint folder or ``.ckpt`` file. The manifest of a file is next to it or one folder up.
+
+    Raises:
+        UserError: If there is no manifest.
+    """
     folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
-    if found := [folder for folder in folders if (folder / MANIFEST).is_file()]:
-        return found[0]
-    raise UserError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
+    if matches := [folder for folder in folders if (folder / MANIFEST).is_file()]:
+        return matches[0]
+    raise UserError(f"{path} must have a {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write ``manifest.json``, atomically."""
+    """Write ``manifest.json``. An existing file is replaced atomically.
+
+    Args:
+        folder: Folder of the checkpoint.
+        content: Manifest as a JSON object.
+    """
     write_text(folder / MANIFEST, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def seal_manifest(manifest: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict[str, Any]:
-    """Return an artifact's manifest with the hashes of its files in ``folder``, and its own."""
-    sealed: dict[str, Any] = json.loads(json.dumps(manifest))  # as it will be read
+    """Return the manifest of an artifact with the hashes of its files and of itself.
+
+    Args:
+        manifest: Manifest as a JSON object with an entry ``artifact``.
+        folder: Folder of the artifact.
+        names: Names of the files to hash.
+
+    Returns:
+        New manifest. The argument is not changed.
+    """
+    sealed: dict[str, Any] = json.loads(json.dumps(manifest))  # hash what a reader of the JSON file will see
     sealed["artifact"]["sha256"] = {name: hash_files([folder / name]) for name in sorted(names)}
     sealed["artifact"]["manifest_sha256"] = _hash_manifest(sealed)
     return sealed
 
 
 def _hash_manifest(manifest: Mapping[str, Any]) -> str:
-    """SHA-256 of a manifest as sorted JSON, without its own hash."""
+    """Return the SHA-256 hash of a manifest as sorted JSON, without the field ``manifest_sha256``."""
     entry = {key: value for key, value in manifest["artifact"].items() if key != "manifest_sha256"}
     content = json.dumps({**manifest, "artifact": entry}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def check_manifest(folder: Path, manifest: Manifest) -> None:
-    """Refuse an artifact's manifest that has no hash, or was changed."""
-    needed, found = _artifact(manifest).manifest_sha256, _hash_manifest(manifest.content)
-    if found != needed:
+    """Check that the manifest of an artifact has not been changed.
+
+    Args:
+        folder: Folder of the artifact, for messages.
+        manifest: Manifest.
+
+    Raises:
+        UserError: If the manifest has no hash or a different one.
+    """
+    expected, actual = _artifact(manifest).manifest_sha256, _hash_manifest(manifest.content)
+    if actual != expected:
         raise UserError(
-            f"{folder}: the manifest was changed: needed SHA-256 {needed}, found {found}; export the artifact again"
+            f"{folder}: the manifest has been changed. Its SHA-256 hash must be {expected}, got {actual}. Export the "
+            "artifact again"
         )
 
 
 def check_artifact_file(folder: Path, manifest: Manifest, name: str) -> None:
-    """Refuse a file of an artifact that the manifest does not name, or that is missing, a link or another one."""
+    """Check that a file of an artifact has the hash that its manifest contains.
+
+    Args:
+        folder: Folder of the artifact.
+        manifest: Manifest of the artifact.
+        name: Name of the file.
+
+    Raises:
+        UserError: If the file is missing, is a link, is not in the manifest, or has a different hash.
+    """
     hashes = _artifact(manifest).sha256
     if name not in hashes:
         raise UserError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
-    if (found := hash_files([untrusted_file(folder, name)])) != hashes[name]:
-        raise UserError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
+    if (actual := hash_files([untrusted_file(folder, name)])) != hashes[name]:
+        raise UserError(
+            f"{folder / name}: the SHA-256 hash must be {hashes[name]}, got {actual}. Export the artifact again"
+        )
 
 
 def _artifact(manifest: Manifest) -> ArtifactEntry:

@@ -1,10 +1,10 @@
-"""Reranker whose layers are any convolution of PyTorch Geometric; ``pip install graphrerank[train]``.
+"""Reranker with any convolution of PyTorch Geometric as its layers. Requires ``pip install graphrerank[train]``.
 
-- Features, GCS residual and output head are those of :class:`~graphrerank.models.gatv2_reranker.GATv2Reranker`, so a
-  comparison of two convolutions changes nothing else. Training begins at GCS here too.
-- A convolution is named, never imported: a checkpoint's manifest may be untrusted, and can name only a class that
-  ``torch_geometric.nn.conv`` lists.
-- A convolution that cannot be a layer here is refused when the model is built, with the reason (:data:`UNSUITABLE`).
+- Features, GCS residual and output head are those of :class:`~graphrerank.models.gatv2_reranker.GATv2Reranker`. Only
+  the convolution changes, so convolutions can be compared fairly. Training also starts at GCS.
+- A convolution is selected by name and never imported by path. An untrusted manifest can therefore only name a class
+  that ``torch_geometric.nn.conv`` lists.
+- A convolution that cannot be a layer is rejected when the model is built, with the reason (:data:`UNSUITABLE`).
 """
 
 import inspect
@@ -20,21 +20,21 @@ from graphrerank.utils.checks import UserError, check_choice
 from graphrerank.utils.safe_loading import MAX_MODEL_LAYERS, MAX_SIZE
 
 CONVOLUTIONS_MODULE = "torch_geometric.nn"
-_POINTS = "it reads positions of points in space, which passages do not have"
-_NODE_TYPES = "it reads graphs with several types of nodes, and passages are of one type"
-_WRAPPER = "it wraps another convolution object, which settings cannot name"
-_FIRST_LAYER = "it also reads the features of the first layer, which a stack of residual layers does not pass on"
-_CUGRAPH = "it needs the package pylibcugraphops and its own form of graphs"
+_POINTS = "it needs positions of points in space, which passages do not have"
+_NODE_TYPES = "it needs graphs with several node types, and all passages have the same type"
+_WRAPPER = "it wraps another convolution object, which cannot be specified in the settings"
+_FIRST_LAYER = "it needs the input of the first layer, which a stack of residual layers does not pass on"
+_CUGRAPH = "it needs the package pylibcugraphops and a special graph format"
 #: Convolutions of ``torch_geometric.nn`` that cannot be layers of a reranker, with the reason that the error gives.
 UNSUITABLE: Mapping[str, str] = {
     "CuGraphGATConv": _CUGRAPH,
     "CuGraphRGCNConv": _CUGRAPH,
     "CuGraphSAGEConv": _CUGRAPH,
-    "DNAConv": "it reads the outputs of all earlier layers at once",
+    "DNAConv": "it needs the outputs of all earlier layers at once",
     "DirGNNConv": _WRAPPER,
     "DynamicEdgeConv": "it computes its own edges and ignores those of the corpus",
     "FAConv": _FIRST_LAYER,
-    "FusedGATConv": "it needs the package dgNN and its own form of graphs",
+    "FusedGATConv": "it needs the package dgNN and a special graph format",
     "GCN2Conv": _FIRST_LAYER,
     "GPSConv": _WRAPPER,
     "GravNetConv": "it computes its own edges and ignores those of the corpus",
@@ -42,24 +42,26 @@ UNSUITABLE: Mapping[str, str] = {
     "HEATConv": _NODE_TYPES,
     "HGTConv": _NODE_TYPES,
     "HeteroConv": _NODE_TYPES,
-    "HypergraphConv": "it reads hyperedges, and an edge of a corpus joins two passages",
-    "MeshCNNConv": "it reads meshes, in which each edge has exactly four neighbours",
+    "HypergraphConv": "it needs hyperedges, and an edge of a corpus connects two passages",
+    "MeshCNNConv": "it needs meshes, in which each edge has exactly four neighbours",
     "MessagePassing": "it is the base class of all convolutions and computes no messages",
     "PANConv": "it needs the package torch-sparse and returns no plain features",
     "PPFConv": _POINTS,
     "PointGNNConv": _POINTS,
     "PointNetConv": _POINTS,
     "PointTransformerConv": _POINTS,
-    "SignedConv": "it reads positive and negative edges separately",
-    "SplineConv": "it reads coordinates of edges and needs the package pyg-lib",
+    "SignedConv": "it needs separate positive and negative edges",
+    "SplineConv": "it needs coordinates of edges and the package pyg-lib",
     "WLConv": "it hashes integer labels of nodes and has no gradient",
     "XConv": _POINTS,
 }
-_NEED_ATTRIBUTES = ("GINEConv", "GMMConv", "NNConv", "PDNConv")  # of edges
-_NEED_TYPES = ("FastRGCNConv", "RGATConv", "RGCNConv")  # of edges
-# how a constructor calls the width of edge attributes, where it is not `edge_dim`
+#: Convolutions that require edge attributes.
+_NEED_ATTRIBUTES = ("GINEConv", "GMMConv", "NNConv", "PDNConv")
+#: Convolutions that require edge types.
+_NEED_TYPES = ("FastRGCNConv", "RGATConv", "RGCNConv")
+#: Name of the constructor argument for the width of edge attributes, if it is not `edge_dim`.
 _EDGE_WIDTHS = {"CGConv": "dim", "GMMConv": "dim", "GeneralConv": "in_edge_channels"}
-# input and output widths of the network that a constructor's `nn` expects, by channels and width of edge attributes
+#: Input and output width of the network that the constructor argument `nn` expects.
 _NETWORKS: Mapping[str, Callable[[int, int], tuple[int, int]]] = {
     "EdgeConv": lambda channels, edge_dim: (2 * channels, channels),
     "GINConv": lambda channels, edge_dim: (channels, channels),
@@ -69,46 +71,53 @@ _NETWORKS: Mapping[str, Callable[[int, int], tuple[int, int]]] = {
 
 
 class PyGReranker(GATv2Reranker):
-    """Score candidates as :class:`~graphrerank.models.gatv2_reranker.GATv2Reranker`, with layers of PyTorch Geometric.
+    """Score candidates with layers of any PyTorch Geometric convolution.
 
-    Only the layers differ. A layer reads
+    Except for the layers, the model equals :class:`~graphrerank.models.gatv2_reranker.GATv2Reranker`. The arguments of
+    the convolution's ``forward`` decide what a layer uses of the edges:
 
-    - attributes of edges (the weight with ``edge_features``, one-hot types with ``num_edge_types``, coverage of the
-      query's words) if the convolution takes ``edge_attr``,
-    - the weights alone if it takes ``edge_weight`` instead, and ``edge_features`` is set,
-    - numbers of types if it takes ``edge_type``, and ``num_edge_types`` is set.
+    - ``edge_attr``: all edge attributes (the weight with ``edge_features``, one-hot types with ``num_edge_types``, and
+      the coverage of query words with ``pair_evidence``),
+    - ``edge_weight`` without ``edge_attr``: the weight, if ``edge_features`` is set,
+    - ``edge_type``: the index of the type, if ``num_edge_types`` is set.
 
-    A convolution that takes none of them reads which passages are joined. Self-loops are the convolution's business.
+    A convolution with none of these arguments only uses which passages are connected. Self-loops are left to the
+    convolution.
 
     Args:
-        conv: Name of a convolution of ``torch_geometric.nn``, such as ``SAGEConv``, with or without the package's name.
-        conv_arguments: Further plain arguments of its constructor, such as ``{"aggr": "max"}``. Widths, ``heads``,
-            ``dropout``, ``edge_dim`` and networks (``nn``) come from the other arguments unless set here. ``deg`` of
-            ``PNAConv`` is a list. None for no arguments.
-        arguments: Arguments of :class:`~graphrerank.models.gatv2_reranker.GATv2Reranker`. ``heads`` and ``dropout``
-            reach convolutions whose constructors take them.
+        conv: Name of a convolution of ``torch_geometric.nn``, such as ``SAGEConv``, with or without the package name.
+        conv_arguments: Further plain arguments of its constructor, such as ``{"aggr": "max"}``. By default, widths,
+            ``heads``, ``dropout``, ``edge_dim`` and networks (``nn``) follow from the other arguments. ``deg`` of
+            ``PNAConv`` is a list. If None, there are no further arguments.
+        arguments: Arguments of :class:`~graphrerank.models.gatv2_reranker.GATv2Reranker`. ``heads`` and ``dropout`` are
+            passed to convolutions whose constructors accept them.
 
     Raises:
-        UserError: If ``conv`` cannot be a layer of a reranker, or ``conv_arguments`` do not fit it. The message gives
-            the reason.
+        UserError: If ``conv`` cannot be a layer of a reranker, or if ``conv_arguments`` do not fit it. The message
+            gives the reason.
 
     Example:
         >>> model = PyGReranker(conv="SAGEConv", conv_arguments={"aggr": "max"}, num_layers=1)
         >>> type(model.blocks[0].layer.conv).__name__
         'SAGEConv'
-        >>> PyGReranker(conv="HGTConv")
+        >>> PyGReranker(conv="DNAConv")
         Traceback (most recent call last):
-        graphrerank.utils.checks.UserError: `conv` cannot be HGTConv: it reads graphs with several types of nodes, and \
-passages are of one type
+        graphrerank.utils.checks.UserError: `conv` cannot be DNAConv: it needs the outputs of all earlier layers at once
     """
 
     def __init__(self, *, conv: str, conv_arguments: Mapping[str, Any] | None = None, **arguments: Any) -> None:
-        self.conv = conv  # before the layers are built, which read both
+        self.conv = conv  # the constructor of the base class calls build_layer, which needs these two
         self.conv_arguments = dict(conv_arguments or {})
         super().__init__(**arguments)
 
     def build_layer(self, channels: int, heads: int, edge_dim: int, dropout: float) -> nn.Module:
-        """Build a layer with the named convolution; arguments as of :meth:`GATv2Reranker.build_layer`.
+        """Build one layer with the named convolution.
+
+        Args:
+            channels: Width of the input and of the output of the layer.
+            heads: Number of attention heads, passed to convolutions that have heads.
+            edge_dim: Width of the edge attributes, 0 if there are none.
+            dropout: Probability of dropping an attention weight in training, passed to convolutions that accept it.
 
         Returns:
             A :class:`PyGLayer`.
@@ -127,27 +136,28 @@ passages are of one type
         )
 
     def layer_edges(self, edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the edges unchanged, and empty row pointers, which no convolution reads."""
+        """Return the edges unchanged, and empty row pointers, which convolutions do not need."""
         return edge_index, edge_attr, edge_index.new_zeros([0])
 
 
 class PyGLayer(nn.Module):
-    """Give a convolution of PyTorch Geometric the signature of :class:`~graphrerank.models.gatv2.GATv2Layer`.
+    """Wrap a PyTorch Geometric convolution in the signature of :class:`~graphrerank.models.gatv2.GATv2Layer`.
 
     Args:
-        name: Name of the convolution, as ``conv`` of :class:`PyGReranker`.
+        name: Name of the convolution. See ``conv`` of :class:`PyGReranker`.
         channels: Width of the input and of the output.
-        edge_dim: Width of the edge attributes. The weight comes first if ``reads_weight``, then the one-hot types.
-        usual: Arguments that the constructor gets if it takes them.
-        arguments: Arguments of the constructor, which take precedence.
+        edge_dim: Width of the edge attributes. They begin with the weight if ``reads_weight`` is set, followed by the
+            one-hot types.
+        usual: Arguments for the constructor that are only passed if it accepts them.
+        arguments: Arguments for the constructor that are always passed, and that override the others.
         reads_weight: Whether the first edge attribute is the weight.
-        num_edge_types: Number of one-hot columns that follow, 0 for none.
+        num_edge_types: Number of one-hot columns of edge types, 0 for none.
 
     Raises:
-        UserError: If the convolution cannot be a layer, or the arguments do not fit it.
+        UserError: If the convolution cannot be a layer, or if the arguments do not fit it.
     """
 
-    # constants, so that TorchScript leaves out the calls that this convolution does not take
+    # Constants, so that TorchScript does not compile the calls that do not fit this convolution.
     reads_attr: Final[bool]
     reads_weight: Final[bool]
     reads_type: Final[bool]
@@ -175,12 +185,12 @@ class PyGLayer(nn.Module):
         settings = _constructor_arguments(kind, channels, edge_dim, num_edge_types, usual, arguments)
         try:
             self.conv = kind(**settings)
-        except Exception as error:  # constructors share no class of errors
+        except Exception as error:  # constructors raise exceptions of many classes
             raise UserError(f"`conv_arguments` do not fit {kind.__name__}: {_first_line(error)}") from error
         _check_layer(self, kind.__name__, channels, edge_dim)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Convolve node features along the edges.
+        """Apply the convolution.
 
         Args:
             x: Node features ``[N, channels]``.
@@ -207,10 +217,10 @@ class PyGLayer(nn.Module):
 
 
 def convolution_names() -> list[str]:
-    """List the convolutions of PyTorch Geometric that can be layers of a reranker, by name.
+    """Return the names of the PyTorch Geometric convolutions that can be layers of a reranker.
 
     Returns:
-        Names for ``conv`` of :class:`PyGReranker`, sorted.
+        Sorted names for ``conv`` of :class:`PyGReranker`.
 
     Raises:
         MissingExtraError: If PyTorch Geometric is not installed.
@@ -223,16 +233,16 @@ def convolution_names() -> list[str]:
 
 
 def find_convolution(name: str) -> Any:
-    """Return a convolution class of PyTorch Geometric by its name, and nothing else.
+    """Return the PyTorch Geometric convolution class with the given name. Other classes cannot be reached.
 
     Args:
-        name: ``SAGEConv`` or ``torch_geometric.nn.SAGEConv``.
+        name: Name such as ``SAGEConv`` or ``torch_geometric.nn.SAGEConv``.
 
     Returns:
-        The class.
+        Class of the convolution.
 
     Raises:
-        UserError: If there is no convolution with that name, or it cannot be a layer of a reranker.
+        UserError: If there is no such convolution, or if it cannot be a layer of a reranker.
         MissingExtraError: If PyTorch Geometric is not installed.
     """
     short = str(name).removeprefix(f"{CONVOLUTIONS_MODULE}.")
@@ -250,15 +260,15 @@ def _constructor_arguments(
     usual: Mapping[str, Any],
     arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a convolution's arguments: the widths that its constructor takes, then the user's."""
+    """Return the arguments for a convolution: the widths that its constructor accepts, then those of the user."""
     name, takes = kind.__name__, inspect.signature(kind).parameters
     _check_arguments(name, arguments)
     for names, is_known, needed in (
-        (_NEED_TYPES, num_edge_types > 0, "types of edges, as with features=scores_match_typed"),
-        (_NEED_ATTRIBUTES, edge_dim > 0, "attributes of edges, as with model.edge_features=true"),
+        (_NEED_TYPES, num_edge_types > 0, "edge types, for example features=scores_match_typed"),
+        (_NEED_ATTRIBUTES, edge_dim > 0, "edge attributes, for example model.edge_features=true"),
     ):
         if name in names and not is_known:
-            raise UserError(f"`conv` cannot be {name} with these features: it needs {needed}")
+            raise UserError(f"`conv` cannot be {name} without {needed}")
     settings = {key: value for key, value in {**usual, **arguments}.items() if key in arguments or key in takes}
     is_shared = "concat" in takes and settings.get("concat", True) is True
     heads = settings.get("heads", 1) if is_shared else 1
@@ -273,7 +283,7 @@ def _constructor_arguments(
         width, out = _NETWORKS[name](channels, edge_dim)
         widths["nn"] = nn.Sequential(nn.Linear(width, channels), nn.ReLU(), nn.Linear(channels, out))
     settings = {key: value for key, value in widths.items() if key in takes} | settings
-    if isinstance(settings.get("deg"), list | tuple):  # of PNAConv
+    if isinstance(settings.get("deg"), list | tuple):  # argument of PNAConv
         settings["deg"] = torch.tensor(settings["deg"], device="cpu")
     required = [key for key, parameter in takes.items() if parameter.default is parameter.empty]
     if missing := [key for key in required if key not in (*settings, "args", "kwargs")]:
@@ -282,9 +292,9 @@ def _constructor_arguments(
 
 
 def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that would be wrong or too large here; a manifest may be untrusted."""
+    """Reject arguments that would be wrong or too large. The arguments may come from an untrusted manifest."""
     if arguments.get("cached"):
-        raise UserError(f"`conv_arguments` of {name} must not set `cached`, as each batch has other edges")
+        raise UserError(f"`conv_arguments` of {name} must not set `cached`, because each batch has different edges")
     for key, value in arguments.items():
         largest = MAX_SIZE if key.endswith(("channels", "dim")) else MAX_MODEL_LAYERS
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) > largest:
@@ -292,7 +302,7 @@ def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _check_layer(layer: PyGLayer, name: str, channels: int, edge_dim: int) -> None:
-    """Run a new layer on three nodes; on the meta device there is nothing to run."""
+    """Run a new layer on three nodes to check that it works. Skip layers on the meta device, which cannot be run."""
     x = torch.zeros(3, channels)
     if x.device.type == "meta":
         return
@@ -302,14 +312,15 @@ def _check_layer(layer: PyGLayer, name: str, channels: int, edge_dim: int) -> No
     try:
         with torch.no_grad():
             out = layer(x, edge_index, edge_attr, edge_index.new_zeros([0]))
-    except Exception as error:  # of any class, deep within a convolution
+    except Exception as error:  # convolutions raise exceptions of many classes
         raise UserError(f"`conv` cannot be {name} with these `conv_arguments`: {_first_line(error)}") from error
     finally:
         layer.train()
     if not isinstance(out, Tensor) or out.shape != x.shape:
         width = out.shape[-1] if isinstance(out, Tensor) else type(out).__name__
         raise UserError(
-            f"`conv` must keep the width of its input ({channels}), {name} returned {width}; see `conv_arguments`"
+            f"`conv` must return features of the width of its input, {channels}, but {name} returned {width}. Adjust "
+            "`conv_arguments`"
         )
 
 

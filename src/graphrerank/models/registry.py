@@ -1,7 +1,7 @@
-"""Models that a checkpoint can name: built-in ones, those of installed packages, and those registered in Python.
+"""Registry of the models that a checkpoint can name: built-in, from installed packages, or registered in Python.
 
-A checkpoint holds a name and never says what to import. A name that is not here is refused, so that an untrusted
-checkpoint only runs code that the user's environment or program has registered.
+A checkpoint contains the name of a model, never a class to import. An unknown name is rejected. An untrusted checkpoint
+can therefore only run code that the user's environment or program has registered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from graphrerank.core.adapters import model_features, model_interface
 from graphrerank.installation.plugins import GROUP, describe_entry_point, model_entries
 from graphrerank.utils.checks import UserError
 
-BUILT_IN = {  # imported when first used
+#: Built-in models, imported when they are first used.
+BUILT_IN = {
     name: EntryPoint(name, f"graphrerank.models.{path}", GROUP)
     for name, path in {
         "gatv2_reranker": "gatv2_reranker:GATv2Reranker",
@@ -24,19 +25,34 @@ BUILT_IN = {  # imported when first used
     }.items()
 }
 NO_INPUTS = (
-    "must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static method `inputs_of(**settings)`"
+    "must declare the inputs of its `forward`, with `inputs = ModelInputs((...))` or a static method "
+    "`inputs_of(**settings)`"
 )
 _registered: dict[str, type[nn.Module]] = {}
 
 
 def register_model(model_class: type[nn.Module]) -> str:
-    """Let this process save and load checkpoints of a model class; return the name that they have for it.
+    """Register a model class, so that this process can save and load its checkpoints.
 
-    Its ``forward`` takes plain tensors, which its ``inputs`` name, and returns scores ``[N]``; its constructor takes
-    plain settings by name. It may name the kind of its manifests as ``manifest_class``.
+    Args:
+        model_class: Subclass of ``torch.nn.Module``. Its constructor takes plain settings by name. Its ``forward``
+            takes the plain tensors that its ``inputs`` declare and returns scores ``[N]``. It may have a
+            ``manifest_class``.
+
+    Returns:
+        Name of the model in checkpoints.
+
+    Raises:
+        UserError: If the class is not a module or does not declare its inputs.
+
+    Example:
+        >>> class Linear(nn.Module):
+        ...     inputs = ModelInputs(("base_features",))
+        >>> register_model(Linear).rpartition(".")[2]
+        'Linear'
     """
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
-        raise UserError(f"a model must be a class of torch.nn.Module, got {model_class!r}")
+        raise UserError(f"`model_class` must be a subclass of torch.nn.Module, got {model_class!r}")
     path = f"{model_class.__module__}.{model_class.__qualname__}"
     if model_interface(model_class).inputs_of is None:
         raise UserError(f"{path} {NO_INPUTS}")
@@ -46,16 +62,32 @@ def register_model(model_class: type[nn.Module]) -> str:
 
 
 def model_name(model_class: type[nn.Module]) -> str:
-    """Return the name under which a manifest holds a model; a ValueError if the class is not registered."""
+    """Return the name of a model class in manifests.
+
+    Args:
+        model_class: Class of the model.
+
+    Raises:
+        UserError: If the class is not registered.
+    """
     registered = (name for name, known in _registered.items() if known is model_class)
     name = next(registered, None) or _entry_name(model_class)
     if name is None:
-        raise UserError(f"a model must be one of {sorted(_entries())}, or of register_model, got {model_class!r}")
+        raise UserError(
+            f"the model must be one of {sorted(_entries())} or registered with register_model, got {model_class!r}"
+        )
     return name
 
 
 def find_model(name: object) -> type[nn.Module]:
-    """Return the model of a checkpoint by its name; a ValueError if there is none, or it cannot be loaded."""
+    """Return the model class of a checkpoint.
+
+    Args:
+        name: Name of the model in the checkpoint's manifest.
+
+    Raises:
+        UserError: If no model has this name, or if it cannot be imported.
+    """
     entries = _entries()
     if isinstance(name, str):
         if name in _registered:
@@ -64,13 +96,21 @@ def find_model(name: object) -> type[nn.Module]:
             if name in (key, entry.value.replace(":", ".")):
                 return _load(entry)
     raise UserError(
-        f"must be one of {sorted(entries)}, got {str(name)[:200]!r}; if it is yours, install the package whose entry "
-        "point registers it, or name its class: models=[PACKAGE.CLASS], or register_model(CLASS)"
+        f"must be one of {sorted(entries)}, got {str(name)[:200]!r}. To use your own model, install the package whose "
+        "entry point registers it, set models=[PACKAGE.CLASS], or call register_model(CLASS)"
     )
 
 
 def read_inputs(model_class: Any, arguments: Mapping[str, Any]) -> ModelInputs:
-    """Return the inputs of a model before it is built, by its class or a function that builds it."""
+    """Return the inputs of a model before it is built.
+
+    Args:
+        model_class: Class of the model, or a function that builds it.
+        arguments: Arguments of its constructor by name.
+
+    Raises:
+        UserError: If the class does not declare its inputs.
+    """
     inputs_of = model_interface(model_class).inputs_of
     if inputs_of is None:
         raise UserError(f"{model_class} {NO_INPUTS}")
@@ -78,17 +118,22 @@ def read_inputs(model_class: Any, arguments: Mapping[str, Any]) -> ModelInputs:
 
 
 def read_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
-    """Name a model's features of a candidate, in order: its ``feature_names``, else the retriever's scores."""
+    """Return the names of a candidate's features, in order: those of ``feature_names``, or by default the scores.
+
+    Args:
+        model: Model.
+        score_names: Names of the scores of the retriever.
+    """
     return model_features(model, score_names)
 
 
 def _entries() -> Mapping[str, EntryPoint]:
-    """Return built-in models and those of installed packages."""
+    """Return the built-in models and those of installed packages."""
     entries = model_entries()
     for name in entries:
         if name in BUILT_IN:
             raise UserError(
-                f"{describe_entry_point(entries[name])} must have another name, which is none of {sorted(BUILT_IN)}"
+                f"{describe_entry_point(entries[name])} must not have the name of a built-in model, {sorted(BUILT_IN)}"
             )
     return {**BUILT_IN, **entries}
 

@@ -1,7 +1,8 @@
-"""Features of a candidate without embeddings: its scores, its ranks and its place in the graph.
+"""Features of candidates without embeddings: scores, ranks and the position in the candidate graph.
 
-- Everything is normalised within the candidate list, so that base scores of any scale and any encoder will do.
-- Computed inside the model, from the retriever's scores and the edges: an exported model needs nothing more.
+- All features are normalised within a candidate list, so base scores of any scale and any encoder can be used.
+- They are computed inside the model from the scores of the retriever and the edges. An exported model needs nothing
+  else.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,21 @@ from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
 from graphrerank.utils.checks import UserError
 
+#: Names of the columns of :func:`pair_evidence`.
 PAIR_EVIDENCE = ("covered_beyond_both", "covered_beyond_own")
 
 
 def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int, rounding: float = 0.0) -> Tensor:
-    """Scale each column to [0, 1] within each graph; a column that is constant within a graph becomes 0 there.
+    """Scale each column to [0, 1] within each graph. A column that is constant within a graph becomes 0 there.
 
-    Differences of up to ``rounding`` are not stretched: equal sums may differ by the order of their terms.
+    Args:
+        values: Columns ``[N, C]``, or a single column ``[N]``.
+        graph: Index of the graph of each node, ``[N]``.
+        num_graphs: Number of graphs.
+        rounding: Largest range that is treated as constant, because sums in different orders may differ by rounding.
+
+    Returns:
+        Scaled columns of the same shape.
     """
     high = scatter_max(values, graph, num_graphs).index_select(0, graph)
     low = -scatter_max(-values, graph, num_graphs).index_select(0, graph)
@@ -28,7 +37,16 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int, rounding: f
 
 
 def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
-    """Rank nodes ``[N]`` within their graph, 1 for the highest score, ties by node order."""
+    """Rank the nodes of each graph, 1 for the highest score, with ties broken by node order.
+
+    Args:
+        scores: Scores ``[N]``.
+        graph: Index of the graph of each node, ``[N]``.
+        ptr: Boundaries of the graphs, ``[B + 1]``.
+
+    Returns:
+        Ranks ``[N]``, int64.
+    """
     by_score = torch.argsort(scores, descending=True, stable=True)
     order = by_score[torch.argsort(graph[by_score], stable=True)]
     rank = torch.arange(order.numel(), device=order.device) - ptr[graph[order]] + 1
@@ -36,9 +54,17 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
 
 
 def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
-    """Measure how much of the query the two ends of each edge j -> i cover together: ``[E, 2]``, ``PAIR_EVIDENCE``.
+    """Measure how much of the query the two ends of each edge ``j -> i`` cover together.
 
-    ``words`` are ``[N, W]``, the share of each word that a candidate holds; beyond the better end, and beyond i.
+    The first column is the coverage beyond that of the better end. The second is the coverage beyond that of node
+    ``i``.
+
+    Args:
+        words: Share of each query word that a candidate contains, ``[N, W]``.
+        edge_index: Edges ``[2, E]``.
+
+    Returns:
+        Columns ``[E, 2]``, named by ``PAIR_EVIDENCE``.
     """
     of_source, of_target = words.index_select(0, edge_index[0]), words.index_select(0, edge_index[1])
     together = torch.maximum(of_source, of_target).sum(1)
@@ -47,15 +73,31 @@ def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
 
 
 class ScoreFeatures(nn.Module):
-    """Turn a retriever's scores and the candidate graph into features, without parameters.
+    """Compute features from the scores of the retriever and the candidate graph. The module has no parameters.
 
-    Columns: the ``num_scores`` min-max scaled scores; GCS of the scaled base score; reciprocal rank; log of the rank;
-    log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
-    neighbours. With types of edges, all columns that depend on edges follow for the edges of each type.
+    The columns are the ``num_scores`` scores without the words, scaled to [0, 1]; GCS of the scaled base score; the
+    reciprocal rank; the logarithm of the rank; the logarithm of the degree; the mean base score among the neighbours;
+    and the maximum of each score among the neighbours. With edge types, all columns that depend on edges are repeated
+    for the edges of each type.
 
-    With words, the last ``num_words`` scores are shares of the query's weight, 0 where a candidate does not hold the
-    word. Further columns depend on edges: the share that a candidate covers together with its neighbours, scaled as
-    scores are; and, with ``pairs``, the largest :func:`pair_evidence` over its edges.
+    With words, the last ``num_words`` scores are the shares of the query's weight that a candidate covers, one per
+    query word. They add further columns that depend on edges: the share that a candidate covers together with its
+    neighbours, scaled to [0, 1]; and with ``pairs``, the maximum of :func:`pair_evidence` over its edges.
+
+    Args:
+        num_scores: Number of scores of a candidate, including words. The first is the base score.
+        num_words: Number of scores at the end that are shares of query words.
+        pairs: Whether to add the columns of :func:`pair_evidence`. Ignored without words.
+        restart_prob: Weight of a node's own score in each step of GCS, in (0, 1].
+        num_edge_types: Number of edge types for which columns are repeated, or 0.
+
+    Raises:
+        UserError: If ``num_words`` is negative or not below ``num_scores``.
+
+    Example:
+        >>> features = ScoreFeatures(num_scores=2)
+        >>> features.names(["base_score", "bm25_score"])[:4]
+        ['base_score', 'bm25_score', 'gcs', 'reciprocal_rank']
     """
 
     def __init__(
@@ -69,8 +111,8 @@ class ScoreFeatures(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= num_words < num_scores:
-            raise UserError(f"`num_words` must lie in [0, `num_scores`) = [0, {num_scores}), got {num_words}")
-        self.num_scores = num_scores - num_words  # that are no words
+            raise UserError(f"`num_words` must be at least 0 and below `num_scores` = {num_scores}, got {num_words}")
+        self.num_scores = num_scores - num_words  # without words
         self.num_words = num_words
         self.pairs = pairs and num_words > 0
         self.num_edge_types = num_edge_types
@@ -79,7 +121,11 @@ class ScoreFeatures(nn.Module):
         self.num_columns = len(self.names([""] * self.num_scores))
 
     def names(self, score_names: Sequence[str]) -> list[str]:
-        """Name the columns, in order, given the names of the retriever's scores."""
+        """Return the names of the columns.
+
+        Args:
+            score_names: Names of the scores of the retriever.
+        """
         scores = score_names[: self.num_scores]
         best = (f"best_neighbour_{name}" for name in scores)
         of_words = ["covered_with_neighbours"] if self.num_words else []
@@ -90,7 +136,11 @@ class ScoreFeatures(nn.Module):
         return [*scores, "gcs", "reciprocal_rank", "log_rank", *from_edges, *of_types]
 
     def columns_of_pairs(self, num_pair_scores: int) -> list[int]:
-        """Number the columns that are 0 where the last ``num_pair_scores`` scores, words aside, are."""
+        """Return the indices of the columns that are 0 whenever the cross-encoder's scores are 0.
+
+        Args:
+            num_pair_scores: Number of cross-encoder scores, which are the last scores before the words.
+        """
         mark = "\0"
         names = self.names([*[""] * (self.num_scores - num_pair_scores), *[mark] * num_pair_scores])
         return [index for index, name in enumerate(names) if mark in name]
@@ -103,7 +153,18 @@ class ScoreFeatures(nn.Module):
         ptr: Tensor,
         edge_type: Tensor | None = None,
     ) -> Tensor:
-        """Compute the features ``[N, num_columns]`` of a packed batch; GCS follows the scores that are no words."""
+        """Compute the features of a packed batch.
+
+        Args:
+            base_features: Scores of the retriever, ``[N, num_scores]``.
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_weight: Weights of the edges, ``[E]``.
+            ptr: Boundaries of the graphs, ``[B + 1]``.
+            edge_type: Edge types ``[E]``. Required if ``num_edge_types`` is not 0.
+
+        Returns:
+            Features ``[N, num_columns]``, named by :meth:`names`.
+        """
         num_nodes = base_features.shape[0]
         graph = graph_of_nodes(ptr, num_nodes)
         words = base_features[:, self.num_scores :]
@@ -116,7 +177,7 @@ class ScoreFeatures(nn.Module):
         if self.num_edge_types == 0:
             return features
         assert edge_type is not None
-        copies = self.num_edge_types  # of the graph, one for each type
+        copies = self.num_edge_types  # one copy of the graph per edge type
         of_types = self._from_edges(
             scores.repeat_interleave(copies, dim=0),
             words.repeat_interleave(copies, dim=0),

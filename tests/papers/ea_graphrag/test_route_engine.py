@@ -32,7 +32,7 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
         answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
         assert [answer.score for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
     (folder / "model.onnx").write_bytes(b"another file")
-    with pytest.raises(ValueError, match="needed SHA-256"):
+    with pytest.raises(ValueError, match="SHA-256 hash must be"):
         load_route_engine(folder, "onnx", None)
     with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'onnx'\], got `format` 'aot'"):
         load_route_engine(folder, "aot", None)

@@ -193,9 +193,9 @@ def test_another_encoder_or_retriever_is_refused(artifact, encoder, make_checkpo
     with pytest.raises(ValueError, match=r"trained on \['dense_score'\]"):
         RerankEngine(replace(artifact, manifest=artifact.manifest.with_entries(retriever=retriever)), encoder)
     reads_vectors = eager(make_checkpoint(features="paper"))
-    with pytest.raises(ValueError, match=r"trained on vectors of hash .*, `encoder` is None"):
+    with pytest.raises(ValueError, match=r"`encoder` must be that of the training of .*, hash .*, got None"):
         RerankEngine(reads_vectors)
-    with pytest.raises(ValueError, match=r"vectors of hash \(ffffffffffff\), `encoder` is hash \(000000000000\); only"):
+    with pytest.raises(ValueError, match=r"hash \(ffffffffffff\), got hash \(000000000000\)\. Only"):
         RerankEngine(reads_vectors, other)
 
 
