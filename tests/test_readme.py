@@ -40,3 +40,16 @@ def test_lines_of_compare_are_those_that_ranked() -> None:
     peers = runpy.run_path(str(ROOT / "benchmarks" / "peers.py"))
     blocks = re.findall(r"```python\n(.*?)\n```", (ROOT / "docs" / "compare.md").read_text(encoding="utf-8"), re.DOTALL)
     assert blocks == [peers["snippet"](peer) for peer in peers["PEERS"].values()]
+
+
+def test_the_first_example_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL).groups()
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == output
+
+
+def test_the_edge_of_the_first_example_changes_the_order(capsys: pytest.CaptureFixture[str]) -> None:
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    assert ", edges=[(0, 2)]" in code
+    exec(compile(code.replace(", edges=[(0, 2)]", ""), "README.md", "exec"), {})
+    assert capsys.readouterr().out == "['Solaris', 'Paris', 'Andrei Tarkovsky']\n"
