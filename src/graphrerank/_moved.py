@@ -14,12 +14,14 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
         "graphrerank.evaluation.evaluate",
         "graphrerank.evaluation.plan",
         "graphrerank.evaluation.loading",
+        "graphrerank.evaluation.datasets",
         "graphrerank.feedback.learn",
     ),
     "graphrerank.caching": ("graphrerank.utils.caching",),
     "graphrerank.checks": ("graphrerank.utils.checks",),
     "graphrerank.cli.http_service": ("graphrerank.serving.standard_routes", "graphrerank.serving.setup.corpus"),
     "graphrerank.cli.index": ("graphrerank_documents.command",),
+    "graphrerank.cli.training_run": ("graphrerank.cli.training_settings",),
     "graphrerank.conf_folder": ("graphrerank.installation.conf_folder",),
     "graphrerank.corpus.metadata": (
         "graphrerank.corpus.filters",
@@ -47,9 +49,11 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.evaluation.evaluate": (
         "graphrerank.evaluation.plan",
         "graphrerank.evaluation.loading",
+        "graphrerank.evaluation.datasets",
         "graphrerank.evaluation.runners.run_file",
     ),
     "graphrerank.evaluation.exposure": ("graphrerank.evaluation.permission_leakage",),
+    "graphrerank.evaluation.loading": ("graphrerank.evaluation.datasets",),
     "graphrerank.evaluation.ranking": (
         "graphrerank.evaluation.ablations",
         "graphrerank.evaluation.baselines",

@@ -122,3 +122,13 @@ def test_a_manifest_gives_back_its_part(parts: ComponentFactory) -> None:
 def test_names_before_0_4_0_still_work(module: str, old: str, new: object) -> None:
     with pytest.warns(DeprecationWarning, match="0.5.0"):
         assert getattr(import_module(module), old) is new
+
+
+def test_equal_descriptions_give_one_encoder(tmp_path: Path) -> None:
+    components = ComponentFactory(cache=tmp_path)
+    description = {"_target_": "tests.support.encoders.HashEncoder"}
+    first = components.text_encoder(dict(description))
+    assert components.text_encoder(dict(description)) is first
+    assert components.text_encoder({**description, "dim": 4}) is not first
+    assert components.text_encoder(first) is first
+    assert components.encoder_counts == {}

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.tracking import Tracking
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
+from graphrerank.utils.checks import UserError
 from graphrerank.utils.redaction import redact, without_passwords
 
 NONE = "none"  # the file of `conf/encoder` for no encoder
@@ -53,6 +54,23 @@ class CommandContext:
             return None
         OmegaConf.resolve(settings)
         return ConfiguredComponent(settings, self.choice(group))
+
+    def mixed_data(self) -> dict[str, ConfiguredComponent]:
+        """Return the data sets of ``mix``, which are trained on in addition to ``data``.
+
+        Returns:
+            Data sets by name.
+
+        Raises:
+            ValueError: If ``mix`` names ``data``, or a data set that does not exist.
+        """
+        first, mixed = self.choice("data"), dict[str, ConfiguredComponent]()
+        for name, entry in (self.cfg.mix or {}).items():
+            if name == first:
+                raise UserError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
+            changes = dict(entry or {})
+            mixed[str(name)] = self.parts.component("data", str(changes.pop("data", name)), **changes)
+        return mixed
 
 
 def portable_config(cfg: DictConfig) -> dict[str, Any]:

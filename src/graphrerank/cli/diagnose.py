@@ -11,9 +11,10 @@ from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.folder import AUTO
 from graphrerank.data.folder_layout import ACCOUNT
+from graphrerank.evaluation.datasets import with_trained_splits
 from graphrerank.evaluation.diagnosis import DEPTH, MEASURES, Diagnosis, JudgingSheet, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
-from graphrerank.evaluation.loading import resolve_component, with_trained_splits
+from graphrerank.evaluation.loading import resolve_component
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.permission_leakage import crossing_edges, measure_leakage
 from graphrerank.evaluation.records import Counterfactual

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.jobs import run_job
+from graphrerank.config.compose import group_choices
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.evaluate import evaluate as evaluate_systems
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
@@ -32,14 +33,11 @@ def evaluate(command: CommandContext) -> Path:
     """
     cfg = command.cfg
     expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
-    systems, pipelines = named_systems(command)
     settings: Any = OmegaConf.to_container(cfg.settings)
     conditions: Any = OmegaConf.to_container(cfg.filter)
-    for system in name_systems(systems, command.parts.choices("pipeline")):
-        if system.kind == CHECKPOINT:
-            command.tracking.reads_checkpoint(system.source)
-    command.tracking.reads_checkpoints_of(cfg.settings)
-    command.tracking.reads_checkpoints_of(cfg.pipeline)
+    significance_measures = renamed_setting(cfg, "tested", "significance_measures")
+    edge_ablations = renamed_setting(cfg, "counterfactuals", "edge_ablations")
+    systems, pipelines = named_systems(command)
     result = evaluate_systems(
         systems,
         list(cfg.datasets) if cfg.data is None else [command.chosen("data")],
@@ -50,10 +48,10 @@ def evaluate(command: CommandContext) -> Path:
         cross_encoder_top_k=cfg.cross_encoder_top_k,
         scorers=list(cfg.scorers),
         measures=list(cfg.measures) or (PIPELINE_MEASURES if pipelines else ()),
-        significance_measures=renamed_setting(cfg, "tested", "significance_measures"),
+        significance_measures=significance_measures,
         ties=cfg.ties,
         resamples=cfg.resamples,
-        edge_ablations=renamed_setting(cfg, "counterfactuals", "edge_ablations"),
+        edge_ablations=edge_ablations,
         settings=settings,
         stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
         filter=conditions,
@@ -64,12 +62,27 @@ def evaluate(command: CommandContext) -> Path:
         command=command.line,
         config=command.config,
     )
+    track_checkpoints(command, systems)
     if expected is not None:
         differences = metric_differences(expected, json.loads(json.dumps(result.metrics())))
         print("\n".join([f"differs from {cfg.expect}:", *differences]) if differences else f"same as {cfg.expect}")
         if differences:
             sys.exit(1)
     return command.run_dir
+
+
+def track_checkpoints(command: CommandContext, systems: Any) -> None:
+    """Record the checkpoints that the evaluation has read, for the loggers.
+
+    Args:
+        command: Running command.
+        systems: Systems as :func:`named_systems` returns them.
+    """
+    for system in name_systems(systems, group_choices("pipeline")):
+        if system.kind == CHECKPOINT:
+            command.tracking.reads_checkpoint(system.source)
+    command.tracking.reads_checkpoints_of(command.cfg.settings)
+    command.tracking.reads_checkpoints_of(command.cfg.pipeline)
 
 
 def renamed_setting(cfg: DictConfig, old: str, new: str) -> list[str]:
@@ -108,7 +121,7 @@ def named_systems(command: CommandContext) -> tuple[Any, bool]:
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
             "too; leave `pipeline` and `pipelines` out"
         )
-    if unknown := [name for name in names if name != main and name not in command.parts.choices("pipeline")]:
+    if unknown := [name for name in names if name != main and name not in group_choices("pipeline")]:
         raise UserError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
     if main in cfg.settings:
         raise UserError(f"`settings.{main}` must be written as pipeline.KEY=... of pipeline={main}")

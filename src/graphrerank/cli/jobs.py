@@ -62,7 +62,7 @@ def _call(job: Job, command: CommandContext) -> Path | None:
         return job(command)
     if "training" not in parameters:
         return job(command.parts, command.run_dir)
-    from graphrerank.cli.training_run import training_folder, training_plan  # imports Lightning
+    from graphrerank.cli.training_settings import training_folder, training_plan  # imports Lightning
 
     with training_folder(command) as run_dir:
         return job(command.parts, run_dir, training_plan(command))

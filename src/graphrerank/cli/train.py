@@ -5,19 +5,16 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.cli.command import NONE, CommandContext, portable_config
+from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
-from graphrerank.cli.training_run import resolved, training_folder
-from graphrerank.cli.training_settings import data_sets, fit_settings, model_rows, restart_probs
-from graphrerank.config.components import ConfiguredComponent
+from graphrerank.cli.training_settings import read_train_run, training_folder
 from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.models.manifest import write_manifest
 from graphrerank.rerank.graph_reranker import GraphReranker
-from graphrerank.training.fit import built_trainer, module_factory
-from graphrerank.training.trainer import RerankerTrainer, built_callbacks
+from graphrerank.training.trainer import RerankerTrainer
 from graphrerank.training.training_data import TrainingData, prepare_training
 from graphrerank.utils.processes import is_first_process
 
@@ -28,41 +25,43 @@ def run(cfg: DictConfig) -> Path | None:
 
 
 def train(command: CommandContext) -> Path:
-    """Train the model and its ablations, evaluate them, and return the run folder."""
-    cfg = command.cfg
+    """Train the model and its ablations, evaluate them, and return the run folder.
+
+    Args:
+        command: Running command.
+
+    Returns:
+        The folder of the run.
+    """
     with training_folder(command) as run_dir:
-        settings = fit_settings(cfg)
-        rows = model_rows(cfg, run_dir)
+        run = read_train_run(command, run_dir)
         data = prepare_training(
             command.parts,
-            data_sets(command),
-            [ConfiguredComponent(row.model) for row in rows.values()],
-            retriever=ConfiguredComponent(cfg.retriever, command.choice("retriever")),
-            encoder=command.chosen("encoder"),
-            pair_encoder=command.chosen("pair_encoder"),
-            features=cfg.features,
-            settings=settings,
-            table_split=cfg.test_split,
+            run.data,
+            [row.model for row in run.rows.values()],
+            retriever=run.retriever,
+            encoder=run.encoder,
+            pair_encoder=run.pair_encoder,
+            features=run.features,
+            settings=run.settings,
+            table_split=command.cfg.test_split,
         )
         rerankers: dict[str, GraphReranker] = {}
         with joint_training():
-            for number, (name, row) in enumerate(rows.items(), 1):
-                print(f"training {name} ({number} of {len(rows)})", flush=True)
+            for number, (name, row) in enumerate(run.rows.items(), 1):
+                print(f"training {name} ({number} of {len(run.rows)})", flush=True)
                 trainer = RerankerTrainer(
-                    ConfiguredComponent(row.model),
-                    settings.with_changes(restart_probs=restart_probs(cfg, rerankers)),
+                    row.model,
+                    run.fit_settings(rerankers),
                     data,
-                    loss=ConfiguredComponent(row.loss),
-                    features=cfg.features,
-                    module=module_factory(resolved(row.module)),
-                    callbacks=built_callbacks(resolved(row.callbacks)),
-                    logger=command.tracking.open(row),
-                    trainer=built_trainer(resolved(row.trainer)),
+                    features=run.features,
+                    logger=command.tracking.open(row.config),
                     run_dir=run_dir,
                     name=name,
-                    resume=cfg.ckpt_path,
+                    resume=command.cfg.ckpt_path,
                     parts=command.parts,
-                    config=portable_config(row),
+                    config=row.recorded,
+                    **row.built_groups(),
                 )
                 rerankers[name] = trainer.train()
         if is_first_process():
@@ -73,7 +72,14 @@ def train(command: CommandContext) -> Path:
 def evaluate_rows(
     command: CommandContext, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path
 ) -> None:
-    """Evaluate trained models as ``evaluate.py`` does, and write the measures into their manifests."""
+    """Evaluate trained models as ``evaluate.py`` does, and write the measures into their manifests.
+
+    Args:
+        command: Running command.
+        rerankers: Trained models by name.
+        data: Data that they were trained on.
+        run_dir: Folder of the run.
+    """
     cfg = command.cfg
     reads_pairs = any(reranker.inputs.reads_pairs for reranker in rerankers.values())
     result = evaluate(

@@ -1,45 +1,201 @@
-"""What ``conf/train.yaml`` says: the models of a run, their data sets, and the settings of a training."""
+"""What a command that trains reads from its configuration: the run folder, the models of the run and their data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.command import CommandContext
-from graphrerank.cli.training_run import model_config, resolved
-from graphrerank.config.components import ConfiguredComponent
-from graphrerank.core.model_inputs import QUERIES
+from graphrerank.cli.command import CommandContext, portable_config
+from graphrerank.config.components import ConfiguredComponent, build_component
 from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.training.fit import built_trainer, module_factory
+from graphrerank.training.resume import run_folder
+from graphrerank.training.session import TrainingPlan
 from graphrerank.training.settings import FitSettings
-from graphrerank.training.training_data import declared_inputs
+from graphrerank.training.trainer import built_callbacks
 from graphrerank.utils.checks import UserError
+from graphrerank.utils.files import sole_use
+from graphrerank.utils.processes import is_first_process
 
 # settings of `conf/train.yaml` that are fields of `FitSettings`, in addition to `seed` and those of `batches`
 FURTHER = ("shares", "augmentation", "cross_encoder_queries", "num_queries", "start", "train_only", "calibration")
+BUILT_GROUPS = ("loss", "module", "callbacks", "trainer")  # groups from which each model of a run is trained
 
 
-def model_rows(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:
+@dataclass(frozen=True, eq=False)
+class ModelRow:
+    """A model to train: one row of the table of results.
+
+    Attributes:
+        config: Configuration of the command for this model, which names the model's folders.
+        recorded: The configuration as the manifest records it.
+        model: Settings of the model, which is built when the sizes of its data are known.
+        groups: Plain settings of the groups ``loss``, ``module``, ``callbacks`` and ``trainer``.
+    """
+
+    config: DictConfig
+    recorded: Mapping[str, Any]
+    model: ConfiguredComponent
+    groups: Mapping[str, Any]
+
+    def built_groups(self) -> dict[str, Any]:
+        """Build the loss, the module's factory, the callbacks and the trainer's arguments.
+
+        Returns:
+            Arguments of :class:`~graphrerank.training.trainer.RerankerTrainer`.
+        """
+        return {
+            "loss": build_component(self.groups["loss"]),
+            "module": module_factory(self.groups["module"]),
+            "callbacks": built_callbacks(self.groups["callbacks"]),
+            "trainer": built_trainer(self.groups["trainer"]),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class TrainRun:
+    """Everything that ``conf/train.yaml`` says, read once before the data are.
+
+    Attributes:
+        rows: Models to train by name: the ablations, and the primary model last.
+        data: Data sets by name. The first one is that of the table of results.
+        settings: Settings of the training, which all models share.
+        retriever: Retriever of the candidates.
+        encoder: Text encoder. If None, nothing is encoded.
+        pair_encoder: Cross-encoder. If None, there is none.
+        features: Settings of ``conf/features``.
+        restart_probs: Restart probabilities of ``gcs`` and ``ppr``; None where the validation split decides.
+    """
+
+    rows: Mapping[str, ModelRow]
+    data: Mapping[str, ConfiguredComponent]
+    settings: FitSettings
+    retriever: ConfiguredComponent
+    encoder: ConfiguredComponent | None
+    pair_encoder: ConfiguredComponent | None
+    features: Mapping[str, Any]
+    restart_probs: Mapping[str, float | None]
+
+    def fit_settings(self, rerankers: Mapping[str, GraphReranker]) -> FitSettings:
+        """Return the settings for the next model of the run.
+
+        Args:
+            rerankers: Models that are trained already. The restart probabilities that the first one chose on the
+                validation split hold for all models.
+
+        Returns:
+            The settings with the restart probabilities.
+        """
+        first = next(iter(rerankers.values()), None)
+        chosen = self.restart_probs if first is None else dict(first.checkpoint.reranker.operators)
+        return self.settings.with_changes(restart_probs=chosen)
+
+
+def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
+    """Read the configuration of ``train.py``.
+
+    Args:
+        command: Running command.
+        run_dir: Folder of the run, in which each model has a folder.
+
+    Returns:
+        The models to train, their data and their settings.
+
+    Raises:
+        ValueError: If two rows of the table have one name, or a setting does not fit.
+    """
+    cfg = command.cfg
+    configs = model_configs(cfg, run_dir)
+    settings = fit_settings(cfg)
+    groups = {name: {group: resolved(config[group]) for group in BUILT_GROUPS} for name, config in configs.items()}
+    features = resolved(cfg.features)
+    choice = command.choice("model")
+    rows = {
+        name: ModelRow(config, portable_config(config), ConfiguredComponent(config.model, choice), groups[name])
+        for name, config in configs.items()
+    }
+    return TrainRun(
+        rows=rows,
+        data={command.choice("data"): ConfiguredComponent(cfg.data, command.choice("data")), **command.mixed_data()},
+        settings=settings,
+        retriever=ConfiguredComponent(cfg.retriever, command.choice("retriever")),
+        encoder=command.chosen("encoder"),
+        pair_encoder=command.chosen("pair_encoder"),
+        features=features,
+        restart_probs={name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")},
+    )
+
+
+@contextmanager
+def training_folder(command: CommandContext) -> Iterator[Path]:
+    """Yield the run folder of a training: that of the run to resume (``ckpt_path``), in sole use, or a new one.
+
+    Args:
+        command: Running command.
+
+    Yields:
+        The folder.
+    """
+    resume = command.cfg.ckpt_path
+    run_dir = command.run_dir if resume is None else run_folder(resume)
+    with nullcontext() if resume is None or not is_first_process() else sole_use(run_dir):
+        yield run_dir
+
+
+def model_configs(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:
     """Return the configuration of each model of a run by its name: the ablations, and the primary model last.
 
     Args:
         cfg: Configuration of the command.
         run_dir: Folder of the run, in which each model has a folder.
 
+    Returns:
+        A copy of the configuration for each model.
+
     Raises:
         ValueError: If two rows of the table have one name.
     """
-    rows = {}
+    configs = {}
     for name, changes in row_changes(cfg).items():
-        row = rows[name] = model_config(cfg, run_dir, name)
-        OmegaConf.set_struct(row.model, True)
-        row.model = OmegaConf.merge(row.model, changes)
-    return rows
+        config = configs[name] = model_config(cfg, run_dir, name)
+        OmegaConf.set_struct(config.model, True)
+        config.model = OmegaConf.merge(config.model, changes)
+    return configs
+
+
+def model_config(cfg: DictConfig, run_dir: Path, name: str) -> DictConfig:
+    """Return a copy of a command's configuration for one model of a run, which names the model's folders.
+
+    Args:
+        cfg: Configuration of the command.
+        run_dir: Folder of the run.
+        name: Name of the model.
+
+    Returns:
+        The copy.
+    """
+    copied = deepcopy(cfg)
+    copied.system, copied.paths.run_dir = name, str(run_dir)
+    return copied
 
 
 def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
-    """Return the models to train by name, with their changes of the model's settings; the primary one last."""
+    """Return the models to train by name, with their changes of the model's settings; the primary one last.
+
+    Args:
+        cfg: Configuration of the command.
+
+    Returns:
+        Changes by name of the model. An ablation of a setting that the model does not have is left out with a message.
+
+    Raises:
+        ValueError: If ``system`` has the name of a baseline or of an ablation.
+    """
     rows: dict[str, Mapping[str, Any]] = {}
     for name, changes in cfg.ablations.items():
         if unknown := [key for key in changes or () if key not in cfg.model]:
@@ -54,33 +210,51 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def fit_settings(cfg: DictConfig) -> FitSettings:
-    """Return the settings of a training; epochs and learning rate are those of ``trainer`` and ``module``."""
+    """Return the settings of a training; epochs and learning rate are those of ``trainer`` and ``module``.
+
+    Args:
+        cfg: Configuration of the command.
+
+    Returns:
+        The settings.
+    """
     batches = {name: setting for name, setting in cfg.batches.items() if name != "seed"}
     return FitSettings(seed=cfg.seed, **batches, **{name: resolved(cfg[name]) for name in FURTHER})
 
 
-def restart_probs(cfg: DictConfig, rerankers: Mapping[str, GraphReranker]) -> dict[str, float | None]:
-    """Return the restart probabilities of the frozen operators: those that the first model of the run chose, if any."""
-    for reranker in rerankers.values():
-        return dict(reranker.checkpoint.reranker.operators)
-    return {name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")}
+def resolved(node: Any) -> Any:
+    """Return plain settings, with interpolations resolved."""
+    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 
 
-def data_sets(command: CommandContext) -> dict[str, ConfiguredComponent]:
-    """Return ``data`` and the data sets of ``mix``, by name.
+def trainer_settings(cfg: DictConfig) -> dict[str, Any]:
+    """Build the arguments ``trainer`` and ``callbacks`` of a training from these groups of the configuration.
 
-    Raises:
-        ValueError: If the model scores queries, not candidates, or ``mix`` names ``data``.
+    Args:
+        cfg: Configuration of one model, as :func:`model_config` returns it.
+
+    Returns:
+        The arguments by name.
     """
-    cfg = command.cfg
-    if declared_inputs(ConfiguredComponent(cfg.model)) == QUERIES:
-        choice = command.choice("model")
-        raise UserError(f"`model` must score candidates, {choice} scores queries; experiment={choice} trains it")
-    first = command.choice("data")
-    data: dict[str, ConfiguredComponent] = {first: ConfiguredComponent(cfg.data, first)}
-    for name, entry in (cfg.mix or {}).items():
-        if name == first:
-            raise UserError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
-        changes = dict(entry or {})
-        data[str(name)] = command.parts.component("data", str(changes.pop("data", name)), **changes)
-    return data
+    return {"trainer": built_trainer(resolved(cfg.trainer)), "callbacks": built_callbacks(resolved(cfg.callbacks))}
+
+
+def training_plan(command: CommandContext) -> TrainingPlan:
+    """Return how an experiment of a command trains: its trainer, callbacks, loggers and the run to resume.
+
+    Args:
+        command: Running command.
+
+    Returns:
+        The plan.
+    """
+
+    def settings(run_dir: Path, name: str) -> Mapping[str, Any]:
+        return trainer_settings(model_config(command.cfg, run_dir, name))
+
+    def loggers(run_dir: Path, name: str) -> list[Any]:
+        return command.tracking.open(model_config(command.cfg, run_dir, name))
+
+    return TrainingPlan(
+        settings=settings, loggers=loggers, resume=command.cfg.ckpt_path, config=portable_config(command.cfg)
+    )

@@ -7,8 +7,10 @@ builds it, and prepares data sets with it. Every argument that takes a name also
 import logging
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,10 +20,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from graphrerank.config.compose import change_settings, check_complete, compose_root, flatten_settings, group_choices
+from graphrerank.config.compose import complete_settings, compose_root, flatten_settings, group_choices
 from graphrerank.config.compose import register_settings as _register_settings
 from graphrerank.config.dataset_checks import check_vectors, warn_without_edges
-from graphrerank.config.encoder_caches import EncoderCaches
 from graphrerank.config.manifest_guard import check_no_code, plain_arguments, portable_arguments, trusted_arguments
 from graphrerank.core import Encoder, RetrieverFactory
 from graphrerank.corpus_store.opening import is_corpus_folder
@@ -52,7 +53,7 @@ class ConfiguredComponent:
     choice: str | None = None
     instance: Any = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name in notes and manifests: the file of ``conf``, otherwise the class."""
         if self.choice is not None:
@@ -61,7 +62,7 @@ class ConfiguredComponent:
             return str(self.settings._target_).rpartition(".")[2]
         return type(self.instance).__name__
 
-    @property
+    @cached_property
     def arguments(self) -> dict[str, Any]:
         """Settings as a manifest holds them, without Hydra's keys. Empty for an object that the caller has built."""
         return {} if self.settings is None else plain_arguments(self.settings)
@@ -80,7 +81,7 @@ class ConfiguredComponent:
 
 
 def build_component(settings: Settings, *args: Any, **arguments: Any) -> Any:
-    """Build the object that settings describe.
+    """Build the object that settings describe. Its constructor gets plain values, no part of a configuration.
 
     Args:
         settings: Settings with a ``_target_``.
@@ -95,7 +96,7 @@ def build_component(settings: Settings, *args: Any, **arguments: Any) -> Any:
             error around them; so are ``ImportError`` and ``OSError``.
     """
     try:
-        return instantiate(settings, *args, **arguments)
+        return instantiate(settings, *args, _convert_="all", **arguments)
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | ImportError | OSError):
             raise error.__cause__ from None
@@ -137,7 +138,7 @@ class ComponentFactory:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.num_threads, self.seed = num_threads, seed
         self._on_dataset = on_dataset
-        self._encoders = EncoderCaches(lambda description: cast(Encoder, self.build("encoder", description)))
+        self._encoders: list[tuple[Any, VectorCache]] = []  # by description; descriptions need not be hashable
 
     @property
     def cache(self) -> Path:
@@ -186,12 +187,7 @@ class ComponentFactory:
         if group == "data" and ("/" in name or "\\" in name):
             changes = {"path": name, **changes}
             name = "corpus_folder" if is_corpus_folder(name) else "folder"
-        composed = self._compose_file(group, name)
-        change_settings(composed, group, name, changes)
-        settings: DictConfig = composed[group]
-        check_complete(settings, group, name)
-        OmegaConf.resolve(settings)
-        return settings
+        return complete_settings(self._compose_file(group, name), group, name, changes)
 
     def choices(self, group: str) -> list[str]:
         """Return the names of the files of ``conf/<group>``, including those of installed extensions.
@@ -284,9 +280,10 @@ class ComponentFactory:
         Raises:
             ValueError: If the manifest names another path, an address, a package or an unknown setting.
         """
-        defaults = self._compose_file(group, str(entry.choice))[group]
-        arguments = trusted_arguments(group, entry.arguments, defaults)
-        return ConfiguredComponent(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
+        name = str(entry.choice)
+        composed = self._compose_file(group, name)
+        arguments = trusted_arguments(group, entry.arguments, composed[group])
+        return ConfiguredComponent(complete_settings(composed, group, name, arguments), name)
 
     def dataset(self, description: Any, /, **changes: Any) -> Dataset:
         """Load a data set.
@@ -316,12 +313,20 @@ class ComponentFactory:
         """
         if description is None or isinstance(description, VectorCache):
             return description
-        return self._encoders.get(description, self.cache / "vectors")
+        for known_description, encoder in self._encoders:
+            if known_description == description:
+                return encoder
+        encoder = VectorCache(self.build("encoder", description), self.cache / "vectors")
+        self._encoders.append((description, encoder))
+        return encoder
 
     @property
     def encoder_counts(self) -> dict[str, int]:
         """Counts of requests to encoders behind an endpoint, summed over the encoders. Empty if there is none."""
-        return self._encoders.counts
+        total: Counter[str] = Counter()
+        for _, encoder in self._encoders:
+            total.update(encoder.counts)
+        return dict(total)
 
     def load(
         self, data: Any, *, encoder: Any, retriever: Any, reads_vectors: bool = True, splits: Sequence[str] = ()
@@ -401,9 +406,8 @@ class ComponentFactory:
         Returns:
             The cross-encoder.
         """
-        if isinstance(description, PairCache):
-            return description
-        return PairCache(self.build("pair_encoder", description), self.cache / "pairs", label=label)
+        encoder = self.build("pair_encoder", description)
+        return encoder if isinstance(encoder, PairCache) else PairCache(encoder, self.cache / "pairs", label=label)
 
     def with_pair_encoder(self, prepared: PreparedDataset, description: Any) -> PreparedDataset:
         """Return a prepared data set with a cross-encoder, which reads pairs on demand.

@@ -120,6 +120,28 @@ def check_complete(settings: DictConfig, group: str, name: str) -> None:
         raise UserError(f"`{key}` must be given for {group}={name}")
 
 
+def complete_settings(composed: DictConfig, group: str, name: str, changes: Mapping[str, Any]) -> DictConfig:
+    """Change the settings of a composed group, require that none is missing, and resolve interpolations.
+
+    Args:
+        composed: Configuration with the group's settings at ``composed[group]``, which are changed in place.
+        group: Name of the group.
+        name: Name of the group's file, for messages.
+        changes: New settings by key, as :func:`change_settings` takes them.
+
+    Returns:
+        The group's settings.
+
+    Raises:
+        ValueError: If there is no such setting, or a setting without a default is missing.
+    """
+    change_settings(composed, group, name, changes)
+    settings: DictConfig = composed[group]
+    check_complete(settings, group, name)
+    OmegaConf.resolve(settings)
+    return settings
+
+
 def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """List nested settings with their dotted keys; settings with a ``_target_`` stay whole.
 

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from graphrerank._moved import moved_names
 from graphrerank.config.components import ComponentFactory
+from graphrerank.config.compose import group_choices
 from graphrerank.corpus.filters import Filter
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS
 from graphrerank.evaluation.comparisons import compare_dataset
 from graphrerank.evaluation.dataset_result import measure_dataset
-from graphrerank.evaluation.loading import DatasetLoader, candidate_notes, endpoint_notes, load_systems
+from graphrerank.evaluation.datasets import DatasetLoader
+from graphrerank.evaluation.loading import candidate_notes, endpoint_notes, load_systems
 from graphrerank.evaluation.plan import plan_evaluation
 from graphrerank.evaluation.rank import build_runners, rank_systems, with_notes
 from graphrerank.evaluation.records import DatasetResult
@@ -137,7 +139,7 @@ def evaluate(
     planned = plan_evaluation(
         systems,
         data,
-        pipeline_names=components.choices("pipeline"),
+        pipeline_names=group_choices("pipeline"),
         measures=measures,
         significance_measures=_renamed("tested", tested, "significance_measures", significance_measures),
         stages=stages,
@@ -155,8 +157,8 @@ def evaluate(
         pair_encoder=pair_encoder,
         cross_encoder_top_k=cross_encoder_top_k,
     )
-    runners = build_runners(planned, loaded, components, pair_encoder=pair_encoder, scorers=scorers, seed=seed)
-    notes = candidate_notes(loaded, components, pair_encoder=pair_encoder, cross_encoder_top_k=cross_encoder_top_k)
+    runners = build_runners(planned, loaded, components, scorers=scorers, seed=seed)
+    notes = candidate_notes(loaded)
     loader = DatasetLoader(
         components,
         loaded,

@@ -1,27 +1,22 @@
-"""Load what an evaluation needs: checkpoints, settings of pipelines, the retriever and the encoder, and data sets."""
+"""Load the systems of an evaluation: checkpoints, settings of pipelines, the retriever and the encoders."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import torch
-from omegaconf import DictConfig, OmegaConf
-
+from graphrerank._moved import moved_names
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
-from graphrerank.corpus.filters import Filter
-from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.baselines import BASELINES
-from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.plan import CHECKPOINT, PIPELINE, PlannedEvaluation, SystemSpec
-from graphrerank.evaluation.runners.base import RankingTask
 from graphrerank.evaluation.runners.checkpoint import CheckpointGroup
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoints
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.utils.checks import UserError
+
+__getattr__ = moved_names(__name__)
 
 NO_ENCODER = "none"  # the argument `encoder` that runs without vectors
 
@@ -48,12 +43,14 @@ class LoadedSystems:
         pipelines: Settings of pipelines, or built ones, by label.
         retriever: Retriever of the candidates.
         encoder: Text encoder. Its component is None if nothing is encoded.
+        pair_encoder: Cross-encoder that the caller passed. If None, each checkpoint uses that of its manifest.
     """
 
     checkpoints: Mapping[str, CheckpointGroup]
     pipelines: Mapping[str, ConfiguredComponent | Pipeline]
     retriever: ResolvedComponent
     encoder: ResolvedComponent
+    pair_encoder: ConfiguredComponent | None = None
 
     @property
     def manifests(self) -> dict[str, RerankerManifest]:
@@ -106,11 +103,17 @@ def load_systems(
         for spec in planned.of_kind(PIPELINE)
     }
     manifests = {label: group.manifest for label, group in groups.items()}
+    choices = {"retriever": (retriever, "dense"), "encoder": (encoder, "minilm" if pipelines else None)}
+    resolved = {
+        group: resolve_component(components, group, argument, manifests, default)
+        for group, (argument, default) in choices.items()
+    }
     return LoadedSystems(
         groups,
         pipelines,
-        resolve_component(components, "retriever", retriever, manifests, "dense"),
-        resolve_component(components, "encoder", encoder, manifests, "minilm" if pipelines else None),
+        resolved["retriever"],
+        resolved["encoder"],
+        pair_encoder=None if pair_encoder is None else components.component("pair_encoder", pair_encoder),
     )
 
 
@@ -208,56 +211,11 @@ def resolve_component(
     )
 
 
-def resolve_dataset(
-    components: ComponentFactory, data: Any, manifests: Mapping[str, RerankerManifest]
-) -> ConfiguredComponent:
-    """Return the settings of a data set, as the first checkpoint that was trained on it had them.
-
-    Args:
-        components: Composes settings by their names.
-        data: Name, path or settings of a data set, or the data set itself.
-        manifests: Manifests of checkpoints by label.
-
-    Returns:
-        The data set with the settings of the first checkpoint that was trained on it, otherwise as it was passed.
-    """
-    for manifest in manifests.values():
-        if isinstance(data, str) and manifest.data.choice == data:
-            return components.from_manifest("data", manifest.data)
-    part = components.component("data", data)
-    settings = None if part.settings is None else with_trained_splits(part.settings, list(manifests.values()))
-    return replace(part, settings=settings)
-
-
-def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest]) -> DictConfig:
-    """Return ``data`` with the splits recorded by the first model trained on it, if ``data`` defines none.
-
-    Args:
-        data: Settings of a data set folder.
-        manifests: Manifests of models.
-
-    Returns:
-        The settings, copied where they changed.
-    """
-    if data.get("path") is None or data.get("splits", {}) is not None:
-        return data
-    for trained in (manifest.data.arguments for manifest in manifests):
-        path, splits = trained.get("path"), trained.get("splits")
-        if splits and isinstance(path, str) and Path(path).resolve() == Path(str(data.path)).resolve():
-            return cast(DictConfig, OmegaConf.merge(data, {"splits": splits}))
-    return data
-
-
-def candidate_notes(
-    loaded: LoadedSystems, components: ComponentFactory, *, pair_encoder: Any = None, cross_encoder_top_k: int = 20
-) -> list[str]:
+def candidate_notes(loaded: LoadedSystems) -> list[str]:
     """Say in a report where the candidates of checkpoints come from.
 
     Args:
         loaded: Systems of the evaluation.
-        components: Names the cross-encoder.
-        pair_encoder: Cross-encoder that the caller passed, or None.
-        cross_encoder_top_k: Number of candidates that it scores.
 
     Returns:
         One sentence, or none without checkpoints.
@@ -267,9 +225,9 @@ def candidate_notes(
     note = f"candidates: {loaded.retriever.description}"
     if loaded.encoder.component is not None:
         note += f", vectors: {loaded.encoder.description}"
-    if any(group.cross_encoder_top_k is not None for group in loaded.checkpoints.values()):
-        reader = components.component("pair_encoder", pair_encoder).name
-        note += f", {reader} on the first {cross_encoder_top_k}, whose time is in no stage"
+    depths = [group.cross_encoder_top_k for group in loaded.checkpoints.values() if group.cross_encoder_top_k]
+    if depths and loaded.pair_encoder is not None:
+        note += f", {loaded.pair_encoder.name} on the first {depths[0]}, whose time is in no stage"
     return [note]
 
 
@@ -290,89 +248,3 @@ def endpoint_notes(counts: Mapping[str, int]) -> list[str]:
         return []
     listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
     return [f"the encoder's endpoint, so far in this run: {listed}"]
-
-
-class DatasetLoader:
-    """Loads, filters and prepares the data sets of an evaluation.
-
-    Args:
-        components: Builds data sets, and encodes and searches them.
-        loaded: Systems of the evaluation, whose retriever and encoder prepare the data sets.
-        split: Split whose judgements are used.
-        filter: Metadata filter. Passages that do not match are removed from the corpus and the judgements.
-        num_queries: Number of queries, the first ones by id. If None, all are used.
-        prepare: Whether to encode data sets and search them for candidates.
-    """
-
-    def __init__(
-        self,
-        components: ComponentFactory,
-        loaded: LoadedSystems,
-        *,
-        split: str = "test",
-        filter: Filter | None = None,
-        num_queries: int | None = None,
-        prepare: bool = True,
-    ) -> None:
-        self.components = components
-        self.loaded = loaded
-        self.split = split
-        self.filter = filter
-        self.num_queries = num_queries
-        self.prepare = prepare
-
-    def resolve(self, data: Sequence[Any]) -> list[PreparedDataset | ConfiguredComponent]:
-        """Compose the settings of all data sets, before the first one is read.
-
-        Args:
-            data: Data sets as the caller passed them.
-
-        Returns:
-            Prepared data sets as they are, and the settings of the others.
-
-        Raises:
-            ValueError: If a data set is unknown, or a filter is used with a prepared one.
-        """
-        manifests = self.loaded.manifests
-        return [
-            each if isinstance(each, PreparedDataset) else resolve_dataset(self.components, each, manifests)
-            for each in data
-        ]
-
-    def load(self, data: PreparedDataset | ConfiguredComponent) -> RankingTask:
-        """Load a data set, and choose its queries.
-
-        Args:
-            data: Data set as :meth:`resolve` returns it.
-
-        Returns:
-            The task for the runners.
-
-        Raises:
-            ValueError: If the split has no judgements, no passage matches the filter, or a prepared data set is to be
-                filtered.
-        """
-        if self.filter:
-            if isinstance(data, PreparedDataset):
-                raise UserError("`filter` must be null for a prepared data set, whose candidates are ranked: filter it")
-            data = ConfiguredComponent(instance=self.components.build("data", data).where(self.filter))
-        prepared = self._prepared(data) if self.prepare else None
-        if prepared is not None:
-            dataset = prepared.dataset
-        elif isinstance(data, PreparedDataset):
-            dataset = data.dataset
-        else:
-            dataset = self.components.dataset(data)
-        queries = judged_queries(dataset, self.split, self.num_queries)
-        torch.set_num_threads(self.components.num_threads)
-        return RankingTask(dataset, self.split, queries, prepared, is_filtered=bool(self.filter))
-
-    def _prepared(self, data: PreparedDataset | ConfiguredComponent) -> PreparedDataset:
-        return self.components.prepare(
-            data,
-            retriever=self.loaded.retriever.component,
-            encoder=self.loaded.encoder.component,
-            reads_vectors=self.loaded.reads_vectors,
-            splits=[self.split],
-            keep_retriever=bool(self.loaded.checkpoints),
-        )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.loading import LoadedSystems
@@ -19,7 +18,6 @@ def build_runners(
     loaded: LoadedSystems,
     components: ComponentFactory,
     *,
-    pair_encoder: Any = None,
     scorers: Sequence[str | System] = (),
     seed: int = 0,
 ) -> list[SystemRunner]:
@@ -29,7 +27,6 @@ def build_runners(
         planned: Checked arguments of the evaluation.
         loaded: Loaded systems.
         components: Builds components by their names.
-        pair_encoder: Cross-encoder, or None.
         scorers: Further baselines: names of files of ``conf/scorer``, or systems.
         seed: Random seed for shuffled edges.
 
@@ -45,7 +42,7 @@ def build_runners(
             CheckpointRunner(
                 loaded.checkpoints,
                 components,
-                pair_encoder=pair_encoder,
+                pair_encoder=loaded.pair_encoder,
                 scorers=systems,
                 edge_ablations=planned.edge_ablations,
                 seed=seed,
@@ -58,7 +55,7 @@ def build_runners(
                 components,
                 retriever=loaded.retriever.component,
                 encoder=loaded.encoder.component,
-                pair_encoder=pair_encoder,
+                pair_encoder=loaded.pair_encoder,
             )
         )
     if run_files := planned.of_kind(RUN_FILE):

@@ -83,7 +83,7 @@ def pair_encoder_entry(data: TrainingData) -> dict[str, Any] | None:
         return None
     return {
         "choice": data.pair_encoder.name,
-        "arguments": portable_arguments(data.pair_encoder.settings or {}),
+        "arguments": portable_arguments(data.pair_encoder.arguments),
         "fingerprint": encoder.fingerprint,
         "dim": encoder.hidden_size,
     }
@@ -94,7 +94,7 @@ def data_entry(data: TrainingData) -> dict[str, Any]:
     name, part = next(iter(data.data.items()))
     return {
         "choice": part.choice or name,
-        "arguments": portable_arguments(part.settings or {}),
+        "arguments": portable_arguments(part.arguments),
         "fingerprint": data.first.dataset.fingerprint,
     }
 
@@ -106,7 +106,7 @@ def mix_entry(data: TrainingData) -> dict[str, dict[str, Any]]:
 
 
 def _mixed(name: str, part: ConfiguredComponent, fingerprint: str) -> dict[str, Any]:
-    arguments = {"data": part.choice or name, **portable_arguments(part.settings or {})}
+    arguments = {"data": part.choice or name, **portable_arguments(part.arguments)}
     return {"arguments": arguments, "fingerprint": fingerprint}
 
 

@@ -279,7 +279,13 @@ class RerankerTrainer:
             **(self._module.keywords if isinstance(self._module, partial) else {}),
             "val_names": list(data.judged) if len(data.prepared) > 1 else [],
         }
-        return self._module(training.network, self._parts.build("loss", self._loss), **arguments)
+        return self._module(training.network, self._built_loss(), **arguments)
+
+    def _built_loss(self) -> Any:
+        """Return a loss that the caller built, or build it from its name or its settings."""
+        if isinstance(self._loss, str | Mapping | ConfiguredComponent):
+            return self._parts.build("loss", self._loss)
+        return self._loss
 
     def build_batches(self, training: BuiltTraining) -> CandidateDataModule:
         """Build the batches for training and validation.
@@ -356,6 +362,8 @@ def named_model(parts: ComponentFactory, model: Any, features: Any) -> tuple[Con
     """
     if isinstance(model, type):
         model = class_settings(model)
+    if isinstance(model, ConfiguredComponent) and not isinstance(features, str):
+        return model, features
     choices = {group: name for group, name in (("features", features), ("model", model)) if isinstance(name, str)}
     if not choices:
         return parts.component("model", model), features

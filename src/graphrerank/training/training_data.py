@@ -11,6 +11,7 @@ from torch import Tensor
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.core import ModelInputs
 from graphrerank.core.adapters import model_interface
+from graphrerank.core.model_inputs import QUERIES
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache
@@ -58,16 +59,19 @@ def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
         model: Settings of the model, or the model.
 
     Raises:
-        ValueError: If the model is no reranker but that of another training. The message names its command.
+        ValueError: If the model scores queries, or is that of another training. The message names its command.
     """
     model_class = type(model.instance) if model.settings is None else get_object(model.settings._target_)
     if (training := model_interface(model_class).trained_by) is not None:
         raise UserError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
-    return (
-        cast(ModelInputs, model.instance.inputs)
-        if model.settings is None
-        else read_inputs(model_class, model.arguments)
-    )
+    if model.settings is None:
+        return cast(ModelInputs, model.instance.inputs)
+    inputs = read_inputs(model_class, model.arguments)
+    if inputs == QUERIES:
+        raise UserError(
+            f"`model` must score candidates, {model.name} scores queries; experiment={model.name} trains it"
+        )
+    return inputs
 
 
 def prepare_training(
@@ -100,7 +104,7 @@ def prepare_training(
     """
     _check_limits(settings, data)
     inputs = [declared_inputs(model) for model in models]
-    reader = _pair_reader(parts, inputs, pair_encoder)
+    reader = pair_reader(parts, pair_encoder) if any(declared.reads_pairs for declared in inputs) else None
     retriever = replace(retriever, instance=None) if retriever.settings is not None else retriever
     prepared: dict[str, PreparedDataset] = {}
     for name, dataset in data.items():
@@ -130,12 +134,19 @@ def _check_limits(settings: FitSettings, data: Mapping[str, ConfiguredComponent]
         raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
 
 
-def _pair_reader(
-    parts: ComponentFactory, inputs: Sequence[ModelInputs], pair_encoder: ConfiguredComponent | None
-) -> PairCache | None:
-    """Return the cross-encoder of models of (query, passage) pairs, loaded; None if no model reads pairs."""
-    if not any(declared.reads_pairs for declared in inputs):
-        return None
+def pair_reader(parts: ComponentFactory, pair_encoder: ConfiguredComponent | None) -> PairCache:
+    """Load the cross-encoder of models that read (query, passage) pairs.
+
+    Args:
+        parts: Builds the cross-encoder.
+        pair_encoder: Cross-encoder, or None if none was chosen.
+
+    Returns:
+        The cross-encoder with its cache.
+
+    Raises:
+        ValueError: If none was chosen.
+    """
     if pair_encoder is None:
         raise UserError("`pair_encoder` must be chosen for a model of (query, passage) pairs, got none")
     reader = parts.pair_encoder(pair_encoder)
