@@ -105,7 +105,7 @@ class LightRAGSearch(Step):
             return with_listed(state, listed, budget=self.resources.budget)
 
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        """Return the vectors of the low-level and high-level keywords, or of the query without keywords, ``[B, d]``."""
+        """Return the vectors of both keyword levels, ``[B, d]``. A level without keywords uses the query's vector."""
         low, high = queries.encoded.clone(), queries.encoded.clone()
         if self.language_model is not None:
             keywords = query_levels(remembering(self.language_model, self.cache), queries.texts, self.prompt)

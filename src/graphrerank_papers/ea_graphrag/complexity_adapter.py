@@ -31,7 +31,7 @@ MAX_Z = 5.0
 
 
 class SyntaxEntry(Entry):
-    """Manifest entry of the extractor of syntax features.
+    """Manifest entry that describes the extractor of syntax features.
 
     Attributes:
         name: Source of the syntactic units, as in

@@ -243,8 +243,8 @@ class _Bench:
         several = [name for name, (_, settings) in self._job.grid().items() if len(settings) > 1]
         if split >= len(order) or (several and not split):
             raise UserError(
-                f"`job.chosen_on` must leave at least one question for evaluation and, because {several} have several "
-                f"settings, one for selection, got a share of {share} of {len(order)} questions"
+                f"`job.chosen_on` must leave at least one question for evaluation and one for the selection of "
+                f"settings (of {several}), got {share} of {len(order)} questions"
             )
         first, second = (torch.tensor(sorted(rows), dtype=torch.int64) for rows in (order[:split], order[split:]))
         return first, second
