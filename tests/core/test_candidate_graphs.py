@@ -95,7 +95,7 @@ def test_a_model_takes_the_tensors_that_it_names() -> None:
     assert moved.relevance is None
     bare, typed = packed([2, 1]), SCORES.with_edge_types()
     for inputs, name in ((VECTORS, "query_vectors"), (PAIRS, "pair_vectors"), (typed, "edge_type")):
-        with pytest.raises(ValueError, match=f"the batch must have '{name}' for a model that reads it, has"):
+        with pytest.raises(ValueError, match=f"the model needs the input '{name}', but the batch only has"):
             bare.model_inputs(inputs)
 
 

@@ -13,7 +13,7 @@ def test_blocks_and_selections_hold_their_rows() -> None:
     assert selected.encoded.tolist() == [[4, 5], [0, 1]]
     bare = Queries(["a", "b"], ["one", "two"])
     assert bare.block(0, 1).vectors is bare.select(torch.tensor([], dtype=torch.int64)).vectors is None
-    with pytest.raises(ValueError, match="`queries` must have vectors: encode them first"):
+    with pytest.raises(ValueError, match=r"`queries` must have vectors, got None\. Encode them first"):
         _ = bare.encoded
     for ids, texts, vectors in ((["a"], [], None), (["a"], ["one"], torch.zeros(2, 3)), ([], ["one"], None)):
         with pytest.raises(ValueError, match="must have one entry per query, got"):

@@ -39,7 +39,9 @@ def test_ranking_selects_rows_in_order_and_checks_shapes() -> None:
     assert torch.equal(some.scores, ranking.scores[[2, 0]])
     assert torch.equal(some.features, ranking.features[[2, 0]])
     for scores in (torch.zeros(2, 3), torch.zeros(2)):
-        with pytest.raises(ValueError, match=r"`nodes` and `scores` must both be \[B, K\], got \[2, 2\] and"):
+        with pytest.raises(
+            ValueError, match=r"`nodes` and `scores` must have the same shape \[B, K\], got \[2, 2\] and"
+        ):
             Ranking(torch.zeros(2, 2, dtype=torch.int64), scores)
 
 

@@ -1,7 +1,8 @@
-"""Records and abstract bases that every layer shares.
+"""Records and abstract base classes that all packages share.
 
-Records are rankings, queries and candidate graphs. ``Retriever``, ``Encoder``, ``PairEncoder``, ``Reranker``
-and ``GraphScorer`` say what to override. Classes without them are adapted in :mod:`~graphrerank.core.adapters`.
+The records are rankings, queries and candidate graphs. ``Retriever``, ``Encoder``, ``PairEncoder``, ``Reranker`` and
+``GraphScorer`` are base classes for extensions. Objects without these base classes are adapted in
+:mod:`~graphrerank.core.adapters`.
 """
 
 from graphrerank.core.candidate_graphs import CandidateGraphs

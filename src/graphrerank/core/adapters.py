@@ -1,8 +1,8 @@
-"""The one place where classes of users that do not subclass our bases are adapted.
+"""Adapters for classes of users that do not inherit from the base classes of this library.
 
-A retriever, encoder, pair encoder, scorer or model that only has the right methods works too. The members that its base
-would have given it are looked up here, once, where the object enters the library; a missing one has the base's default.
-Steps of pipelines are adapted in the same way by :func:`graphrerank.pipelines.step.as_step`, next to their base.
+A retriever, encoder, pair encoder, scorer or model only needs the required methods. An adapter adds the remaining
+members of the base class with their defaults, at the place where an object enters the library. Pipeline steps are
+adapted in the same way by :func:`graphrerank.pipelines.step.as_step`, next to their base class.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ from graphrerank.utils.checks import UserError
 
 
 class AdaptedRetriever(Retriever):
-    """A retriever of a class without our base.
+    """Adapter for a retriever without our base class.
 
-    Attributes:
-        wrapped: The user's retriever, with ``feature_names`` and ``retrieve``.
+    Args:
+        wrapped: Retriever with ``feature_names`` and ``retrieve``.
     """
 
     def __init__(self, wrapped: Any) -> None:
@@ -35,17 +35,17 @@ class AdaptedRetriever(Retriever):
 
     @property
     def feature_names(self) -> tuple[str, ...]:  # type: ignore[override]  # some retrievers know them after a search
-        """The wrapped retriever's names."""
+        """Names of the features of the wrapped retriever."""
         return tuple(self.wrapped.feature_names)
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped retriever's fingerprint, or the default."""
+        """Fingerprint of the wrapped retriever, or the default."""
         return str(getattr(self.wrapped, "fingerprint", super().fingerprint))
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the wrapped retriever says so, or the default."""
+        """Value of the wrapped retriever, or the default."""
         return bool(getattr(self.wrapped, "is_lookup", super().is_lookup))
 
     def retrieve(self, queries: Queries) -> Ranking:
@@ -55,10 +55,10 @@ class AdaptedRetriever(Retriever):
 
 
 class AdaptedEncoder(Encoder):
-    """An encoder of a class without our base.
+    """Adapter for an encoder without our base class.
 
-    Attributes:
-        wrapped: The user's encoder, with ``encode``.
+    Args:
+        wrapped: Encoder with ``encode``.
     """
 
     def __init__(self, wrapped: Any) -> None:
@@ -68,16 +68,18 @@ class AdaptedEncoder(Encoder):
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint, which has no default.
+        """Fingerprint of the wrapped encoder, which has no default.
 
         Raises:
-            UserError: If the encoder has none.
+            UserError: If the encoder has no fingerprint.
         """
         try:
             return str(self.wrapped.fingerprint)
         except AttributeError as error:
-            needed = "a `fingerprint`, a string that changes whenever the vectors would"
-            raise UserError(f"`encoder` must have {needed}, got {self.name}: {error}") from error
+            raise UserError(
+                f"`encoder` must have a `fingerprint`, a string that changes whenever its vectors change, got "
+                f"{self.name}: {error}"
+            ) from error
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode with the wrapped encoder."""
@@ -86,21 +88,21 @@ class AdaptedEncoder(Encoder):
 
     @property
     def for_queries(self) -> Encoder:
-        """The wrapped encoder's encoder of queries, or itself."""
+        """Query encoder of the wrapped encoder, or this encoder."""
         encoder = getattr(self.wrapped, "for_queries", self.wrapped)
         return self if encoder is self.wrapped else as_encoder(encoder)
 
     def count_cache_hits(self, number: int) -> None:
-        """Add to the wrapped encoder's ``counts["cache_hits"]`` if it has them."""
+        """Add to ``counts["cache_hits"]`` of the wrapped encoder, if it has this entry."""
         if "cache_hits" in self.counts:
             self.wrapped.counts["cache_hits"] += number
 
 
 class AdaptedPairEncoder(PairEncoder):
-    """A pair encoder of a class without our base.
+    """Adapter for a pair encoder without our base class.
 
-    Attributes:
-        wrapped: The user's pair encoder, with ``hidden_size``, ``fingerprint``, ``encode`` and ``head``.
+    Args:
+        wrapped: Pair encoder with ``hidden_size``, ``fingerprint``, ``encode`` and ``head``.
     """
 
     def __init__(self, wrapped: Any) -> None:
@@ -108,21 +110,21 @@ class AdaptedPairEncoder(PairEncoder):
 
     @property
     def hidden_size(self) -> int:
-        """The wrapped encoder's width."""
+        """Width of a vector of the wrapped encoder."""
         return int(self.wrapped.hidden_size)
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint."""
+        """Fingerprint of the wrapped encoder."""
         return str(self.wrapped.fingerprint)
 
     @property
     def name(self) -> str:
-        """The wrapped encoder's name or model, or the name of its class."""
+        """``name`` or ``model`` of the wrapped encoder, or the name of its class."""
         return str(getattr(self.wrapped, "name", getattr(self.wrapped, "model", type(self.wrapped).__name__)))
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Read pairs with the wrapped encoder."""
+        """Encode pairs with the wrapped encoder."""
         vectors: Tensor = self.wrapped.encode(query_texts, passages)
         return vectors
 
@@ -133,17 +135,17 @@ class AdaptedPairEncoder(PairEncoder):
 
 
 class AdaptedGraphScorer(GraphScorer):
-    """A scorer of a class without our base.
+    """Adapter for a scorer without our base class.
 
-    Attributes:
-        wrapped: The user's scorer, with ``candidate_graphs`` and ``score``.
+    Args:
+        wrapped: Scorer with ``candidate_graphs`` and ``score``.
     """
 
     def __init__(self, wrapped: Any) -> None:
         self.wrapped = wrapped
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the model's input with the wrapped scorer."""
+        """Build the input of the model with the wrapped scorer."""
         graphs: CandidateGraphs = self.wrapped.candidate_graphs(queries, ranking, feature_names)
         return graphs
 
@@ -153,19 +155,20 @@ class AdaptedGraphScorer(GraphScorer):
         return scores
 
     def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
-        """The wrapped scorer's method ``over``, or the default."""
+        """Return the attribute ``over`` of the wrapped scorer, or the default."""
         over: GraphScorerFactory = getattr(self.wrapped, "over", factory)
         return over
 
 
 @dataclass(frozen=True)
 class ModelInterface:
-    """Facts about a model's class that are known before a model is built.
+    """Properties of a model class that are known before a model is built.
 
     Attributes:
-        inputs_of: Function from the constructor's arguments to the model's inputs. None if the class does not say.
-        manifest_class: Kind of the model's manifests. If None, those of a reranker.
-        trained_by: Argument of ``train.py`` that trains the model. If None, ``fit`` does.
+        inputs_of: Function from the arguments of the constructor to the inputs of the model. None if the class does not
+            declare its inputs.
+        manifest_class: Class of the model's manifests. If None, the manifest of a reranker is used.
+        trained_by: Argument of ``train.py`` that trains the model. If None, ``fit`` trains it.
     """
 
     inputs_of: Callable[..., ModelInputs] | None
@@ -174,32 +177,56 @@ class ModelInterface:
 
 
 def as_retriever(retriever: Any) -> Retriever:
-    """Return a retriever with the members of its base, itself if its class has the base."""
+    """Return a retriever as an instance of the base class, with an adapter if necessary.
+
+    Args:
+        retriever: Retriever with or without the base class.
+    """
     return retriever if isinstance(retriever, Retriever) else AdaptedRetriever(retriever)
 
 
 def as_encoder(encoder: Any) -> Encoder:
-    """Return an encoder with the members of its base, itself if its class has the base."""
+    """Return an encoder as an instance of the base class, with an adapter if necessary.
+
+    Args:
+        encoder: Encoder with or without the base class.
+    """
     return encoder if isinstance(encoder, Encoder) else AdaptedEncoder(encoder)
 
 
 def as_pair_encoder(encoder: Any) -> PairEncoder:
-    """Return a pair encoder with the members of its base, itself if its class has the base."""
+    """Return a pair encoder as an instance of the base class, with an adapter if necessary.
+
+    Args:
+        encoder: Pair encoder with or without the base class.
+    """
     return encoder if isinstance(encoder, PairEncoder) else AdaptedPairEncoder(encoder)
 
 
 def as_graph_scorer(scorer: Any) -> GraphScorer:
-    """Return a scorer with the members of its base, itself if its class has the base."""
+    """Return a scorer as an instance of the base class, with an adapter if necessary.
+
+    Args:
+        scorer: Scorer with or without the base class.
+    """
     return scorer if isinstance(scorer, GraphScorer) else AdaptedGraphScorer(scorer)
 
 
 def query_encoder(encoder: Any) -> Encoder:
-    """Return the encoder of queries that belongs to an encoder of passages; often the same."""
+    """Return the query encoder of a passage encoder, which is often the same encoder.
+
+    Args:
+        encoder: Encoder of passages.
+    """
     return as_encoder(encoder).for_queries
 
 
 def model_interface(model_class: Any) -> ModelInterface:
-    """Return what is known of a model's class, or of a function that builds a model, before it is built."""
+    """Return the properties of a model class before a model is built.
+
+    Args:
+        model_class: Class of a model, or a function that builds one.
+    """
     inputs_of, inputs = getattr(model_class, "inputs_of", None), getattr(model_class, "inputs", None)
     is_default = getattr(inputs_of, "__func__", None) is vars(CheckpointModel)["inputs_of"].__func__
     if inputs_of is None or is_default:
@@ -216,27 +243,28 @@ def _fixed_inputs(inputs: ModelInputs, **_: Any) -> ModelInputs:
 
 
 def model_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
-    """Name a built model's features of a candidate, in order.
+    """Return the names of a candidate's features, in order.
 
     Args:
-        model: The model.
-        score_names: Names of the scores that the retriever gives.
+        model: Model.
+        score_names: Names of the scores of the retriever.
 
     Returns:
-        What its ``feature_names`` says; the retriever's scores for a class without it.
+        Result of the model's ``feature_names``, or the scores for a class without this method.
     """
     names = getattr(model, "feature_names", None)
     return list(score_names) if names is None else list(names(score_names))
 
 
 def needs_vectors(build_retriever: RetrieverFactory) -> bool:
-    """Return whether the retrievers of a factory need an encoded corpus and encoded queries, without building one.
+    """Return whether a retriever will need an encoded corpus and encoded queries, without building it.
 
     Args:
-        build_retriever: Factory of retrievers, a ``functools.partial`` of a class.
+        build_retriever: Factory of the retriever, such as a ``functools.partial`` of a class.
 
     Returns:
-        What the class's ``needs_vectors`` says of the settings. True for other factories and classes without it.
+        Result of the class's ``needs_vectors`` for the settings. True for other factories and for classes without this
+        method.
     """
     if not isinstance(build_retriever, partial):
         return True
@@ -245,18 +273,22 @@ def needs_vectors(build_retriever: RetrieverFactory) -> bool:
 
 
 def expands_along_edges(build_retriever: RetrieverFactory) -> bool:
-    """Return whether the retrievers of a factory take candidates from the edges of the corpus graph.
+    """Return whether a retriever will take candidates from the edges of the corpus graph, without building it.
 
     Args:
-        build_retriever: Factory of retrievers, a ``functools.partial`` of a class.
+        build_retriever: Factory of the retriever, such as a ``functools.partial`` of a class.
 
     Returns:
-        The class attribute ``expands_along_edges``. False for other factories and classes without it.
+        Class attribute ``expands_along_edges``. False for other factories and for classes without this attribute.
     """
     func = build_retriever.func if isinstance(build_retriever, partial) else None
     return bool(getattr(func, "expands_along_edges", Retriever.expands_along_edges))
 
 
 def is_lookup(retriever: Any) -> bool:
-    """Return whether a retriever only looks up rankings made before, so that its time is not that of a search."""
+    """Return whether a retriever only looks up precomputed rankings, so that its time is not that of a search.
+
+    Args:
+        retriever: Retriever with or without the base class.
+    """
     return as_retriever(retriever).is_lookup

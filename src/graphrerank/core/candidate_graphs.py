@@ -1,4 +1,4 @@
-"""Packed batches of query-time graphs: each query's candidates and the edges among them."""
+"""Packed batches of candidate graphs: the candidates of each query and the edges among them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,24 +15,35 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class CandidateGraphs:
-    """A packed batch of candidate graphs, one per query; graph ``g`` owns the nodes ``ptr[g]:ptr[g + 1]``.
+    """Packed batch of candidate graphs, one per query. The nodes of graph ``g`` are ``ptr[g]:ptr[g + 1]``.
 
-    ``inputs`` is what else models read: ``query_vectors [B, d]`` and ``node_vectors [N, d]``; ``degree [N]`` int64,
-    each candidate's neighbours in the whole corpus; ``pair_vectors [N, h]``, a cross-encoder's vector of each candidate
-    with its query.
+    Attributes:
+        x: Scores of the retriever, ``[N, F]`` float32. Column 0 is the base score.
+        edge_index: Edges ``[2, E]`` int64 within the packed batch, sorted by target, with an edge ``j -> i`` for each
+            neighbour j of i.
+        edge_attr: Edge weights ``[E]``, float32.
+        ptr: Boundaries of the graphs, ``[B + 1]`` int64.
+        nodes: Index of each candidate in the corpus, ``[N]`` int64. None if there is no corpus.
+        inputs: Further inputs of the model by name: ``query_vectors [B, d]``, ``node_vectors [N, d]``, ``degree [N]``
+            int64 (number of neighbours of each candidate in the whole corpus) and ``pair_vectors [N, h]``
+            (cross-encoder vectors of query and candidate).
+        relevance: Relevance gain of each candidate, ``[N]`` float32. None if unknown.
+        gains: Gains of all relevant passages of each query, including those that are not candidates, ``[B, R]``
+            float32, padded with 0. None if unknown.
+        query_index: Index of each query in its data set, ``[B]`` int64. None if there is no data set.
+        edge_type: Index of the type of each edge in ``EDGE_TYPES``, ``[E]`` int64, with one edge per type that connects
+            two nodes. None if the types are merged into one edge with the largest weight.
     """
 
-    x: Tensor  # `[N, F]` float32, the retriever's scores; column 0 is the base ranking's
-    edge_index: Tensor  # `[2, E]` int64 within the packed batch, sorted by target; `j -> i` for each neighbour j of i
-    edge_attr: Tensor  # `[E]` float32, edge weights
-    ptr: Tensor  # `[B + 1]` int64
-    nodes: Tensor | None = None  # `[N]` int64, each candidate's number in the corpus; None for candidates of no corpus
-    inputs: Mapping[str, Tensor] = field(default_factory=dict)  # by name
-    relevance: Tensor | None = None  # `[N]` float32 gains; None where unknown
-    gains: Tensor | None = None  # `[B, R]` float32, gains of each query, also of other passages; padded with 0
-    query_index: Tensor | None = None  # `[B]` int64, each query's number in its data set; None for queries of none
-    # `[E]` int64, numbers of `EDGE_TYPES`: one edge for each type that joins two nodes. None where types are merged:
-    # one edge, with the largest weight
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor
+    ptr: Tensor
+    nodes: Tensor | None = None
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
+    relevance: Tensor | None = None
+    gains: Tensor | None = None
+    query_index: Tensor | None = None
     edge_type: Tensor | None = None
 
     @property
@@ -42,24 +53,33 @@ class CandidateGraphs:
 
     @property
     def num_nodes(self) -> int:
-        """Candidates of all queries together."""
+        """Number of candidates of all queries."""
         return self.x.shape[0]
 
     def to(self, *args: Any, **kwargs: Any) -> "CandidateGraphs":
-        """Move every tensor, as ``Tensor.to`` does."""
+        """Return the batch with every tensor moved or converted.
+
+        Args:
+            args: Positional arguments of ``torch.Tensor.to``.
+            kwargs: Keyword arguments of ``torch.Tensor.to``.
+        """
         return self._each(lambda tensor: tensor.to(*args, **kwargs))
 
     def pin_memory(self) -> "CandidateGraphs":
-        """Copy every tensor to memory from which a GPU reads while others compute (a ``DataLoader`` calls this)."""
+        """Return the batch in pinned memory, for asynchronous copies to a GPU. A ``DataLoader`` calls this method."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "CandidateGraphs":
-        held = {f.name: getattr(self, f.name) for f in fields(self)}
-        changed = {name: change(value) for name, value in held.items() if isinstance(value, Tensor)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        changed = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
         return replace(self, **changed, inputs={name: change(tensor) for name, tensor in self.inputs.items()})
 
     def select_edges(self, mask: Tensor) -> "CandidateGraphs":
-        """Return the batch with some of its edges, by a mask ``[E]`` or by their positions."""
+        """Return the batch with a subset of its edges.
+
+        Args:
+            mask: Boolean mask ``[E]`` of the edges to select, or their positions.
+        """
         return replace(
             self,
             edge_index=self.edge_index[:, mask],
@@ -68,7 +88,11 @@ class CandidateGraphs:
         )
 
     def select_nodes(self, mask: Tensor) -> "CandidateGraphs":
-        """Return the batch with some of its candidates, by a mask ``[N]``, and the edges among them."""
+        """Return the batch with a subset of its candidates and the edges among them.
+
+        Args:
+            mask: Boolean mask ``[N]`` of the candidates to select.
+        """
         edges = self.select_edges(mask[self.edge_index].all(0))
         place = mask.long().cumsum(0)
         rows = {"degree", "node_vectors", "pair_vectors"}
@@ -83,7 +107,17 @@ class CandidateGraphs:
         )
 
     def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:
-        """Return the arguments of a model's ``forward``; a ValueError if the batch was made without one of them."""
+        """Return the arguments of a model's ``forward``.
+
+        Args:
+            inputs: Inputs that the model declares.
+
+        Returns:
+            Tensors in the order of ``inputs.names``.
+
+        Raises:
+            UserError: If the batch lacks an input.
+        """
         base = {
             "base_features": self.x,
             "edge_index": self.edge_index,
@@ -93,29 +127,48 @@ class CandidateGraphs:
         }
         if self.edge_type is not None:
             base["edge_type"] = self.edge_type
-        held = {**self.inputs, **base}
-        if missing := [name for name in inputs.names if name not in held]:
-            raise UserError(f"the batch must have {missing[0]!r} for a model that reads it, has {sorted(held)}")
-        return tuple(held[name] for name in inputs.names)
+        available = {**self.inputs, **base}
+        if missing := [name for name in inputs.names if name not in available]:
+            raise UserError(f"the model needs the input {missing[0]!r}, but the batch only has {sorted(available)}")
+        return tuple(available[name] for name in inputs.names)
 
     def to_padded(self, node_scores: Tensor, *, fill: float) -> Tensor:
-        """Lay out one number per node, ``[N]``, as ``[B, K]`` with ``K`` the largest graph's size."""
+        """Arrange one number per node in a padded matrix with one row per query.
+
+        Args:
+            node_scores: Numbers ``[N]``.
+            fill: Value of the padding.
+
+        Returns:
+            Matrix ``[B, K]``, with ``K`` the number of nodes of the largest graph.
+        """
         graph, slot, width = self._cells
         return node_scores.new_full((self.num_graphs, width), fill).index_put((graph, slot), node_scores)
 
     @cached_property
     def _cells(self) -> tuple[Tensor, Tensor, int]:
-        """Row and column of each node in a padded matrix, and its width."""
+        """Row and column of each node in a padded matrix, and the width of the matrix."""
         graph = graph_of_nodes(self.ptr, self.num_nodes)
         width = int(self.ptr.diff().max()) if self.num_graphs else 0
         return graph, torch.arange(self.num_nodes, device=self.ptr.device) - self.ptr[graph], width
 
     def order(self, scores: Tensor) -> Tensor:
-        """Rank each graph's nodes by scores ``[N]``, ties by node number: positions ``[B, K]``, padded with -1."""
+        """Rank the nodes of each graph by score, with ties broken by corpus index.
+
+        Args:
+            scores: Scores ``[N]``, which must not be NaN.
+
+        Returns:
+            Positions of the nodes in the packed batch, ``[B, K]``, best first, padded with -1.
+
+        Raises:
+            UserError: If a score is NaN.
+        """
         if torch.isnan(scores).any():
             raise UserError("`scores` must not hold NaN")
-        place = torch.arange(self.num_nodes, device=scores.device)
-        order = place if self.nodes is None else torch.argsort(self.nodes, stable=True)
+        order = torch.arange(self.num_nodes, device=scores.device)
+        if self.nodes is not None:
+            order = torch.argsort(self.nodes, stable=True)
         order = order[torch.argsort(scores[order], descending=True, stable=True)]
-        order = order[torch.argsort(self._cells[0][order], stable=True)]  # by graph, aligned with the packing
+        order = order[torch.argsort(self._cells[0][order], stable=True)]  # group by graph again
         return self.to_padded(order, fill=-1)

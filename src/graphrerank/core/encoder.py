@@ -1,4 +1,4 @@
-"""Abstract bases of encoders, of texts and of (query, passage) pairs."""
+"""Abstract base classes of text encoders and of encoders of (query, passage) pairs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 class Encoder(ABC):
-    """Base of everything that turns texts into vectors.
+    """Base of text encoders.
 
-    Override :meth:`encode` and :attr:`fingerprint`, and set ``name``. Override :attr:`for_queries` if queries are
-    encoded differently from passages.
+    A subclass implements :meth:`encode` and :attr:`fingerprint` and sets ``name``. Override :attr:`for_queries` if
+    queries are encoded differently from passages.
 
     Attributes:
         name: Short name for manifests and messages. A class attribute, or set by the constructor.
-        counts: What the encoder counts by name, such as its requests. Empty by default.
+        counts: Counters of the encoder by name, such as its number of requests. Empty by default.
 
     Example:
         >>> import torch
@@ -35,9 +35,9 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A string that changes whenever the vectors would. It names files of cached vectors.
+        """String that changes whenever the vectors change. It names the files of cached vectors.
 
-        Override it as a class attribute or a property.
+        Override it with a class attribute or a property.
         """
 
     @abstractmethod
@@ -48,26 +48,26 @@ class Encoder(ABC):
             texts: ``n`` texts.
 
         Returns:
-            ``[n, d]`` float32 unit vectors.
+            Unit vectors ``[n, d]``, float32.
         """
 
     @property
     def for_queries(self) -> "Encoder":
-        """The encoder of queries. By default it is the encoder itself."""
+        """Encoder of queries. Defaults to the encoder itself."""
         return self
 
-    def count_cache_hits(self, number: int) -> None:  # noqa: B027  # most encoders count nothing
-        """Note how many texts a cache around the encoder had. By default nothing is counted.
+    def count_cache_hits(self, number: int) -> None:  # noqa: B027  # not abstract, because most encoders count nothing
+        """Count texts that a cache around the encoder already had. By default, nothing is counted.
 
         Args:
-            number: Number of texts that were not encoded again.
+            number: Number of texts that did not have to be encoded.
         """
 
 
 class PairEncoder(ABC):
-    """Base of cross-encoders, in two parts: a body that reads (query, passage) pairs, and a head that scores them.
+    """Base of cross-encoders, which consist of a body that encodes (query, passage) pairs and a head that scores them.
 
-    Override :attr:`hidden_size`, :attr:`fingerprint`, :meth:`encode` and :meth:`head`.
+    A subclass implements :attr:`hidden_size`, :attr:`fingerprint`, :meth:`encode` and :meth:`head`.
 
     Example:
         >>> import torch
@@ -88,31 +88,31 @@ class PairEncoder(ABC):
     @property
     @abstractmethod
     def hidden_size(self) -> int:
-        """Width ``h`` of a vector."""
+        """Width ``h`` of a pair vector."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A string that changes whenever vectors or scores would."""
+        """String that changes whenever vectors or scores change."""
 
     @abstractmethod
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Read pairs.
+        """Encode pairs of a query and a passage.
 
         Args:
-            query_texts: Text of the query of each of ``M`` pairs.
-            passages: Text of the passage of each pair.
+            query_texts: Query of each of ``M`` pairs.
+            passages: Passage of each pair.
 
         Returns:
-            ``[M, h]`` float32, one [CLS] vector before the classification head per pair.
+            Pair vectors ``[M, h]``, float32: the [CLS] vectors before the classification head.
         """
 
     @abstractmethod
     def head(self, vectors: Tensor) -> Tensor:
-        """Score vectors.
+        """Score pair vectors.
 
         Args:
-            vectors: ``[..., h]`` vectors of :meth:`encode`.
+            vectors: Pair vectors ``[..., h]``.
 
         Returns:
             Logits ``[...]``.
@@ -120,5 +120,5 @@ class PairEncoder(ABC):
 
     @property
     def name(self) -> str:
-        """Short name for messages. By default it is the name of the class."""
+        """Short name for messages. Defaults to the name of the class."""
         return type(self).__name__

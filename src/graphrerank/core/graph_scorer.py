@@ -1,4 +1,4 @@
-"""Base class of trained graph rerankers over a corpus, which a pipeline's step scores candidates with."""
+"""Base class of trained graph rerankers over a corpus, with which a pipeline step scores candidates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,15 +11,15 @@ from graphrerank.core.ranking import Ranking
 
 
 class GraphScorer(ABC):
-    """A trained graph reranker over one corpus.
+    """Base of trained graph rerankers over one corpus.
 
     A subclass implements :meth:`candidate_graphs` and :meth:`score`. Its constructor takes the corpus graph and the
-    keyword argument ``text_encoder``. Override :meth:`factory_over` if the model can be shared by several corpora.
+    keyword argument ``text_encoder``. Override :meth:`factory_over` if several corpora can share the loaded model.
     """
 
     @abstractmethod
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the model's input.
+        """Build the input of the model.
 
         Args:
             queries: ``B`` queries.
@@ -27,7 +27,7 @@ class GraphScorer(ABC):
             feature_names: Names of the ``F`` features.
 
         Returns:
-            ``B`` packed graphs with ``N`` candidates in all, in the order of the ranking.
+            ``B`` packed graphs with ``N`` candidates in total, in the order of the ranking.
         """
 
     @abstractmethod
@@ -35,23 +35,23 @@ class GraphScorer(ABC):
         """Score the candidates.
 
         Args:
-            graphs: Packed graphs that :meth:`candidate_graphs` built.
+            graphs: Packed graphs from :meth:`candidate_graphs`.
 
         Returns:
-            Scores ``[N]``, comparable within a query only.
+            Scores ``[N]``, which are only comparable within a query.
         """
 
     def factory_over(self, factory: "GraphScorerFactory") -> "GraphScorerFactory":
-        """Return the factory of this scorer over another corpus, such as a part of this one's.
+        """Return a factory for this scorer over another corpus, such as a subset of its corpus.
 
         Args:
             factory: Factory that built this scorer.
 
         Returns:
-            The same factory, which loads the model once more. Subclasses may share the loaded model.
+            The same factory, which loads the model again. Subclasses may share the loaded model instead.
         """
         return factory
 
 
-#: Called with a corpus graph and the keyword argument ``text_encoder``; often a ``functools.partial`` of a class.
+#: Function from a corpus graph and the keyword argument ``text_encoder`` to a scorer, such as a ``functools.partial``.
 GraphScorerFactory = Callable[..., GraphScorer]

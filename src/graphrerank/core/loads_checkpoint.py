@@ -1,11 +1,11 @@
-"""Base class of the components of a pipeline that load a checkpoint."""
+"""Base class of pipeline components that load a checkpoint."""
 
 
 class LoadsCheckpoint:
-    """Component that loads a checkpoint, which a pipeline can replace by another one.
+    """Pipeline component whose checkpoint can be replaced when the pipeline is built.
 
-    The constructor of a subclass has the keyword argument ``checkpoint``: a path, a shipped name, or the folder of an
-    artifact. A pipeline that is built with ``checkpoint=...`` passes it to the scorer of each graph reranker whose
-    class has this base, in the place of the one that its settings name. A service builds the pipelines of a corpus
-    in this way for the artifact that it serves.
+    The constructor of a subclass has the keyword argument ``checkpoint``: a path, the name of a shipped checkpoint, or
+    the folder of an artifact. A pipeline that is built with ``checkpoint=...`` passes that value to each scorer with
+    this base class, in place of the checkpoint in its settings. A service uses this to build pipelines with the
+    artifact that it serves.
     """

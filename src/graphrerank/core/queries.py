@@ -1,4 +1,4 @@
-"""A batch of queries, what every retriever takes."""
+"""Batches of queries, the input of every retriever."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,24 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries to rank the corpus for; a ValueError if lengths differ."""
+    """Batch of queries.
 
-    ids: Sequence[str]  # `B` strings, as in the data set: a retriever that looks rankings up finds them by id
-    texts: Sequence[str]  # `B` strings
-    vectors: Tensor | None = None  # `[B, d]` float32 unit vectors; None where nothing was encoded
+    Attributes:
+        ids: Ids of ``B`` queries as in the data set. A retriever with precomputed rankings looks them up by id.
+        texts: Texts of the queries.
+        vectors: Unit vectors ``[B, d]``, float32. None if the queries are not encoded.
+
+    Raises:
+        UserError: If the lengths differ.
+
+    Example:
+        >>> len(Queries(["q1", "q2"], ["red apple", "green pear"]))
+        2
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    vectors: Tensor | None = None
 
     def __post_init__(self) -> None:
         vectors = len(self.ids) if self.vectors is None else len(self.vectors)
@@ -30,39 +43,63 @@ class Queries:
 
     @property
     def encoded(self) -> Tensor:
-        """``[B, d]``, the vectors of queries that must have them; a ValueError if there are none."""
+        """Vectors ``[B, d]`` of encoded queries.
+
+        Raises:
+            UserError: If the queries are not encoded.
+        """
         if self.vectors is None:
-            raise UserError("`queries` must have vectors: encode them first, with encoder=minilm or another")
+            raise UserError("`queries` must have vectors, got None. Encode them first, for example with encoder=minilm")
         return self.vectors
 
     def block(self, start: int, stop: int) -> "Queries":
-        """Take the queries from number ``start`` up to before ``stop``."""
+        """Return consecutive queries.
+
+        Args:
+            start: Index of the first query.
+            stop: Index after the last query.
+        """
         vectors = None if self.vectors is None else self.vectors[start:stop]
         return Queries(self.ids[start:stop], self.texts[start:stop], vectors)
 
     def blocks(self, size: int) -> Iterator["Queries"]:
-        """Yield blocks of at most ``size`` queries; one empty block if there are no queries."""
+        """Yield blocks of consecutive queries, or one empty block if there are no queries.
+
+        Args:
+            size: Largest number of queries in a block.
+        """
         for start in range(0, max(1, len(self)), size):
             yield self.block(start, start + size)
 
     def select(self, rows: Tensor) -> "Queries":
-        """Take the queries of some numbers (``[b]`` int64), in that order."""
+        """Return the queries with the given indices, in the given order.
+
+        Args:
+            rows: Indices ``[b]``, int64.
+        """
         numbers = rows.tolist()
         ids, texts = ([strings[number] for number in numbers] for strings in (self.ids, self.texts))
         return Queries(ids, texts, None if self.vectors is None else self.vectors[rows.to(self.vectors.device)])
 
 
 class TextEncoder(Protocol):
-    """Anything that turns texts into vectors."""
+    """Protocol of objects that encode texts as vectors."""
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
+        """Encode texts.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Unit vectors ``[n, d]``, float32.
+        """
 
 
 @runtime_checkable
 class IndexEncoder(TextEncoder, Protocol):
-    """An encoder for texts of an index; one that caches vectors makes adding documents cheap."""
+    """Protocol of encoders for the texts of an index. An encoder with a cache makes adding documents cheap."""
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the vectors would."""
+        """String that changes whenever the vectors would change."""

@@ -1,4 +1,4 @@
-"""Bases of trained networks: of every model that a checkpoint holds, and of those that score candidates."""
+"""Base classes of trained models: of all models in checkpoints, and of those that score candidates."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,17 +9,18 @@ from graphrerank.core.model_inputs import ModelInputs
 
 
 class CheckpointModel(nn.Module):
-    """Base of a network that checkpoints hold.
+    """Base of models in checkpoints.
 
-    Override ``forward``, which takes the plain tensors that ``inputs`` names. The constructor takes plain settings by
-    name, which a checkpoint's manifest holds.
+    A subclass implements ``forward``, which takes the plain tensors that ``inputs`` declares. The constructor takes
+    plain settings by name, which are stored in the manifest of a checkpoint.
 
     Attributes:
-        inputs: The tensors that ``forward`` takes. A class attribute; if they depend on settings, override
-            :meth:`inputs_of` and set the attribute in the constructor.
-        manifest_class: Kind of the model's manifests, a subclass of ``graphrerank.models.manifest.Manifest``. If None,
-            manifests are those of a reranker.
-        trained_by: Argument of ``train.py`` that trains the model, such as ``experiment=NAME``. If None, ``fit`` does.
+        inputs: Inputs of ``forward``. A class attribute. If the inputs depend on settings, override :meth:`inputs_of`
+            and set the attribute in the constructor.
+        manifest_class: Class of the model's manifests, a subclass of ``graphrerank.models.manifest.Manifest``. If None,
+            the manifest of a reranker is used.
+        trained_by: Argument of ``train.py`` that trains the model, such as ``experiment=NAME``. If None, ``fit`` trains
+            it.
     """
 
     if TYPE_CHECKING:  # TorchScript would compile the type of an annotated attribute
@@ -29,7 +30,7 @@ class CheckpointModel(nn.Module):
 
     @classmethod
     def inputs_of(cls, **settings: Any) -> ModelInputs:
-        """Return the inputs of a model before it is built. By default they are the class's ``inputs``.
+        """Return the inputs of a model with the given settings. Defaults to ``inputs`` of the class.
 
         Args:
             settings: Arguments of the constructor by name.
@@ -38,12 +39,12 @@ class CheckpointModel(nn.Module):
 
 
 class Reranker(CheckpointModel):
-    """Base of a network that scores the candidates of queries.
+    """Base of models that score the candidates of queries.
 
-    ``forward`` takes tensors of :class:`~graphrerank.core.CandidateGraphs` by the names in ``inputs``:
+    ``forward`` takes tensors of :class:`~graphrerank.core.CandidateGraphs` that ``inputs`` names:
     ``base_features [N, F]``, ``query_vectors [B, d]``, ``node_vectors [N, d]``, ``edge_index [2, E]``,
-    ``edge_weight [E]``, ``edge_type [E]`` and ``ptr [B + 1]``. It returns scores ``[N]``. Arguments ``num_scores`` and
-    ``embedding_dim`` of the constructor, if it has them, are filled from the data.
+    ``edge_weight [E]``, ``edge_type [E]`` and ``ptr [B + 1]``. It returns scores ``[N]``. If the constructor has
+    arguments ``num_scores`` and ``embedding_dim``, they are filled from the data.
 
     Example:
         >>> class Linear(Reranker):
@@ -60,9 +61,9 @@ class Reranker(CheckpointModel):
     """
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
-        """Name the model's features of a candidate, in order. By default they are the retriever's scores.
+        """Return the names of a candidate's features, in order. Defaults to the scores of the retriever.
 
         Args:
-            score_names: Names of the scores that the retriever gives.
+            score_names: Names of the scores of the retriever.
         """
         return list(score_names)

@@ -1,4 +1,4 @@
-"""Abstract base of retrievers, a protocol of heads for a cross-encoder, and the names of a retriever's features."""
+"""Abstract base class of retrievers, names of their features, and the protocol of graph-aware cross-encoder heads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,25 +9,30 @@ from torch import Tensor
 from graphrerank.core.queries import Queries
 from graphrerank.core.ranking import Ranking
 
-BASE_SCORE = "base_score"  # the first feature of every retriever: the score it ranks by
-TEXT_FEATURES = ("bm25_score", "dense_score")  # against the query's text and vector
+#: First feature of every retriever: the score by which it ranks.
+BASE_SCORE = "base_score"
+#: Features that compare a candidate with the text and the vector of the query.
+TEXT_FEATURES = ("bm25_score", "dense_score")
+#: Features of the path from a seed to a candidate. They are 0 for candidates that were not found by expansion.
 EXPANSION_FEATURES = ("hops", "best_seed_score", "best_seed_reciprocal_rank", "seeds_reached")
+#: Features from the scores of a cross-encoder.
 CROSS_ENCODER_FEATURES = ("cross_encoder_score", "cross_encoder_reciprocal_rank", "cross_encoder_unread")
-# 0 for all candidates where they are not given
+#: Features that are 0 for all candidates if they are not available.
 OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES, *CROSS_ENCODER_FEATURES)
-DTYPES = ("float32", "bfloat16", "float16")  # in which a frozen transformer may compute
+#: Data types in which a frozen transformer can compute.
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 class Retriever(ABC):
-    """Base of everything that ranks the corpus for queries.
+    """Base of retrievers, which rank the corpus for queries.
 
-    Override :meth:`retrieve` and set ``feature_names``. The constructor takes the corpus graph first, and settings by
-    name. Override the other members where their defaults are wrong.
+    A subclass implements :meth:`retrieve` and sets ``feature_names``. The constructor takes the corpus graph as its
+    first argument, and settings by name. Override the other members if their defaults do not fit.
 
     Attributes:
-        feature_names: Names of the ranking's ``F`` features; the first is ``base_score``. A class attribute, or set by
-            the constructor.
-        expands_along_edges: Whether candidates come from the corpus graph's edges. False by default.
+        feature_names: Names of the ``F`` features of a ranking. The first is ``base_score``. A class attribute, or set
+            by the constructor.
+        expands_along_edges: Whether candidates come from the edges of the corpus graph. False by default.
 
     Example:
         >>> import torch
@@ -51,15 +56,17 @@ class Retriever(ABC):
         """Rank the corpus.
 
         Args:
-            queries: ``B`` queries, with vectors if :meth:`needs_vectors` says so.
+            queries: ``B`` queries, with vectors if :meth:`needs_vectors` returns True.
 
         Returns:
-            ``[B, K]`` nodes with ``features [B, K, F]``.
+            Ranking ``[B, K]`` with ``features [B, K, F]``.
         """
 
     @staticmethod
     def needs_vectors(**settings: Any) -> bool:
-        """Return whether a retriever of these settings needs an encoded corpus and encoded queries. Defaults to True.
+        """Return whether a retriever with the given settings needs an encoded corpus and encoded queries.
+
+        By default, all retrievers do.
 
         Args:
             settings: Arguments of the constructor by name, without the corpus graph.
@@ -68,24 +75,40 @@ class Retriever(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes when the rankings would though the settings stay, such as a file's hash. Empty here."""
+        """String that changes when the rankings change although the settings do not, such as the hash of a file.
+
+        Empty by default.
+        """
         return ""
 
     @property
     def is_lookup(self) -> bool:
-        """Whether rankings were made before and are only looked up, so that their time is not that of a search."""
+        """Whether the retriever only looks up precomputed rankings, so that its time is not that of a search.
+
+        False by default.
+        """
         return False
 
 
-RetrieverFactory = Callable[..., Retriever]  # of a CorpusGraph and settings; a functools.partial of a class
+#: Function from a corpus graph and settings to a retriever, such as a ``functools.partial`` of a class.
+RetrieverFactory = Callable[..., Retriever]
 
 
 class GraphHead(Protocol):
-    """A head that replaces a pair encoder's, and also reads the edges among a query's nodes."""
+    """Protocol of heads that replace the head of a pair encoder and also use the edges among the nodes of a query."""
 
     @property
     def encoder_fingerprint(self) -> str:
-        """Fingerprint of the pair encoder whose vectors it reads."""
+        """Fingerprint of the pair encoder whose vectors the head scores."""
 
     def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score ``N`` nodes: logits ``[N]``; ``degree [N]`` counts neighbours in the whole corpus graph."""
+        """Score nodes.
+
+        Args:
+            pair_vectors: Pair vectors ``[N, h]``.
+            edge_index: Unique edges among the nodes, ``[2, E]``.
+            degree: Number of neighbours of each node in the whole corpus graph, ``[N]``.
+
+        Returns:
+            Logits ``[N]``.
+        """

@@ -1,4 +1,4 @@
-"""Sentences, words, tokens and names of plain text."""
+"""Text processing: sentences, words, tokens and normalised names."""
 
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences

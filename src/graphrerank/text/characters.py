@@ -1,10 +1,17 @@
-"""Characters that every file can hold, and those that words are matched in."""
+"""Unicode normalisation of text."""
 
 import unicodedata
 
 
 def whole_characters(text: str) -> str:
-    r"""Replace halves of characters, which no file can hold, as of an emoji that the limit of tokens cut."""
+    """Replace lone surrogates, which UTF-8 cannot encode. They occur where a token limit has cut an emoji.
+
+    Args:
+        text: Text that may contain lone surrogates.
+
+    Returns:
+        Text that can be encoded in UTF-8.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -13,7 +20,13 @@ def whole_characters(text: str) -> str:
 
 
 def matched_form(text: str) -> str:
-    r"""Return a text in Unicode's NFKC, in which its words are matched: one form of accents, widths and ligatures.
+    r"""Return a text in Unicode normalisation form NFKC, which unifies accents, character widths and ligatures.
+
+    Args:
+        text: Text.
+
+    Returns:
+        Normalised text, in which words are matched.
 
     Example:
         >>> matched_form("\uff21\uff22\uff11 Zu\u0308rich \ufb01nds")

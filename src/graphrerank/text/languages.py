@@ -1,6 +1,7 @@
-"""The language of texts: which words match. Snowball's stems and stop words, or pairs of characters without spaces.
+"""Languages: stop words, Snowball stemmers, and character pairs for scripts without spaces.
 
-English is the default: BM25's words are not stemmed, those that features match are. In other languages both are.
+The default is English, in which words are stemmed for text-match features but not for BM25. In other languages, words
+are stemmed for both.
 """
 
 import re
@@ -17,44 +18,70 @@ from Stemmer import Stemmer, algorithms
 from graphrerank.text.characters import matched_form
 from graphrerank.utils.checks import UserError
 
+#: Name of the default language.
 ENGLISH = "english"
-AUTO = "auto"  # the language that `detect_language` finds
-PLAIN = "none"  # whole words, as they are written; for languages without a stemmer
-CHARACTERS = "characters"  # pairs of characters, for scripts without spaces between words
-NO_STEMMERS = ("porter", "dutch_porter")  # of Snowball's algorithms, those that are second ones of a language
+#: Setting that detects the language with :func:`detect_language`.
+AUTO = "auto"
+#: Setting that matches whole words without stemming, for languages without a stemmer.
+PLAIN = "none"
+#: Setting that matches pairs of characters, for scripts without spaces between words.
+CHARACTERS = "characters"
+#: Alternative stemming algorithms of Snowball for languages that have another one.
+NO_STEMMERS = ("porter", "dutch_porter")
+#: Names of all supported languages.
 LANGUAGES = (ENGLISH, *(name for name in algorithms() if name not in (ENGLISH, *NO_STEMMERS)), PLAIN, CHARACTERS)
 _WITH_STOP_WORDS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish"
 STOP_WORDS_OF = {name: getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}") for name in _WITH_STOP_WORDS.split()}
-SAMPLED_TEXTS, SAMPLED_CHARS = 200, 20_000  # that the language of a corpus is detected by
-MIN_DETECTION_WORDS = 20  # by which a language is detected
-SURE_SHARE = 0.15  # of the words, which the stop words of a language must be
-SURE_RATIO = 1.5  # of these to those of every other language
-UNSPACED_SHARE = 0.3  # of the letters
-# a class of characters: Han, kana, Thai, Lao, Burmese, Khmer
+#: Largest number of texts and of characters from which the language of a corpus is detected.
+SAMPLED_TEXTS, SAMPLED_CHARS = 200, 20_000
+#: Smallest number of words from which a language is detected.
+MIN_DETECTION_WORDS = 20
+#: Smallest fraction of the words that must be stop words of a language to detect it.
+SURE_SHARE = 0.15
+#: Smallest ratio of the number of its stop words to the number of stop words of any other language.
+SURE_RATIO = 1.5
+#: Fraction of the letters in scripts without spaces from which ``characters`` is detected.
+UNSPACED_SHARE = 0.3
+#: Characters of scripts without spaces, for a regular expression: Han, kana, Thai, Lao, Burmese and Khmer.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _RUN, _WORD = re.compile(r"\w+"), re.compile(r"\w\w+")
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
-_LOCAL = local()  # a stemmer serves one thread at a time
+_LOCAL = local()  # stemmers are not thread-safe
 
 
 @dataclass(frozen=True)
 class Language:
-    """How the words of a text are found."""
+    """Rules that turn a text into terms.
 
-    name: str  # `english`, another of Snowball's algorithms, `none` or `characters`
-    stop_words: frozenset[str]  # in lower case, which are not matched
+    Attributes:
+        name: Name of a Snowball stemmer such as ``english``, or ``none`` or ``characters``.
+        stop_words: Words in lower case that are ignored.
+    """
+
+    name: str
+    stop_words: frozenset[str]
 
     def terms(self, runs: Sequence[str]) -> list[list[str]]:
-        """Return what is matched of each of ``n`` runs of word characters in lower case: its stems, or its pairs."""
+        """Return the terms of each run of word characters: its stem, or its pairs of characters.
+
+        Args:
+            runs: ``n`` runs of word characters in lower case.
+
+        Returns:
+            Terms of each run. Empty for stop words.
+        """
         if self.name == CHARACTERS:
             return [_pairs(run) for run in runs]
-        kept = [run for run in runs if run not in self.stop_words]
-        stems = iter(kept if self.name == PLAIN else stemmer(self.name).stemWords(kept))
+        content_words = [run for run in runs if run not in self.stop_words]
+        stems = iter(content_words if self.name == PLAIN else stemmer(self.name).stemWords(content_words))
         return [[next(stems)] if run not in self.stop_words else [] for run in runs]
 
     def tokens(self, text: str) -> list[str]:
-        """Return BM25's words of a text that is not English.
+        """Return the BM25 tokens of a text. English texts are tokenised by ``bm25s`` instead.
+
+        Args:
+            text: Text in this language.
 
         Example:
             >>> language_of("german").tokens("Die Häuser der Stadt"), language_of("characters").tokens("東京タワー")
@@ -64,23 +91,40 @@ class Language:
         return self.all_terms(pattern.findall(matched_form(text).lower()))
 
     def all_terms(self, runs: Sequence[str]) -> list[str]:
-        """Return the terms of all runs, one after the other."""
+        """Return the terms of all runs in one list.
+
+        Args:
+            runs: Runs of word characters in lower case.
+        """
         return [term for terms in self.terms(runs) for term in terms]
 
 
 @cache
 def language_of(name: str) -> Language:
-    """Return a language by its name."""
+    """Return the language with a given name.
+
+    Args:
+        name: One of ``LANGUAGES``.
+
+    Raises:
+        UserError: If the name is unknown.
+    """
     if name not in LANGUAGES:
         raise UserError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}, got {name!r}")
     return Language(name, frozenset(STOP_WORDS_OF.get(name, ())))
 
 
 def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> str:
-    """Return the language of texts where their stop words are sure, else English.
+    """Detect the language of texts by their stop words.
 
-    The scripts that have no spaces are ``characters``. Up to 200 texts, evenly spread, are read up to ``max_chars``
-    characters in all.
+    At most 200 texts are sampled at regular intervals.
+
+    Args:
+        texts: Texts.
+        max_chars: Largest number of characters to sample in total.
+
+    Returns:
+        Name of the language. ``characters`` for scripts without spaces, and English if the language is uncertain.
 
     Example:
         >>> detect_language(["Der Fluss fließt durch die Stadt, die an dem Ufer liegt, und mündet in das Meer."] * 2)
@@ -89,7 +133,7 @@ def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> 
     if not len(texts):
         return ENGLISH
     step, room = max(1, len(texts) // SAMPLED_TEXTS), max_chars // min(len(texts), SAMPLED_TEXTS)
-    sample = "\n".join(texts[place][:room] for place in islice(range(0, len(texts), step), SAMPLED_TEXTS)).lower()
+    sample = "\n".join(texts[index][:room] for index in islice(range(0, len(texts), step), SAMPLED_TEXTS)).lower()
     if not sample.isascii():
         unspaced = sum(map(len, _UNSPACED.findall(sample)))
         if unspaced > UNSPACED_SHARE * max(1, sum(map(str.isalpha, sample))):
@@ -98,12 +142,12 @@ def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> 
     total = sum(words.values())
     if total < MIN_DETECTION_WORDS:
         return ENGLISH
-    found: Counter[str] = Counter()
+    stop_words: Counter[str] = Counter()
     languages = _languages_by_word()
     for word, count in words.items():
         for language in languages.get(word, ()):
-            found[language] += count
-    (best, most), (_, second) = (found + Counter({ENGLISH: 1, PLAIN: 1})).most_common(2)
+            stop_words[language] += count
+    (best, most), (_, second) = (stop_words + Counter({ENGLISH: 1, PLAIN: 1})).most_common(2)
     sure = most >= SURE_SHARE * total and most >= SURE_RATIO * second
     return best if sure and best != PLAIN else ENGLISH
 
@@ -118,21 +162,25 @@ def _languages_by_word() -> dict[str, list[str]]:
 
 
 def stemmer(name: str) -> Stemmer:
-    """Return this thread's stemmer of a language."""
+    """Return the stemmer of a language for this thread.
+
+    Args:
+        name: Name of a Snowball stemmer.
+    """
     stemmers: dict[str, Stemmer] = _LOCAL.__dict__
     if name not in stemmers:
         stemmers[name] = Stemmer(name)
-        stemmers[name].maxCacheSize = 0  # its upkeep takes four times as long as stemming where words are new
+        stemmers[name].maxCacheSize = 0  # for new words, maintaining the cache takes four times as long as stemming
     return stemmers[name]
 
 
 def _pairs(run: str) -> list[str]:
-    """Split a run of word characters into pairs of characters where its script has no spaces, else leave it."""
+    """Split a run: scripts without spaces into pairs of characters, and other scripts into whole words."""
     terms: list[str] = []
     start = 0
-    for part in _UNSPACED.finditer(run):
-        terms += [run[start : part.start()]] * (part.start() - start > 1)
-        characters = part[0]
-        terms += [characters[place : place + 2] for place in range(max(1, len(characters) - 1))]
-        start = part.end()
+    for match in _UNSPACED.finditer(run):
+        terms += [run[start : match.start()]] * (match.start() - start > 1)
+        characters = match[0]
+        terms += [characters[index : index + 2] for index in range(max(1, len(characters) - 1))]
+        start = match.end()
     return terms + [run[start:]] * (len(run) - start > 1)

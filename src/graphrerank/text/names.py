@@ -1,4 +1,4 @@
-"""Normalisation of entity names."""
+"""Normalisation of entity names, so that different spellings match."""
 
 import html
 import re
@@ -11,9 +11,13 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 
 def normalize_entity(name: str) -> str:
-    """Drop case, accents, punctuation, possessives and leading articles from a name.
+    """Normalise the name of an entity: remove case, accents, punctuation, possessives and leading articles.
 
-    An article or punctuation alone becomes the empty string.
+    Args:
+        name: Name as written in a text. HTML entities are decoded.
+
+    Returns:
+        Normalised name. Empty if the name consists only of articles and punctuation.
 
     Example:
         >>> [normalize_entity(name) for name in ("The  Beatles'", "Lothair II's", "U.S.", "Bahrām Beyzāie", "the")]

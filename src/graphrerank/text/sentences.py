@@ -9,13 +9,14 @@ from graphrerank.text.languages import ENGLISH
 Span = tuple[int, int]
 
 _END = re.compile(r"""[.!?…]+["'”’)\]]*(?=\s)|[。！？]+[”’」』）]*|\n\s*\n""")  # noqa: RUF001
-_INITIALS = r"[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]"  # an initial, "e.g", "z.B"
-_ABBREVIATIONS = {  # that may precede a full stop within a sentence: titles, months, references
+_INITIALS = r"[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]"  # matches initials, "e.g" and "z.B"
+#: Abbreviations whose full stop does not end a sentence: titles, months and references.
+_ABBREVIATIONS = {
     ENGLISH: "Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|St|Mt|Jr|Sr"
     "|vs|etc|cf|al|Inc|Ltd|Co|Corp|No|Nos|Vol|pp|Figs?|Eq|Sec|Ch|eds?|approx|ca"
     "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec",
     "german": "Hr|Fr|Dr|Prof|Dipl|Ing|St|Nr|Abs|Art|Abb|Tab|Kap|Bd|Jh|Mio|Mrd|bzw|usw|vgl|ca|evtl|ggf|inkl|sog|etc|bspw"
-    r"|Jan|Feb|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez|\d{1,2}",  # the 3. Oktober
+    r"|Jan|Feb|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez|\d{1,2}",  # ordinal numbers, as in "3. Oktober"
     "french": "M|MM|Mme|Mlle|Dr|Pr|St|Ste|art|av|apr|env|etc|cf|chap|fig|vol|janv|févr|avr|juill|sept|oct|nov|déc",
     "spanish": "Sr|Sra|Srta|Dr|Dra|Ud|Uds|Prof|Av|núm|págs?|art|etc|cap|fig|vol|aprox|ene|feb|abr|ago|oct|nov|dic",
     "italian": "Sig|Sigg|Dott|Prof|Avv|Ing|On|art|ecc|cfr|cap|fig|vol|pag|gen|feb|apr|giu|lug|ago|sett?|ott|nov|dic",
@@ -25,11 +26,18 @@ _ABBREVIATIONS = {  # that may precede a full stop within a sentence: titles, mo
 
 
 def split_sentences(text: str, language: str = ENGLISH) -> list[Span]:
-    """Split a text after ``. ! ?`` before white space, after their full-width forms, and at blank lines.
+    """Split a text into sentences.
 
-    A full stop ends no sentence after an initial or a common abbreviation of the language
-    (:mod:`~graphrerank.text.languages`), or before a lower-case letter. Returns ``(start, stop)`` of each sentence,
-    without surrounding white space.
+    A sentence ends after ``.``, ``!``, ``?`` or ``…`` before white space, after a full-width form of these, or at a
+    blank line. A full stop does not end a sentence after an initial or a common abbreviation of the language, or before
+    a lower-case letter.
+
+    Args:
+        text: Text.
+        language: Language of the text, which selects the abbreviations (see :mod:`~graphrerank.text.languages`).
+
+    Returns:
+        Positions ``(start, stop)`` of each sentence in the text, without surrounding white space.
 
     Example:
         >>> text = "Mr. J. Smith left at 5 p.m. on Monday. Why? Nobody knows."
@@ -52,10 +60,10 @@ def _ends_sentence(text: str, end: re.Match[str], language: str) -> bool:
 
 @cache
 def _abbreviation(language: str) -> re.Pattern[str]:
-    known = f"|{_ABBREVIATIONS[language]}" if language in _ABBREVIATIONS else ""
-    return re.compile(rf"(?<!\w)(?:{_INITIALS}{known})$")
+    abbreviations = f"|{_ABBREVIATIONS[language]}" if language in _ABBREVIATIONS else ""
+    return re.compile(rf"(?<!\w)(?:{_INITIALS}{abbreviations})$")
 
 
 def _strip(text: str, start: int, stop: int) -> Span:
-    part = text[start:stop]
-    return start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+    sentence = text[start:stop]
+    return start + len(sentence) - len(sentence.lstrip()), start + len(sentence.rstrip())

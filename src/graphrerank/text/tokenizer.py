@@ -1,4 +1,4 @@
-"""Tokenizers, which give the positions of tokens in a text: the unit of all lengths and limits."""
+"""Tokenizers: find the positions of tokens in a text. All lengths and limits are counted in tokens."""
 
 import hashlib
 import re
@@ -15,28 +15,52 @@ _WORD = re.compile(r"\S+")
 
 
 class Tokenizer(Protocol):
-    """Anything that splits texts into tokens."""
+    """Protocol of objects that split texts into tokens."""
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the tokens would."""
+        """String that changes whenever the tokens would change."""
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Return the tokens of each of ``n`` texts: ``(start, stop)`` characters, in order."""
+        """Return the positions of the tokens of each text.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Positions ``(start, stop)`` of the tokens of each text, in characters and in order.
+        """
 
 
 class WordTokenizer:
-    """Splits at white space, without a model; texts have about three quarters of a model's tokens."""
+    """Split texts at white space, without a model. A text has about three quarters as many words as tokens of a model.
+
+    Example:
+        >>> WordTokenizer().spans(["two words"])
+        [[(0, 3), (4, 9)]]
+    """
 
     fingerprint = "words"
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Return the words of each of ``n`` texts."""
+        """Return the positions of the words of each text.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Positions ``(start, stop)`` of the words of each text.
+        """
         return [[word.span() for word in _WORD.finditer(text)] for text in texts]
 
 
 class TransformersTokenizer:
-    """A transformers tokenizer without special tokens, of a local folder or a hub id, loaded at its first use."""
+    """Tokenizer of transformers without special tokens, loaded when it is first used.
+
+    Args:
+        model: Local folder of the tokenizer, or its id on the Hugging Face hub.
+        revision: Commit of a hub model. If None, the latest commit is used.
+    """
 
     def __init__(self, model: str | Path, *, revision: str | None = None) -> None:
         self.model = str(model)
@@ -44,7 +68,7 @@ class TransformersTokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the tokenizer's files; of the name and revision for a hub model."""
+        """Hash of the tokenizer files of a local model, or of the id and revision of a hub model."""
         folder = Path(self.model)
         files = sorted(folder.glob("*token*")) + sorted(folder.glob("vocab*")) if folder.is_dir() else []
         from graphrerank.utils.files import hash_files  # loads torch, which text alone does not need
@@ -53,7 +77,17 @@ class TransformersTokenizer:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Return the tokens of each of ``n`` texts."""
+        """Return the positions of the tokens of each text.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Positions ``(start, stop)`` of the tokens of each text.
+
+        Raises:
+            UserError: If the tokenizer cannot be loaded, or does not report the positions of tokens.
+        """
         settings = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
         return self._loaded(list(texts), **settings)["offset_mapping"] if texts else []
 
@@ -69,10 +103,21 @@ class TransformersTokenizer:
                 f"tokenizer `model` must be a local folder or a reachable hub id, got {self.model!r}: {error}"
             ) from error
         if not tokenizer.is_fast:
-            raise UserError(f"tokenizer `model` must give the positions of tokens (a fast one), got {self.model!r}")
+            raise UserError(
+                f"tokenizer `model` must be a fast tokenizer, which reports the positions of tokens, got {self.model!r}"
+            )
         return tokenizer
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
-    """Count the tokens of each of ``n`` texts."""
+    """Return the number of tokens of each text.
+
+    Args:
+        tokenizer: Tokenizer.
+        texts: ``n`` texts.
+
+    Example:
+        >>> count_tokens(WordTokenizer(), ["two words", ""])
+        [2, 0]
+    """
     return [len(spans) for spans in tokenizer.spans(texts)]
