@@ -73,13 +73,15 @@ def main(arguments: Sequence[str]) -> int:
     if (given.out / CORPUS_MANIFEST).is_file():
         return _grow(given)
 
+    messages: list[str] = []  # printed once the folder is written
+
     def finish(folder: Path, made: IndexedFolder) -> None:
-        print(printable(str(made)), flush=True)
         questions = QUESTIONS if given.questions is None else given.questions
         if questions and (made.update is None or given.questions is not None):
-            print(_draft(folder, given.out, questions, given.language_model, given.endpoint))
+            messages.append(_draft(folder, given.out, questions, given.language_model, given.endpoint))
 
-    index_folder(given.source, given.out, max_words=given.max_words, workers=given.workers, finish=finish)
+    made = index_folder(given.source, given.out, max_words=given.max_words, workers=given.workers, finish=finish)
+    print(printable(str(made)), *messages, sep="\n")
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
 

@@ -28,6 +28,7 @@ from graphrerank.utils.progress import advance, progress_bar
 from graphrerank.utils.safe_loading import shown_name
 from graphrerank_documents.boilerplate import edge_keys, repeated_keys, without_repeated
 from graphrerank_documents.document import Document
+from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.links import LinkAccount, resolve_links
 from graphrerank_documents.passages import Passage, passages_of
 from graphrerank_documents.readers import READERS
@@ -52,6 +53,9 @@ READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
 FORMAT = "graphrerank documents 1"
 EDGES = "edges.tsv"
+#: Reason why a file or record has no passages. Links and imports may still point to it.
+NO_TEXT = "no text"
+_NOT_DIVIDED = "cannot be divided into passages"
 _WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
 
 
@@ -164,14 +168,19 @@ def index_folder(
     read = _read(source, files.names, known, workers or os.cpu_count() or 1)
     for file in read:
         if file.reason or not file.documents:
-            unread[file.reason or "no text"].append(file.path)
+            unread[file.reason or NO_TEXT].append(file.path)
     documents, passages, dropped = _divide([each for file in read for each in file.documents], max_words, unread)
     if not passages:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
         raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{found}")
     edges, links = resolve_links(
-        documents, passages, source.site(), files={*files.names, *files.others}, symbols=SymbolIndex(documents)
+        documents,
+        passages,
+        source.site(),
+        files={*files.names, *files.others},
+        symbols=SymbolIndex(documents, failures=unread),
+        failures=unread,
     )
     rows = [_row(passage) for passage in passages]
     update = None
@@ -180,7 +189,8 @@ def index_folder(
         changed = sum(path in known and known[path].sha256 != sha256 for path, sha256 in hashes.items())
         added, removed = hashes.keys() - known.keys(), known.keys() - hashes.keys()
         update = Update(len(added), changed, len(removed), len(held & {*map(_hash, rows)}))
-    made = IndexedFolder(out, len(documents), len(passages), len(edges), links, dict(unread), dropped, update)
+    num_documents = len({passage.document for passage in passages})
+    made = IndexedFolder(out, num_documents, len(passages), len(edges), links, dict(unread), dropped, update)
     _write(out, made, rows, edges, read, finish)
     return made
 
@@ -320,8 +330,15 @@ def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, Read
 def _divide(
     documents: Sequence[Document], max_words: int, unread: defaultdict[str, list[str]]
 ) -> tuple[list[Document], list[Passage], dict[str, int]]:
-    """Return the documents without repeated blocks, their passages, and the number of omitted parts by kind."""
-    repeated = repeated_keys({document.name: keys for document in documents if (keys := edge_keys(document))})
+    """Return the documents without repeated blocks, their passages, and the number of omitted parts by kind.
+
+    Documents without passages, such as an empty ``__init__.py``, come last. Links and imports may point to them.
+    """
+    keys: dict[str, frozenset[int]] = {}
+    for document in documents:
+        with noting_failure(unread, document.name, _NOT_DIVIDED):
+            keys |= {document.name: edges} if (edges := edge_keys(document)) else {}
+    repeated = repeated_keys(keys)
     documents = [
         without_repeated(document, repeated[document.name]) if document.name in repeated else document
         for document in documents
@@ -331,14 +348,15 @@ def _divide(
         dropped.update(document.dropped)
     texts = [block.text for document in documents for section in document.sections for block in section.blocks[:1]]
     language = detect_language(texts)
-    kept, passages = [], list[Passage]()
+    with_text, without_text, passages = list[Document](), list[Document](), list[Passage]()
     for document in documents:
-        if own := list(passages_of(document, max_words=max_words, language=language)):
-            kept.append(document)
-            passages += own
-        else:
-            unread["no text"].append(document.name)
-    return kept, passages, dict(dropped)
+        with noting_failure(unread, document.name, _NOT_DIVIDED):
+            document_passages = list(passages_of(document, max_words=max_words, language=language))
+            (with_text if document_passages else without_text).append(document)
+            passages += document_passages
+            if not document_passages:
+                unread[NO_TEXT].append(document.name)
+    return [*with_text, *without_text], passages, dict(dropped)
 
 
 def _row(passage: Passage) -> dict[str, object]:

@@ -3,13 +3,15 @@
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from posixpath import dirname, splitext
 
 from graphrerank_documents.document import Document, Link
+from graphrerank_documents.failures import noting_failure
 
 _FAMILIES = {
     suffix: family
@@ -42,6 +44,7 @@ _SEPARATORS = re.compile(r"::|[./#\\]")
 _JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
 _STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
 _DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # private names, and names of two words
+_NOT_INDEXED = "read, but its symbols cannot be indexed"
 _MAX_LISTED, _MAX_STEPS, _MAX_HOPS, _MAX_PARTS = 64, 256, 12, 16
 
 #: Document number and section number.
@@ -109,9 +112,13 @@ class SymbolIndex:
 
     Args:
         documents: All documents. The sections need no blocks.
+        failures: Documents whose symbols cannot be indexed because of an exception, by reason. New ones are added.
+            Links to such symbols are not resolved. If None, the exception is raised.
     """
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(
+        self, documents: Sequence[Document], *, failures: MutableMapping[str, list[str]] | None = None
+    ) -> None:
         self.documents = documents
         self.families = [family_of(document.name) for document in documents]
         # definitions by qualified name
@@ -133,9 +140,11 @@ class SymbolIndex:
         self.handed_on: dict[tuple[int, str], Place | None] = {}
         self.steps = 0  # number of remaining steps of the current search
         for number, document in enumerate(documents):
-            self._add(number, document)
+            with nullcontext() if failures is None else noting_failure(failures, document.name, _NOT_INDEXED):
+                self._add(number, document)
         for family, document in zip(self.families, documents, strict=True):
-            self._add_root(family, document.name)
+            with nullcontext() if failures is None else noting_failure(failures, document.name, _NOT_INDEXED):
+                self._add_root(family, document.name)
         self._name_whole()
 
     def find(self, document: Document, link: Link) -> Place | None:
@@ -190,7 +199,7 @@ class SymbolIndex:
     def _add_root(self, family: str, name: str) -> None:
         parts = _parts(module_of(name))
         if family == "rust" and "src" in (folders := name.split("/")[:-1]):
-            start = len(folders[: -folders[::-1].index("src") - 1]) - 1
+            start = min(len(folders) - folders[::-1].index("src") - 2, len(parts) - 1)
         elif family == "python":
             outer = (i for i in range(len(parts) - 1, -1, -1) if not self._is_file(family, parts[:i], ("__init__",)))
             start = next(outer, -1)

@@ -1,11 +1,14 @@
 import ast
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import graphrerank
-from graphrerank.cli.console import records_shown
+from graphrerank.cli.console import closed_pipes_ignored, records_shown
 from graphrerank.utils.progress import advance, progress_bar
 
 PACKAGE = Path(graphrerank.__file__).parent
@@ -58,3 +61,24 @@ def test_only_the_command_line_prints() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }
     assert {name for name in printing if not name.startswith("cli/")} == set()
+
+
+def test_a_closed_pipe_is_success() -> None:
+    """Each command writes through :func:`main`: after `| head` has gone, it prints into nothing and ends with 0."""
+    script = "from graphrerank.cli.main import main; import sys; [main(['--help']) for _ in range(99)]; sys.exit(0)"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run([sys.executable, "-c", script], stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_log_records_into_a_closed_pipe_do_not_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with closed_pipes_ignored(), records_shown():
+            LOGGER.info("3 passages")
+            sys.stdout.writelines(["more\n"])
+        assert sys.stdout is pipe

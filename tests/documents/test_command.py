@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -38,6 +39,16 @@ def test_index(tmp_path, capsys):
     assert "1 link within the folder: 1 resolved" in shown
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "docs")]) == 1
     assert "`out` must be new or written by `graphrerank index`" in capsys.readouterr().err
+
+
+def test_the_folder_is_written_before_anything_is_printed(pages, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)  # as after `graphrerank index ... | head -0`
+    command = [sys.executable, "-m", "graphrerank.cli.main", "index", str(pages), "--out", str(tmp_path / "data")]
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run([*command, "--questions", "3"], stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert Dataset.from_folder(tmp_path / "data").graph.num_nodes == 3
 
 
 def test_a_prepared_corpus_is_brought_up_to_date(pages, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 
 import pytest
 
@@ -186,3 +187,90 @@ def test_links_are_of_the_passage_that_has_them(tmp_path):
         ("index.md#home", "c.html", "link"),
         ("index.md#home", "b.html", "link"),
     ]
+
+
+def write_files(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("graphrerank_documents.index_folder.passages_of", "cannot be divided into passages (IndexError)"),
+        ("graphrerank_documents.index_folder.edge_keys", "cannot be divided into passages (IndexError)"),
+        ("graphrerank_documents.symbols.SymbolIndex._add", "read, but its symbols cannot be indexed (IndexError)"),
+        ("graphrerank_documents.links._Resolver.find", "read, but links cannot be resolved (IndexError)"),
+    ],
+)
+def test_no_file_ends_the_index(step, reason, documents, tmp_path, monkeypatch):
+    owner, _, name = step.rpartition(".")
+    owner = pkgutil.resolve_name(owner)
+    inner = getattr(owner, name)
+
+    def failing(*arguments, **options):
+        arguments_text = str([str(argument) for argument in arguments])
+        is_bad = "page.html" in arguments_text or ("find" in step and arguments[1:2] == (page,))
+        if is_bad:
+            raise IndexError("list index out of range")
+        return inner(*arguments, **options)
+
+    page = 1  # number of page.html
+    monkeypatch.setattr(owner, name, failing)
+    made = index_folder(documents, tmp_path / "out")
+    assert made.unread[reason] == ["page.html"]
+    assert f"1 x {reason} (page.html)" in str(made)
+    assert {row["_id"] for row in rows_of(tmp_path / "out")} >= {"index.md#home", "api/use.md#first-steps"}
+    assert ("index.md#home", "api/use.md#first-steps", "link") in edges_of(tmp_path / "out")
+
+
+def test_a_crate_below_two_folders_named_src(tmp_path):
+    folder = write_files(
+        tmp_path / "docs",
+        {
+            "README.md": "# Ship\n\nServices.\n",
+            "src/freight/src/main.rs": "mod fee;\n\nfn main() { fee::cost(1); }\n",
+            "src/freight/src/fee.rs": "pub fn cost(n: i32) -> i32 { n }\n",
+        },
+    )
+    made = index_folder(folder, tmp_path / "out")
+    assert (made.documents, made.unread) == (3, {})
+    main, fee = "src/freight/src/main.rs", "src/freight/src/fee.rs"
+    assert {(f"{main}#main", f"{fee}#cost", "call"), (main, fee, "import")} <= set(edges_of(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("top", ["", "src/"])
+def test_files_without_text_are_packages(top, tmp_path):
+    folder = write_files(
+        tmp_path / "docs",
+        {
+            f"{top}plant/__init__.py": "",
+            f"{top}plant/run.py": "from plant.pump import Motor, make\n\n\ndef run():\n    return make().go(1)\n\n\n"
+            "class Fast(Motor):\n    pass\n",
+            f"{top}plant/pump.py": "class Motor:\n    def go(self, n):\n        return n\n\n\n"
+            "def make():\n    return Motor()\n",
+            "tests/test_pump.py": "from plant.pump import make\n\n\ndef test_make():\n    assert make().go(1) == 1\n",
+        },
+    )
+    made = index_folder(folder, tmp_path / "out")
+    assert (made.documents, made.unread) == (3, {"no text": [f"{top}plant/__init__.py"]})
+    run, pump, test = f"{top}plant/run.py", f"{top}plant/pump.py", "tests/test_pump.py"
+    assert set(edges_of(tmp_path / "out")) >= {
+        (run, f"{pump}#make", "import"), (run, f"{pump}#Motor", "import"), (f"{run}#run", f"{pump}#make", "call"),
+        (f"{run}#Fast", f"{pump}#Motor", "inherits"), (test, f"{pump}#make", "import"),
+        (f"{test}#test_make", f"{pump}#make", "tests"), (f"{pump}#make", f"{pump}#Motor", "call"),
+    }  # fmt: skip
+
+
+def test_links_to_files_without_text_are_not_broken(tmp_path):
+    files = {
+        "a.md": "# A\n\nSee [[Stub]], [empty](empty.md) and [gone](gone.md).\n",
+        "Stub.md": "---\ntags: [x]\n---\n",
+        "empty.md": "",
+    }
+    made = index_folder(write_files(tmp_path / "docs", files), tmp_path / "out")
+    assert made.links.dead == [("a.md", 3, "gone.md")]
+    assert (made.links.within, made.links.resolved, made.edges) == (3, 2, 0)
+    assert made.unread == {"no text": ["Stub.md", "empty.md"]}

@@ -28,9 +28,7 @@ def report_error(error: BaseException, *, full: bool = False, signals: Sequence[
         cause = cause.__cause__
     if signals or cause is not None:
         return report_end(signals)
-    if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
-    elif full or not is_users(error):
+    if full or not is_users(error):
         print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     else:
         print(printable(message_of(error)), file=sys.stderr)

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from graphrerank.cli.console import records_shown
+from graphrerank.cli.console import closed_pipes_ignored, records_shown
 from graphrerank.cli.errors import format_warning, report_end, report_error, terminating
 from graphrerank.cli.overrides import quoted
 from graphrerank.installation.conf_folder import conf_folder
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.formatwarning = format_warning
     logs_json = given[0] in ("serve", "demo")  # on standard error
-    with terminating() as signals, records_shown(progress=not logs_json):
+    with closed_pipes_ignored(), terminating() as signals, records_shown(progress=not logs_json):
         try:
             status = _run(given[0], given[1:], conf or conf_folder())
             sys.stdout.flush()
