@@ -32,7 +32,7 @@ def test_no_edges(nodes: list[list[int]], ptr: list[int]) -> None:
         edge_index, weight, found_ptr = candidate_edges(corpus, rows)[:3]
         assert (edge_index.shape, weight.shape) == ((2, 0), (0,))
         assert found_ptr.tolist() == ptr
-        with pytest.raises(ValueError, match="`nodes` must hold a node once per query, got 'n7' twice in row 1"):
+        with pytest.raises(ValueError, match="`nodes` must be unique per query, got 'n7' twice in row 1"):
             candidate_edges(corpus, torch.tensor([[7, 1, 2], [7, 3, 7]]))
 
 

@@ -81,7 +81,7 @@ def test_edges_of_one_type() -> None:
         ({"edges": torch.tensor([[0, 1], [1, 3]])}, r"`edges` must each join nodes 0 to 2, got \[1, 3\].* at row 1"),
         ({"edges": torch.tensor([[-1, 1], [1, 2]])}, r"`edges` must each join nodes 0 to 2, got \[-1, 1\]"),
         ({"edges": torch.tensor([[0, 1], [2, 2]])}, r"`edges` must each join two different nodes, got \[2, 2\]"),
-        ({"edges": torch.tensor([[0, 1, 2], [1, 2, 0]])}, r"`edges` must be \[M, 2\], got \[2, 3\]"),
+        ({"edges": torch.tensor([[0, 1, 2], [1, 2, 0]])}, r"`edges` must have shape \[M, 2\], got \[2, 3\]"),
         ({"weight": torch.tensor([1.0, 0.0])}, "positive, finite weight, got .* with weight 0.0 at row 1"),
         ({"weight": torch.tensor([1.0, torch.nan])}, "positive, finite weight"),
         ({"weight": torch.tensor([1.0, torch.inf])}, "positive, finite weight"),
@@ -112,7 +112,7 @@ def test_neighbours_against_naive_loop(seed: int) -> None:
     edges = torch.randint(0, 15, (20, 2), generator=generator)
     graph = CorpusGraph.from_edges([str(i) for i in range(15)], [""] * 15, edges[edges[:, 0] != edges[:, 1]])
     near = [set(names_of(graph, node)) for node in range(15)]
-    with pytest.raises(ValueError, match="`entities` must be of 15 passages, got 1"):
+    with pytest.raises(ValueError, match="`entities` must have 15 passages, got 1"):
         graph.with_entities(EntityIncidence.from_names([["a"]]))
     graph = graph.with_entities(EntityIncidence.from_names([[str(name) for name in row] for row in held]))
     for node in range(15):
@@ -133,7 +133,7 @@ def test_vectors_must_be_finite_and_a_node_without_one_has_zeros(number: float, 
         with pytest.raises(ValueError, match=r"`embedding` must be \[5, d\], got"):
             graph.with_embedding(wrong)
     vectors[3, 1] = number
-    with pytest.raises(ValueError, match="`embedding` must be finite, got another vector at node 'd'; a node without"):
+    with pytest.raises(ValueError, match="`embedding` must be finite, got NaN or infinity for node 'd'"):
         graph.with_embedding(vectors)
 
 

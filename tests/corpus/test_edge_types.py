@@ -26,9 +26,9 @@ def test_meanings_of_a_user_come_first_and_one_may_hold_for_all_other_names() ->
 
 
 def test_an_unknown_type_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`edge_meanings\['other'\]` must be of .*, got 'wrong'"):
+    with pytest.raises(ValueError, match=r"`edge_meanings\['other'\]` must be one of .*, got 'wrong'"):
         edge_type_of("likes", {"other": "wrong"})
-    with pytest.raises(ValueError, match=r"`edge_meanings\['likes'\]` must be of .* got 'link' at place 0"):
+    with pytest.raises(ValueError, match=r"`edge_meanings\['likes'\]` must be one of .* got 'link' at index 0"):
         edge_type_of("likes", {"likes": "link"})
-    with pytest.raises(ValueError, match=r"`edge_types` must be of .* got 'cites' at place 1"):
+    with pytest.raises(ValueError, match=r"`edge_types` must be one of .* got 'cites' at index 1"):
         edge_type_numbers(["other", "cites"])

@@ -86,7 +86,7 @@ def test_added_and_removed_passages_against_a_rebuild(make_dataset: MakeDataset,
     rebuilt = with_nodes(dataset, [i for i in range(90) if (i % 7 or i >= 85) and i not in (1, 75)])
     grown = open_corpus(folder, thorough=True)
     assert_same(grown, dataclasses.replace(rebuilt, splits={}), tmp_path / "removed", exact=False)
-    with pytest.raises(ValueError, match="must not have removed passages where all texts are indexed, got 15"):
+    with pytest.raises(ValueError, match="must not have removed passages for an index of all texts, got 15"):
         _ = grown.graph.all_texts
     compact_corpus(folder)
     compacted = open_corpus(folder, thorough=True)

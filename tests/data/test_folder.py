@@ -189,7 +189,7 @@ def test_edges_keep_what_their_type_means(write_folder) -> None:
     assert {kind for _, _, kind in named_edges(meant.graph)} == {"reference"}
     with pytest.raises(ValueError, match=r"`edge_types` must name types in .*got 'other'"):
         Dataset.from_folder(folder, edge_types=["other"], edge_meanings={"other": "reference"})
-    with pytest.raises(ValueError, match=r"`edge_meanings\['follows'\]` must be of"):
+    with pytest.raises(ValueError, match=r"`edge_meanings\['follows'\]` must be one of"):
         Dataset.from_folder(folder, edge_meanings={"follows": "next"})
     with pytest.raises(ValueError, match=r"`edge_meanings` must name types in .*got 'like'; there are \['cites', 'fol"):
         Dataset.from_folder(folder, edge_meanings={"like": "reference"})

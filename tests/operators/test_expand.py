@@ -312,7 +312,7 @@ def test_share_places_against_naive_loop(seed: int) -> None:
         ({"num_seeds": 61}, r"`num_seeds` must be from 1 to `base_k` = 60, got 61"),
         ({"structure_weight": -0.5}, "`structure_weight` must not be negative, got -0.5"),
         ({"hops": 3}, "`hops` must be 1 or 2, got 3"),
-        ({"quotas": {"links": 0.5}}, "`quotas` must be of .* got 'links'"),
+        ({"quotas": {"links": 0.5}}, "`quotas` must be one of .* got 'links'"),
         ({"quotas": {"entity": -0.1}}, "`quotas` must be at least 0 and sum to at most 1, got {'entity': -0.1}"),
         ({"pagerank_share": 1.5}, r"`pagerank_share` must lie in \[0, 1\], got 1.5"),
         ({"pagerank_share": 0.5, "hops": 2}, r"`hops` must be 1 if .*`pagerank_share` is set, got 2"),

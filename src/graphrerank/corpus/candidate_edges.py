@@ -1,4 +1,4 @@
-"""Edges of the corpus graph among each query's candidates."""
+"""Edges of the corpus graph among the candidates of each query."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ from graphrerank.utils.checks import UserError
 
 
 class CandidateEdges(NamedTuple):
-    """Edges among the candidates of ``B`` queries, which are packed one query after the other.
+    """Edges among the candidates of ``B`` queries in a packed batch.
 
     Attributes:
-        edge_index: ``[2, E]`` int64 edges (source, target) in packed numbering, sorted by target.
-        weight: ``[E]`` float32 weights.
-        ptr: ``[B + 1]`` int64; the candidates of query ``b`` are ``ptr[b]`` to ``ptr[b + 1] - 1``.
-        edge_type: ``[E]`` int64 numbers of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`, or None where types are
+        edge_index: Edges (source, target) in packed numbering, ``[2, E]`` int64, sorted by target.
+        weight: Weights ``[E]``, float32.
+        ptr: Boundaries of the queries, ``[B + 1]`` int64. The candidates of query ``b`` are ``ptr[b]:ptr[b + 1]``.
+        edge_type: Indices in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`, ``[E]`` int64. None if the types are
             merged.
     """
 
@@ -31,22 +31,21 @@ class CandidateEdges(NamedTuple):
 
 
 def candidate_edges(graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = False) -> CandidateEdges:
-    """Find all edges among each row's nodes: those of the corpus, and where it has entities the conceptual ones.
+    """Find all edges among the candidates of each query, including the conceptual edges of a corpus with entities.
 
-    Work grows with the sum of the candidates' degrees, memory never with the corpus.
+    Time grows with the sum of the degrees of the candidates. Memory does not grow with the corpus.
 
     Args:
-        graph: The corpus.
-        nodes: ``[B, K]`` int64 node numbers, padded with -1, unique in a row.
-        keep_types: Whether there is an edge for each type that joins two nodes. Otherwise there is one with the largest
+        graph: Corpus graph.
+        nodes: Candidates ``[B, K]``, int64, unique per row, padded with -1.
+        keep_types: Whether to return one edge per type that connects two nodes. Otherwise, one edge with the largest
             weight.
 
     Returns:
-        The edges, sorted by target, then by the source's node number and by type. The edge ``j -> i`` carries the
-        weight that is stored in row i.
+        Edges, sorted by target, then by source node and by type. The edge ``j -> i`` has the weight stored in row i.
 
     Raises:
-        UserError: If a row has a node twice.
+        UserError: If a row contains a node twice.
     """
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
@@ -57,19 +56,19 @@ def candidate_edges(graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = Fal
     if (key[1:] == key[:-1]).any():
         repeated = int(key[1:][key[1:] == key[:-1]][0])
         raise UserError(
-            f"`nodes` must hold a node once per query, got {graph.node_ids[repeated % graph.num_nodes]!r} twice "
+            f"`nodes` must be unique per query, got {graph.node_ids[repeated % graph.num_nodes]!r} twice "
             f"in row {repeated // graph.num_nodes}"
         )
     target, slot = row_slots(graph.indptr, packed, graph.row_stop)  # [sum of degrees] each
     wanted = row[target] * graph.num_nodes + graph.indices[slot]
-    found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
-    hit = (key[found] == wanted).nonzero().flatten() if key.numel() else key
-    edge_index = torch.stack([position[found[hit]], target[hit]])
+    match = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
+    hit = (key[match] == wanted).nonzero().flatten() if key.numel() else key
+    edge_index = torch.stack([position[match[hit]], target[hit]])
     slot = slot[hit]
     edge_type = None
     if keep_types:
-        place, weight, edge_type = graph.types_of(slot)
-        edge_index = edge_index[:, place]
+        index, weight, edge_type = graph.types_of(slot)
+        edge_index = edge_index[:, index]
     else:
         weight = graph.weight[slot]
     if graph.entities is None:
@@ -80,8 +79,8 @@ def candidate_edges(graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = Fal
     if edge_type is not None:
         types = torch.cat([edge_type, torch.full_like(shared_index[0], ENTITY)])
         wanted = wanted * len(EDGE_TYPES) + types
-    key, place = torch.unique(wanted, return_inverse=True)
-    merged = both.new_empty(2, key.numel()).index_copy_(1, place, both)
+    key, group = torch.unique(wanted, return_inverse=True)
+    merged = both.new_empty(2, key.numel()).index_copy_(1, group, both)
     edge_type = None if edge_type is None else key % len(EDGE_TYPES)
-    largest = weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax")
+    largest = weights.new_zeros(key.numel()).scatter_reduce_(0, group, weights, "amax")
     return CandidateEdges(merged, largest, ptr, edge_type)

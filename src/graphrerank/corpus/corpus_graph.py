@@ -1,4 +1,4 @@
-"""The corpus as a graph: node ids, texts, edges in compressed sparse rows, and node vectors."""
+"""Corpus graph: passages as nodes, edges in compressed sparse rows, entities and node vectors."""
 
 import hashlib
 from collections import Counter
@@ -23,36 +23,51 @@ from graphrerank.corpus.metadata_index import Mask
 from graphrerank.corpus.passages import NodeVectors, Passages
 from graphrerank.utils.checks import UserError
 
-BLOCK_STRINGS = 1 << 16  # encoded at once
-BLOCK_VECTORS = 1 << 14  # checked or hashed at once
+#: Number of strings that are encoded at once.
+BLOCK_STRINGS = 1 << 16
+#: Number of vectors that are checked or hashed at once.
+BLOCK_VECTORS = 1 << 14
+#: Fields of :class:`CorpusGraph` with the tensors of the edges.
 EDGE_FIELDS = ("indptr", "indices", "weight", "weight_by_type", "row_stop")
 
 
 @dataclass(frozen=True)
 class CorpusGraph:
-    """A corpus whose passages are nodes.
+    """Corpus whose passages are the nodes of a graph.
 
-    Build one with :meth:`from_edges`, which checks its input; or open a corpus folder, whose tensors and strings are
-    mapped from disk: call ``pages.release()`` after each batch of queries. Passages that share an entity are neighbours
-    too, by edges that are never listed for the whole corpus.
+    Build a graph with :meth:`from_edges`, which checks its input, or open a corpus folder, whose tensors and strings
+    are memory-mapped. For such a graph, call ``pages.release()`` after each batch of queries. Passages that share an
+    entity are neighbours too. These edges are never materialised for the whole corpus.
+
+    Attributes:
+        passages: Ids, texts, words and metadata of the ``N`` nodes.
+        indptr: Row pointers ``[N + 1]``, int64. The neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: Neighbours of all nodes, ``[E]`` int64, ascending within a row, without self-loops and repetitions.
+        weight: Positive weights of the edges, ``[E]`` float32. If an edge has several types, the largest of its
+            weights.
+        weight_by_type: Weight of each edge in each of ``EDGE_TYPES``, ``[E, T]`` float32, 0 if it does not have the
+            type. None if all edges have the type ``other``.
+        row_stop: End of each row, ``[N]`` int64, in a corpus folder that has grown, whose rows are stored in any order.
+            Row ``i`` is then ``indices[indptr[i]:row_stop[i]]``. If None, each row ends where the next one starts.
+        entities: Entities of each passage. None if they are unknown.
+        vectors: Node vectors. None before encoding.
+        pages: Memory-mapped pages of a corpus folder.
+        guarded: Edges with access restrictions. They are ignored unless :meth:`seen_by` selects them.
+        part_of: Graph from which this one was selected, and the indices of its nodes there. None if this graph is no
+            subset.
     """
 
-    passages: Passages  # the `N` nodes: ids, texts, words
-    indptr: Tensor  # `[N + 1]` int64; the neighbours of node `i` are `indices[indptr[i]:indptr[i + 1]]`
-    indices: Tensor  # `[E]` int64, ascending within a row, no self-loops, no repeats
-    weight: Tensor  # `[E]` float32, positive; of an edge of several types the largest
-    # `[E, T]` float32, the weight in each of `EDGE_TYPES`, 0 where the edge has another; None where all are `other`
+    passages: Passages
+    indptr: Tensor
+    indices: Tensor
+    weight: Tensor
     weight_by_type: Tensor | None = None
-    # `[N]` int64; row `i` is `indices[indptr[i]:row_stop[i]]` of a corpus folder that has grown, whose rows lie in any
-    # order. None: each ends where the next begins
     row_stop: Tensor | None = None
-    entities: EntityIncidence | None = None  # which passage holds which entity; None where nothing is known of them
-    vectors: NodeVectors | None = None  # None before encoding
-    pages: MappedPages = field(default_factory=MappedPages)  # of a corpus folder
-    guarded: GuardedEdges | None = None  # further ones, which no search uses but by :meth:`seen_by`
-    part_of: "tuple[CorpusGraph, Tensor] | None" = (
-        None  # the graph that this one was selected from, and its numbers there
-    )
+    entities: EntityIncidence | None = None
+    vectors: NodeVectors | None = None
+    pages: MappedPages = field(default_factory=MappedPages)
+    guarded: GuardedEdges | None = None
+    part_of: "tuple[CorpusGraph, Tensor] | None" = None
 
     @classmethod
     def from_edges(
@@ -65,11 +80,21 @@ class CorpusGraph:
         edge_type: Tensor | int = OTHER,
         undirected: bool = True,
     ) -> "CorpusGraph":
-        """Build a graph of ``N`` nodes; of parallel edges of one type the largest weight is kept.
+        """Build a graph from a list of edges. Of parallel edges of one type, the largest weight is used.
 
-        ``node_ids`` are unique; ``edges`` ``[M, 2]`` int64 are pairs (node, neighbour) without self-loops; ``weight``
-        ``[M]`` is positive and finite, 1 for each edge when None; ``edge_type`` is ``[M]`` int64 or one number for all.
-        An edge also runs back if ``undirected``.
+        Args:
+            node_ids: Unique ids of ``N`` nodes.
+            texts: Texts of the nodes.
+            edges: Pairs (node, neighbour), ``[M, 2]`` int64, without self-loops.
+            weight: Positive, finite weights ``[M]``. If None, each edge has weight 1.
+            edge_type: Index of the type of each edge in ``EDGE_TYPES``, ``[M]`` int64, or one index for all edges.
+            undirected: Whether to add the reverse of each edge.
+
+        Returns:
+            Corpus graph without vectors and entities.
+
+        Raises:
+            UserError: If the lengths differ, an id is repeated, or an edge is invalid.
 
         Example:
             >>> graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.tensor([[0, 1], [1, 2], [2, 1]]))
@@ -88,31 +113,35 @@ class CorpusGraph:
 
     @property
     def node_ids(self) -> Sequence[str]:
-        """``N`` unique strings."""
+        """Unique ids of the ``N`` passages."""
         return self.passages.ids
 
     @property
     def texts(self) -> Sequence[str]:
-        """``N`` strings."""
+        """Texts of the ``N`` passages."""
         return self.passages.texts
 
     @property
     def embedding(self) -> Tensor | None:
-        """``[N, d]``, or None before encoding."""
+        """Node vectors ``[N, d]``. None before encoding."""
         return None if self.vectors is None else self.vectors.embedding
 
     @property
     def num_nodes(self) -> int:
-        """Number of passages, removed ones included."""
+        """Number of passages, including removed ones."""
         return len(self.passages)
 
     @property
     def device(self) -> torch.device:
-        """Where edges, weights, vectors and entities are."""
+        """Device of edges, weights, vectors and entities."""
         return self.indptr.device
 
     def to(self, device: str | torch.device) -> "CorpusGraph":
-        """Return the same graph with everything but ids, texts and words on a device."""
+        """Return the graph on another device. Ids, texts and words stay in main memory.
+
+        Args:
+            device: Device of the tensors.
+        """
         held: dict[str, Any] = {
             name: None if (part := getattr(self, name)) is None else part.to(device)
             for name in (*EDGE_FIELDS, "passages", "entities", "vectors")
@@ -121,91 +150,139 @@ class CorpusGraph:
 
     @property
     def num_edges(self) -> int:
-        """Number of edges; an undirected edge counts twice."""
+        """Number of directed edges. An undirected edge counts twice."""
         return self.indices.numel() if self.row_stop is None else int(self.degree.sum())
 
     @property
     def degree(self) -> Tensor:
-        """``[N]`` int64, neighbours of each node in the whole corpus."""
+        """Number of edges of each node, ``[N]`` int64, without shared entities."""
         return (self.indptr[1:] if self.row_stop is None else self.row_stop) - self.indptr[:-1]
 
     @cached_property
     def num_neighbours(self) -> Tensor:
-        """``[N]`` int64, how many neighbours :meth:`neighbours` lists of each node."""
+        """Number of neighbours of each node that :meth:`neighbours` returns, ``[N]`` int64."""
         return self.degree if self.entities is None else self.degree + self.entities.num_partners
 
     def count_neighbours(self, nodes: Tensor, edge_type: int | None = None) -> Tensor:
-        """Return how many neighbours :meth:`neighbours` lists of some nodes, without counting those of the others."""
+        """Return the number of neighbours of the given nodes, without counting those of other nodes.
+
+        Args:
+            nodes: Node indices ``[P]``.
+            edge_type: Index of the only edge type to count. If None, all types are counted.
+        """
         if edge_type is not None:
             return torch.bincount(self.neighbours(nodes, edge_type)[0], minlength=len(nodes))
         degree = (self.indptr[nodes + 1] if self.row_stop is None else self.row_stop[nodes]) - self.indptr[nodes]
         return degree if self.entities is None else degree + self.entities.count_partners(nodes)
 
     def neighbours(self, nodes: Tensor, edge_type: int | None = None) -> tuple[Tensor, Tensor]:
-        """List the neighbours of ``nodes [P]``, by edges of one type or all and by shared entities.
+        """List the neighbours of nodes, by edges and by shared entities.
 
-        Returns the position of the node in ``nodes`` and the number of each neighbour, once for an edge, and once for
-        each shared entity.
+        Args:
+            nodes: Node indices ``[P]``.
+            edge_type: Index of the only edge type to follow. If None, all types are followed.
+
+        Returns:
+            Position in ``nodes`` and index of each neighbour. A neighbour occurs once for an edge and once for each
+            shared entity.
         """
         origin, slot = row_slots(self.indptr, nodes, self.row_stop)
         if edge_type is not None:
-            place, _, types = self.types_of(slot)
-            followed = place[types == edge_type]
+            position, _, types = self.types_of(slot)
+            followed = position[types == edge_type]
             origin, slot = origin[followed], slot[followed]
         neighbour = self.indices[slot]
         if self.entities is None or edge_type not in (None, ENTITY):
             return origin, neighbour
-        place, partner, _ = self.entities.shared(nodes)
-        return torch.cat([origin, place]), torch.cat([neighbour, partner])
+        position, partner, _ = self.entities.shared(nodes)
+        return torch.cat([origin, position]), torch.cat([neighbour, partner])
 
     def with_passages(self, **changes: Any) -> "CorpusGraph":
-        """Return the same graph with some fields of its passages changed."""
+        """Return the graph with changed fields of its passages.
+
+        Args:
+            changes: Fields of :class:`~graphrerank.corpus.passages.Passages` by name.
+        """
         return replace(self, passages=replace(self.passages, **changes))
 
     @property
     def encoded(self) -> Tensor:
-        """``[N, d]``, the vectors of a corpus that must have them; a ValueError if there are none."""
+        """Node vectors ``[N, d]`` of an encoded corpus.
+
+        Raises:
+            UserError: If the corpus is not encoded.
+        """
         if self.vectors is None:
-            raise UserError("`graph` must have an embedding: encode the corpus first")
+            raise UserError("`graph` must have an embedding, got None. Encode the corpus first")
         return self.vectors.embedding
 
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
-        """Return the same graph with node vectors ``[N, d]``, finite; zeros for a node that has none."""
+        """Return the graph with node vectors.
+
+        Args:
+            embedding: Finite vectors ``[N, d]``, zeros for nodes without a vector.
+
+        Raises:
+            UserError: If the shape does not fit, or a vector is not finite.
+        """
         if embedding.dim() != 2 or embedding.shape[0] != self.num_nodes:
             raise UserError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
-        for start in range(0, self.num_nodes, BLOCK_VECTORS):  # in blocks: vectors may lie on disk
+        for start in range(0, self.num_nodes, BLOCK_VECTORS):  # in blocks, because vectors may be memory-mapped
             odd = ~torch.isfinite(embedding[start : start + BLOCK_VECTORS]).all(1)
             if bool(odd.any()):
                 node = self.node_ids[start + int(odd.nonzero()[0])]
                 raise UserError(
-                    f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
+                    f"`embedding` must be finite, got NaN or infinity for node {node!r}. Use zeros for nodes without a "
+                    "vector"
                 )
         return replace(self, vectors=NodeVectors(embedding), part_of=None)
 
     @property
     def all_texts(self) -> Sequence[str]:
-        """The texts, for an index of all of them; a ValueError if some were removed, whose numbers are still there."""
+        """Texts of a corpus without removed passages, for an index over all texts.
+
+        Raises:
+            UserError: If passages were removed, because their indices are still in use.
+        """
         if self.passages.removed is not None:
             raise UserError(
-                f"`graph` must not have removed passages where all texts are indexed, got "
-                f"{int(self.passages.removed.sum())}: compact the corpus folder"
+                f"`graph` must not have removed passages for an index of all texts, got "
+                f"{int(self.passages.removed.sum())}. Compact the corpus folder"
             )
         return self.texts
 
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
-        """Return the same graph with the entities of its passages."""
+        """Return the graph with the entities of its passages.
+
+        Args:
+            entities: Entities of each of the ``N`` passages.
+
+        Raises:
+            UserError: If the number of passages differs.
+        """
         if entities.num_nodes != self.num_nodes:
-            raise UserError(f"`entities` must be of {self.num_nodes} passages, got {entities.num_nodes}")
+            raise UserError(f"`entities` must have {self.num_nodes} passages, got {entities.num_nodes}")
         return replace(self, entities=entities)
 
     def typed_edges(self) -> tuple[Tensor, Tensor, Tensor]:
-        """List the stored edges, one for each type: ``[M, 2]`` (node, neighbour), weights ``[M]`` and types ``[M]``."""
+        """List the stored edges, with one entry for each type of an edge.
+
+        Returns:
+            Pairs (node, neighbour) ``[M, 2]``, weights ``[M]`` and type indices ``[M]``.
+        """
         row, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
         place, weight, edge_type = self.types_of(slots)
         return torch.stack([row[place], self.indices[slots[place]]], dim=1), weight, edge_type
 
     def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """List position in ``slots [S]`` of stored edges, ascending, weight and type, of each edge and type."""
+        """List the types of stored edges, with one entry for each type of an edge.
+
+        Args:
+            slots: Positions of the edges in ``indices``, ``[S]``.
+
+        Returns:
+            Position in ``slots`` in ascending order, weight and type index of each entry.
+        """
         if self.weight_by_type is None:
             place = torch.arange(slots.numel(), device=slots.device)
             return place, self.weight[slots], torch.full_like(place, OTHER)
@@ -214,7 +291,16 @@ class CorpusGraph:
         return place, weight[place, edge_type], edge_type
 
     def with_edges(self, edges: Tensor, weight: Tensor, *, edge_type: Tensor | int = OTHER) -> "CorpusGraph":
-        """Return the same graph with further undirected edges, which are as those of :meth:`from_edges`."""
+        """Return the graph with additional undirected edges.
+
+        Args:
+            edges: Pairs (node, neighbour), ``[M, 2]`` int64, without self-loops.
+            weight: Positive, finite weights ``[M]``.
+            edge_type: Index of the type of each edge, ``[M]`` int64, or one index for all edges.
+
+        Raises:
+            UserError: If an edge is invalid.
+        """
         before, weight_before, type_before = self.typed_edges()
         types = torch.as_tensor(edge_type, device=self.device).expand(len(edges))
         edges = torch.cat([before, edges, edges.flip(1)])
@@ -223,10 +309,20 @@ class CorpusGraph:
     def with_only(
         self, edges: Tensor, weight: Tensor | None, edge_type: Tensor | int, *, undirected: bool = False
     ) -> "CorpusGraph":
-        """Return the same graph with other edges, as of :meth:`from_edges`, on the edges' device."""
+        """Return the graph with other edges, on the device of these edges.
+
+        Args:
+            edges: Pairs (node, neighbour), ``[M, 2]`` int64, without self-loops.
+            weight: Positive, finite weights ``[M]``. If None, each edge has weight 1.
+            edge_type: Index of the type of each edge, ``[M]`` int64, or one index for all edges.
+            undirected: Whether to add the reverse of each edge.
+
+        Raises:
+            UserError: If an edge is invalid, or the lengths differ.
+        """
         edges = edges if edges.numel() else edges.long().reshape(0, 2)
         if edges.dim() != 2 or edges.shape[1] != 2:
-            raise UserError(f"`edges` must be [M, 2], got {list(edges.shape)}")
+            raise UserError(f"`edges` must have shape [M, 2], got {list(edges.shape)}")
         weight = torch.ones(len(edges), device=edges.device) if weight is None else weight.float()
         if len(weight) != len(edges):
             raise UserError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
@@ -249,34 +345,44 @@ class CorpusGraph:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether not everybody may see all passages and edges."""
+        """Whether some passages or edges have access restrictions."""
         metadata = self.passages.metadata
         return self.guarded is not None or (metadata is not None and metadata.is_restricted)
 
     def known_principals(self, principals: AbstractSet[str]) -> frozenset[str]:
-        """Return those of some principals that passages or edges have."""
+        """Return the given principals that occur in the restrictions of passages or edges.
+
+        Args:
+            principals: Principals of a caller.
+        """
         metadata, guarded = self.passages.metadata, self.guarded
-        known = frozenset[str]() if metadata is None else metadata.known_principals(principals)
-        return known if guarded is None else known.union(*(names & principals for names in guarded.principals))
+        names = frozenset[str]() if metadata is None else metadata.known_principals(principals)
+        return names if guarded is None else names.union(*(group & principals for group in guarded.principals))
 
     def seen_by(self, principals: AbstractSet[str], *, own_statistics: bool = True) -> "CorpusGraph":
-        """Return what the holders of some principals may see, as if there was nothing else.
+        """Return the subgraph visible to the given principals.
 
-        An edge is used if it and both its ends may be seen. Words have the frequencies of the whole corpus unless
-        ``own_statistics``. Edges that were found in the whole corpus stay (:meth:`Dataset.seen_by` finds them again).
+        Hidden passages and edges do not influence any score in it. An edge is visible if both of its ends and the edge
+        itself are. Edges that were computed from the whole corpus are not recomputed here. :meth:`Dataset.seen_by`
+        recomputes them.
+
+        Args:
+            principals: Principals of the caller.
+            own_statistics: Whether word frequencies are those of the subgraph. If False, they are those of the whole
+                corpus.
         """
         if not self.is_guarded:
             return self
-        seen, part = self._visible(principals), replace(self, guarded=None)
-        if not bool(seen.all()):
-            part = part.select(seen.nonzero().flatten().to(self.device), own_statistics=own_statistics)
-            part = replace(part, passages=part.passages.compacted())
+        is_visible, subgraph = self._visible(principals), replace(self, guarded=None)
+        if not bool(is_visible.all()):
+            subgraph = subgraph.select(is_visible.nonzero().flatten().to(self.device), own_statistics=own_statistics)
+            subgraph = replace(subgraph, passages=subgraph.passages.compacted())
         if self.guarded is not None:
-            number = torch.where(seen, seen.cumsum(0) - 1, -1)
+            number = torch.where(is_visible, is_visible.cumsum(0) - 1, -1)
             edges = self.guarded.select(number, self.guarded.allowed(principals))
             if len(edges.pairs):
-                part = part.with_edges(edges.pairs, edges.weight, edge_type=edges.types)
-        return part
+                subgraph = subgraph.with_edges(edges.pairs, edges.weight, edge_type=edges.types)
+        return subgraph
 
     def _visible(self, principals: AbstractSet[str]) -> Tensor:
         passages = self.passages
@@ -284,26 +390,34 @@ class CorpusGraph:
         return torch.from_numpy(seen if passages.removed is None else seen & ~passages.removed.cpu().numpy())
 
     def held_by(self, principals: AbstractSet[str]) -> Tensor:
-        """Return the numbers of the passages that principals may see, and behind them those of guarded edges."""
+        """Return the indices of the visible passages, followed by those of the visible guarded edges.
+
+        Args:
+            principals: Principals of the caller.
+        """
         seen = self._visible(principals)
         if self.guarded is not None:
             seen = torch.cat([seen, self.guarded.allowed(principals)])
         return seen.nonzero().flatten()
 
     def select(self, nodes: Tensor, *, own_statistics: bool = True) -> "CorpusGraph":
-        """Return the graph of some passages, ``[n]`` int64 ascending, none of them removed, as if there were no others.
+        """Return the subgraph of the given passages. Other passages do not influence any score in it.
 
-        Edges are those among them. Numbers of passages, degrees, and what is known of words and entities are new; words
-        have the frequencies of the whole corpus unless ``own_statistics``.
+        Node indices, degrees and statistics of words and entities are those of the subgraph.
+
+        Args:
+            nodes: Node indices ``[n]``, int64 in ascending order. Removed passages are not allowed.
+            own_statistics: Whether word frequencies are those of the subgraph. If False, they are those of the whole
+                corpus.
         """
         number = torch.full((self.num_nodes,), -1, device=self.device)
         number[nodes] = torch.arange(len(nodes), device=self.device)
         row, slot = row_slots(self.indptr, nodes, self.row_stop)
         end = number[self.indices[slot]]
-        kept = end >= 0
-        row, slot = row[kept], slot[kept]
+        is_inside = end >= 0
+        row, slot = row[is_inside], slot[is_inside]
         by_type = None if self.weight_by_type is None else self.weight_by_type[slot]
-        if by_type is not None and not bool(by_type[:, :OTHER].any()):  # as of `from_edges`
+        if by_type is not None and not bool(by_type[:, :OTHER].any()):  # only `other`, as in `from_edges`
             by_type = None
         whole, numbers = self.part_of or (self, None)
         return replace(
@@ -311,7 +425,7 @@ class CorpusGraph:
             part_of=(whole, nodes if numbers is None else numbers[nodes]),
             passages=self.passages.select(nodes.cpu().numpy(), own_statistics=own_statistics),
             indptr=torch.cat([row.new_zeros(1), torch.bincount(row, minlength=len(nodes)).cumsum(0)]),
-            indices=end[kept],
+            indices=end[is_inside],
             weight=self.weight[slot],
             weight_by_type=by_type,
             row_stop=None,
@@ -321,32 +435,57 @@ class CorpusGraph:
         )
 
     def without_relations(self) -> "CorpusGraph":
-        """Return the same graph, in which no passage ranks below what supersedes it: that of a time in the past."""
+        """Return the graph without the rule that a passage ranks below one that supersedes it.
+
+        The result is used for queries about a time in the past.
+        """
         metadata = self.passages.metadata
         return self if metadata is None else self.with_passages(metadata=replace(metadata, ranks_now=False))
 
     def where(self, conditions: Filter | None) -> "CorpusGraph":
-        """Return the graph of the passages whose metadata meet a filter (:mod:`~graphrerank.corpus.filters`)."""
+        """Return the subgraph of the passages whose metadata match a filter.
+
+        Args:
+            conditions: Filter (see :mod:`~graphrerank.corpus.filters`). If None or empty, the graph is returned
+                unchanged.
+
+        Raises:
+            UserError: If the filter is invalid.
+        """
         if not conditions:
             return self
         return self.select(self.numbers_passing(conditions).to(self.device))
 
     def numbers_passing(self, conditions: Filter) -> Tensor:
-        """Return the numbers of the passages that are not removed and meet a filter."""
+        """Return the indices of the passages that match a filter, without removed passages.
+
+        Args:
+            conditions: Filter (see :mod:`~graphrerank.corpus.filters`).
+
+        Raises:
+            UserError: If the filter is invalid.
+        """
         return torch.from_numpy(np.flatnonzero(self.passing(conditions)))
 
     def passing(self, conditions: Filter) -> Mask:
-        """Return ``[N]``, the passages that are not removed and meet a filter; a ValueError if it does not fit."""
+        """Return a mask ``[N]`` of the passages that match a filter, False for removed passages.
+
+        Args:
+            conditions: Filter (see :mod:`~graphrerank.corpus.filters`).
+
+        Raises:
+            UserError: If the filter is invalid.
+        """
         passages = self.passages
         mask = (passages.metadata or Metadata([""] * len(passages))).where(conditions)
         return mask if passages.removed is None else mask & ~passages.removed.cpu().numpy()
 
     def with_rows_in_order(self) -> "CorpusGraph":
-        """Return the same graph with each row where the one before ends."""
+        """Return the graph with consecutive rows, so that each row ends where the next one starts."""
         if self.row_stop is None:
             return self
         _, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
-        return replace(  # not of `from_edges`: an id that was replaced stands twice in a corpus that grew
+        return replace(  # not `from_edges`, because a replaced id occurs twice in a corpus that has grown
             self,
             indptr=torch.cat([self.indptr.new_zeros(1), self.degree.cumsum(0)]),
             indices=self.indices[slots],
@@ -356,31 +495,38 @@ class CorpusGraph:
         )
 
     def with_types(self, types_to_keep: Sequence[int]) -> "CorpusGraph":
-        """Return the same passages with the edges of some types only; entities stay if ``ENTITY`` is among them."""
+        """Return the graph with the edges of the given types. Entities are removed if ``ENTITY`` is not among them.
+
+        Args:
+            types_to_keep: Indices of edge types.
+        """
         edges, weight, types = self.typed_edges()
         is_kept = torch.isin(types, torch.tensor(types_to_keep, device=types.device))
         graph = self.with_only(edges[is_kept], weight[is_kept], types[is_kept])
         return graph if ENTITY in types_to_keep else replace(graph, entities=None)
 
     def edge_types(self) -> list[int]:
-        """List the types that some edge has, ``ENTITY`` among them where passages are joined by entities."""
+        """Return the sorted indices of the edge types, including ``ENTITY`` if the passages have entities."""
         if self.weight_by_type is None:
-            found = {OTHER} if self.num_edges else set()
+            types = {OTHER} if self.num_edges else set()
         else:
-            found = set(self.weight_by_type.any(0).nonzero().flatten().tolist())
-        return sorted(found | ({ENTITY} if self.entities is not None else set()))
+            types = set(self.weight_by_type.any(0).nonzero().flatten().tolist())
+        return sorted(types | ({ENTITY} if self.entities is not None else set()))
 
     def without_edges(self) -> "CorpusGraph":
-        """Return the same passages with no edge between them, and nothing known of entities."""
+        """Return the graph without edges and without entities."""
         indptr, none = torch.zeros_like(self.indptr), self.indices[:0]
         graph = replace(self, indptr=indptr, indices=none, weight=self.weight[:0], weight_by_type=None)
         return replace(graph, row_stop=None, entities=None)
 
 
 def content_hash(graph: CorpusGraph) -> str:
-    """Hash the ids, texts and vectors of a corpus, in their order; edges are not read.
+    """Return a hash of the ids, texts and vectors of a corpus, in order. Edges are not included.
 
-    A corpus folder has noted it. The same corpus in memory has the same hash, if its vectors have the same type.
+    A corpus folder stores this hash. A corpus in memory with vectors of the same data type has the same hash.
+
+    Args:
+        graph: Corpus graph.
     """
     if graph.vectors is not None and graph.vectors.content is not None:
         return graph.vectors.content
@@ -391,12 +537,17 @@ def content_hash(graph: CorpusGraph) -> str:
 
 
 def combined_hash(*digests: str | None) -> str:
-    """Combine the SHA-256 of offsets and bytes of ids, of those of texts, and of vectors, None where there are none."""
+    """Return the hash of the hashes of a corpus.
+
+    Args:
+        digests: SHA-256 hashes of the offsets and bytes of ids, of those of texts, and of vectors. None if there are no
+            vectors.
+    """
     return hashlib.sha256(repr(digests).encode()).hexdigest()
 
 
 def _hash_strings(strings: Sequence[str]) -> tuple[str, str]:
-    """Hash offsets and bytes as :class:`~graphrerank.corpus.PackedStrings` holds them."""
+    """Return the hashes of the offsets and bytes that :class:`~graphrerank.corpus.PackedStrings` would store."""
     lengths, content = [np.zeros(1, dtype=np.int64)], hashlib.sha256()
     for start in range(0, len(strings), BLOCK_STRINGS):
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings[start : start + BLOCK_STRINGS]]

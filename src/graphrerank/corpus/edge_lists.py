@@ -1,4 +1,4 @@
-"""Lists of edges between numbered nodes: checked, sorted, parallel ones merged; and those of adjacent chunks."""
+"""Lists of edges: validate, sort and merge them, and connect adjacent chunks."""
 
 import json
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from torch import Tensor
 from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.utils.checks import UserError
 
-# what is done with edges of users that are none, or there before, and counted
+#: Descriptions of edges that are dropped and counted, for warnings.
 SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
 
 
 class TypedEdges(NamedTuple):
-    """``M`` directed edges with weights and types.
+    """Directed edges with weights and types.
 
     Attributes:
-        pairs: ``[M, 2]`` int64 pairs (target, source): a row of the adjacency matrix and one of its neighbours.
-        weight: ``[M]`` float32 weights.
-        types: ``[M]`` int64 numbers of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+        pairs: Pairs (target, source), ``[M, 2]`` int64: a row of the adjacency matrix and one of its neighbours.
+        weight: Weights ``[M]``, float32.
+        types: Indices in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`, ``[M]`` int64.
     """
 
     pairs: Tensor
@@ -33,37 +33,63 @@ class TypedEdges(NamedTuple):
 
 @dataclass(frozen=True)
 class GuardedEdges:
-    """``M`` undirected edges that only the holders of some principals may see."""
+    """Undirected edges that are only visible to some principals.
 
-    pairs: Tensor  # `[M, 2]` int64
-    weight: Tensor  # `[M]` float32
-    types: Tensor  # `[M]` int64
-    group: Tensor  # `[M]` int64, which of the `groups` may see it
-    groups: Sequence[str]  # lists of principals, as JSON
+    Attributes:
+        pairs: Ends of the edges, ``[M, 2]`` int64.
+        weight: Weights ``[M]``, float32.
+        types: Indices of the edge types, ``[M]`` int64.
+        group: Index in ``groups`` of the principals that may see each edge, ``[M]`` int64.
+        groups: Distinct lists of principals, as JSON.
+    """
+
+    pairs: Tensor
+    weight: Tensor
+    types: Tensor
+    group: Tensor
+    groups: Sequence[str]
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """The tensors by name."""
+        """Tensors by name."""
         return {"pairs": self.pairs, "weight": self.weight, "types": self.types, "group": self.group}
 
     @cached_property
     def principals(self) -> list[frozenset[str]]:
-        """The principals of each group."""
+        """Principals of each group."""
         return [frozenset(json.loads(names)) for names in self.groups]
 
     def allowed(self, principals: AbstractSet[str]) -> Tensor:
-        """Return ``[M]`` bool, the edges that the holders of some principals may see."""
+        """Return a mask ``[M]`` of the edges visible to the given principals.
+
+        Args:
+            principals: Principals of the caller.
+        """
         return torch.tensor([not names.isdisjoint(principals) for names in self.principals] or [False])[self.group]
 
     def select(self, number: Tensor, mask: Tensor | None = None) -> "GuardedEdges":
-        """Return those edges whose ends have a ``number`` (``[N]``, else -1), and of ``mask [M]``, by these numbers."""
+        """Return the edges whose ends have a new index, renumbered.
+
+        Args:
+            number: New index of each node, ``[N]``, or -1.
+            mask: Mask ``[M]`` of the edges to select. If None, all edges are selected.
+        """
         pairs = number.cpu()[self.pairs]
-        left = (pairs >= 0).all(1) if mask is None else (pairs >= 0).all(1) & mask
-        return GuardedEdges(pairs[left], self.weight[left], self.types[left], self.group[left], self.groups)
+        selected = (pairs >= 0).all(1) if mask is None else (pairs >= 0).all(1) & mask
+        columns = (self.weight[selected], self.types[selected], self.group[selected])
+        return GuardedEdges(pairs[selected], *columns, self.groups)
 
 
 def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort edges ``[M, 2]``, and let parallel ones be one with the largest weight: ``[M', 2]`` and ``[M']``.
+    """Sort edges, and merge parallel edges into one with the largest weight.
+
+    Args:
+        edges: Edges ``[M, 2]``.
+        weight: Weights ``[M]``.
+        num_nodes: Number of nodes.
+
+    Returns:
+        Distinct edges ``[M', 2]`` and their weights ``[M']``.
 
     Example:
         >>> merge_parallel(torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([1.0, 2.0, 3.0]), 2)
@@ -81,7 +107,17 @@ def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tenso
 
 
 def merge_parallel_of_types(edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int) -> TypedEdges:
-    """Sort edges and merge those of one type, as :func:`merge_parallel` does."""
+    """Sort edges, and merge parallel edges of the same type into one with the largest weight.
+
+    Args:
+        edges: Edges ``[M, 2]``.
+        weight: Weights ``[M]``.
+        edge_type: Indices of the edge types, ``[M]``.
+        num_nodes: Number of nodes.
+
+    Returns:
+        Distinct edges with weights and types.
+    """
     num_types = len(EDGE_TYPES)
     typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
     merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
@@ -90,7 +126,18 @@ def merge_parallel_of_types(edges: Tensor, weight: Tensor, edge_type: Tensor, nu
 
 
 def lay_out_types(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
-    """Lay out the weights of edges by merged edge ``[E, 2]`` and type: ``[E, T]``, 0 where an edge is not of a type."""
+    """Arrange the weights of edges by merged edge and type.
+
+    Args:
+        edges: Edges ``[M, 2]``.
+        weight: Weights ``[M]``.
+        types: Indices of the edge types, ``[M]``.
+        merged: Distinct edges of :func:`merge_parallel`, ``[E, 2]``.
+        num_nodes: Number of nodes.
+
+    Returns:
+        Weights ``[E, T]``, 0 if an edge does not have a type.
+    """
     slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
     table = weight.new_zeros(len(merged) * len(EDGE_TYPES))
     table.scatter_reduce_(0, slot * len(EDGE_TYPES) + types, weight, "amax")
@@ -98,7 +145,17 @@ def lay_out_types(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, 
 
 
 def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) -> None:
-    """Refuse edges ``[M, 2]`` that do not fit a graph, naming the first; see ``CorpusGraph.from_edges``."""
+    """Check that edges fit a graph.
+
+    Args:
+        num_nodes: Number of nodes.
+        edges: Edges ``[M, 2]``.
+        weight: Weights ``[M]``.
+        types: Indices of the edge types, ``[M]``.
+
+    Raises:
+        UserError: If an edge has an invalid node, equal ends, an invalid weight or an invalid type.
+    """
     for bad, needed in (
         (((edges < 0) | (edges >= num_nodes)).any(1), f"join nodes 0 to {num_nodes - 1}"),
         (edges[:, 0] == edges[:, 1], "join two different nodes"),
@@ -114,7 +171,11 @@ def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) ->
 
 
 def count_repeated(edges: Tensor, kinds: Tensor) -> int:
-    """Count the edges ``[M, 2]`` of a kind ``[M]`` that are there before, in the same direction.
+    """Return the number of edges that repeat an earlier edge of the same kind and direction.
+
+    Args:
+        edges: Edges ``[M, 2]``.
+        kinds: Kind of each edge, ``[M]``.
 
     Example:
         >>> count_repeated(torch.tensor([[0, 1], [0, 1], [0, 1], [1, 0]]), torch.tensor([0, 0, 1, 0]))
@@ -127,10 +188,19 @@ def count_repeated(edges: Tensor, kinds: Tensor) -> int:
 
 
 def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int]) -> Tensor:
-    """Join chunks of one document whose numbers follow each other.
+    """Connect consecutive chunks of the same document.
 
-    Source: GraphER, section 2.1 (contextual proximity). Returns ``[M, 2]`` int64, each pair once as (earlier, later)
-    chunk, ascending.
+    Source: GraphER, section 2.1 (contextual proximity).
+
+    Args:
+        doc_ids: Id of the document of each chunk.
+        chunk_ids: Number of each chunk within its document.
+
+    Returns:
+        Sorted pairs (earlier chunk, later chunk), ``[M, 2]`` int64.
+
+    Raises:
+        UserError: If the lengths differ, or a number is repeated within a document.
 
     Example:
         >>> adjacency_edges(["a", "a", "b", "a"], [1, 0, 0, 3])

@@ -1,20 +1,23 @@
-"""The types of edges, few and of general meaning, so that a model trained on one corpus can read another's.
+"""Edge types, which are few and general, so that a model trained on one corpus works on another.
 
-- ``reference``: one passage names, links, cites or is stated to relate to the other; a foreign key.
-- ``entity``: both hold the same entity.
-- ``adjacency``: they are neighbours in a document.
-- ``similarity``: their vectors are near.
-- ``other``: anything else, and edges without a type.
+- ``reference``: one passage mentions, links, cites or is otherwise explicitly related to the other, such as by a
+  foreign key.
+- ``entity``: both passages contain the same entity.
+- ``adjacency``: the passages are adjacent in a document.
+- ``similarity``: the vectors of the passages are close.
+- ``other``: anything else, including edges without a type.
 """
 
 from collections.abc import Iterable, Mapping
 
 from graphrerank.utils.checks import UserError
 
-EDGE_TYPES = ("reference", "entity", "adjacency", "similarity", "other")  # the order of numbers everywhere
+#: Names of the edge types. A type is represented by its index in this tuple.
+EDGE_TYPES = ("reference", "entity", "adjacency", "similarity", "other")
 REFERENCE, ENTITY, ADJACENCY, SIMILARITY, OTHER = range(len(EDGE_TYPES))
 
-MEANINGS = {  # of names in edge files, in addition to those of the types themselves
+#: Edge type of other names in edge files.
+MEANINGS = {
     "reference": (
         "call calls cites cited_by citation contradicts foreign_key hyperlink import imports inherits key_name link "
         "links_to mention mentions references reply replies superseded_by supersedes tests "
@@ -28,10 +31,17 @@ _TYPE_OF_NAME = {name: type_name for type_name, names in MEANINGS.items() for na
 
 
 def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
-    """Return the number of the type that a name in an edge file means; names that mean nothing here are ``other``.
+    """Return the index of the edge type for a name in an edge file. Unknown names are ``other``.
 
-    Capitals, and blanks or hyphens instead of underscores, make no difference. ``meanings`` are names of a user, with
-    one of :data:`EDGE_TYPES` for each, and for ``other`` that of all names that mean nothing.
+    The comparison ignores case, and treats blanks and hyphens as underscores.
+
+    Args:
+        name: Name in an edge file.
+        meanings: Edge types, one of :data:`EDGE_TYPES` each, for further names. The entry for ``other`` applies to all
+            unknown names. If None, there are no further names.
+
+    Raises:
+        UserError: If ``meanings`` contains an unknown edge type.
 
     Example:
         >>> EDGE_TYPES[edge_type_of("FOREIGN KEY")], EDGE_TYPES[edge_type_of("likes", {"likes": "reference"})]
@@ -47,9 +57,17 @@ def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
 
 
 def edge_type_numbers(names: Iterable[str], *, argument: str = "edge_types") -> list[int]:
-    """Return the numbers of types by their names; a ValueError that names the argument if one is none of them."""
+    """Return the indices of edge types.
+
+    Args:
+        names: Names of edge types.
+        argument: Name of the argument in errors.
+
+    Raises:
+        UserError: If a name is not an edge type.
+    """
     listed = list(names)
     for position, name in enumerate(listed):
         if name not in EDGE_TYPES:
-            raise UserError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {position}")
+            raise UserError(f"`{argument}` must be one of {EDGE_TYPES}, got {name!r} at index {position}")
     return [EDGE_TYPES.index(name) for name in listed]
