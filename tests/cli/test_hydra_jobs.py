@@ -139,6 +139,6 @@ def test_what_hydra_could_not_build_is_told_by_its_cause() -> None:
 
 @pytest.mark.parametrize("url", ["postgresql://me:hunter2@host/db", "postgresql://me@host/db?password=hunter2"])
 def test_a_password_is_refused_before_hydra_writes_it(url: str) -> None:
-    with pytest.raises(ValueError, match=r"`encoder\.base_url` must not hold a password") as caught:
+    with pytest.raises(ValueError, match=r"`encoder\.base_url` must not contain a password") as caught:
         read_arguments(["encoder=endpoint", f"+encoder.base_url={url}"])
     assert "hunter2" not in str(caught.value)

@@ -48,7 +48,7 @@ def test_two_commands_do_not_share_a_folder_that_was_named(run_command: Any, tmp
     arguments = ("train.py", f"hydra.run.dir={tmp_path}", "calibration=magic")
     with sole_use(tmp_path):
         done = run_command(*arguments, status=1)
-    assert f"{tmp_path}: another command writes to this folder now" in done.stderr
+    assert f"{tmp_path}: another command is writing to this folder" in done.stderr
     assert "`calibration` must be one of" in run_command(*arguments, status=1).stderr  # free again
 
 

@@ -182,7 +182,7 @@ def test_entities_without_their_names_and_a_second_writer_are_refused(
         grow_corpus(folder, ["a"], ["text"])
     with sole_use(folder):
         for write in (partial(grow_corpus, remove=["d1"]), compact_corpus, partial(prepare_corpus, make_dataset())):
-            with pytest.raises(ValueError, match="another command writes to this folder now"):
+            with pytest.raises(ValueError, match="another command is writing to this folder"):
                 write(folder)
 
 

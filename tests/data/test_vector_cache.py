@@ -141,7 +141,7 @@ def test_a_flipped_bit_changes_no_pair(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content.replace(row := expected[1].numpy().tobytes(), row[:-1] + bytes([row[-1] ^ 1])))
     again = HashPairEncoder()
-    with pytest.warns(UserWarning, match=rf"{path.name}: a damaged row; it is computed again"):
+    with pytest.warns(UserWarning, match=rf"{path.name}: damaged row; it is computed again"):
         assert torch.equal(read(tmp_path, again), expected)
     assert again.pairs == [(QUERIES[1], PASSAGES[1])]
     assert torch.equal(read(tmp_path), expected)
@@ -152,7 +152,7 @@ def test_damaged_file_of_pairs_is_refused_by_name(tmp_path: Path, content: bytes
     path, message = PairCache(HashPairEncoder(), tmp_path).path, "damaged cache .*; delete this file and run again"
     if content == b"width":
         read(tmp_path)
-        message = r"damaged cache \(needed rows of 16 bytes, found one of 1\)"
+        message = r"damaged cache \(expected rows of 16 bytes, got one of 1\)"
         with sqlite3.connect(path) as file:
             file.execute("UPDATE pairs SET content = x'00', checksum = NULL")
     elif content == b"folder":

@@ -14,7 +14,7 @@ pytest.importorskip("qdrant_client")
     [
         ({"url": None}, "either `url` or `path` must be set and the other null, got None and None"),
         ({"path": "x"}, "either `url` or `path` must be set"),
-        ({"url": "http://me:hunter2@host"}, "`url` must not hold a password"),
+        ({"url": "http://me:hunter2@host"}, "`url` must not contain a password"),
     ],
 )
 def test_arguments_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:

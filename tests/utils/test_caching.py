@@ -80,7 +80,7 @@ def test_a_damaged_blob_is_computed_again_and_one_of_an_older_version_is_read(tm
     store.add(KEYS[1:3], [b"a", b"b"])
     with sqlite3.connect(path) as file:
         file.execute("UPDATE lengths SET content = x'63' WHERE key = ?", (KEYS[2],))
-    with pytest.warns(UserWarning, match=r"lengths\.sqlite: a damaged row; it is computed again"):
+    with pytest.warns(UserWarning, match=r"lengths\.sqlite: damaged row; it is computed again"):
         assert BlobStore(path, "lengths").stored(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a"}
     store.add(KEYS[2:3], [b"b"])
     assert BlobStore(path, "lengths").stored(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a", KEYS[2]: b"b"}
@@ -118,10 +118,10 @@ def test_rows_are_read_as_float32() -> None:
     rows = store.rows([KEYS[1], KEYS[0], KEYS[1]], 2, np.dtype("<f2"))
     assert (rows.dtype, rows.tolist()) == (torch.float32, [[3, -4], [1.5, 2], [3, -4]])
     assert store.rows([], 2, np.dtype("<f2")).shape == (0, 2)
-    with pytest.raises(ValueError, match=r"damaged cache \(needed rows of 6 bytes, found one of 4\)"):
+    with pytest.raises(ValueError, match=r"damaged cache \(expected rows of 6 bytes, got one of 4\)"):
         store.rows(KEYS[:1], 3, np.dtype("<f2"))
     store.add(KEYS[2:3], [b""])
-    with pytest.raises(ValueError, match=r"found one of 0\)"):
+    with pytest.raises(ValueError, match=r"got one of 0\)"):
         store.rows(KEYS[2:3], 2, np.dtype("<f2"))
 
 

@@ -181,7 +181,7 @@ def test_a_folder_belongs_to_one_alone(tmp_path: Path) -> None:
     assert len(set(claimed)) == 8
     with sole_use(tmp_path / "new"):
         with (
-            pytest.raises(ValueError, match=r"new: another command writes to this folder now"),
+            pytest.raises(ValueError, match=r"new: another command is writing to this folder"),
             sole_use(tmp_path / "new"),
         ):
             pass

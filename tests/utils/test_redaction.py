@@ -24,7 +24,7 @@ def test_passwords_are_found_and_hidden(url: str) -> None:
     assert "***" in shown
     assert shown.endswith(" today")
     assert without_passwords(shown) == shown.replace("hunter2", "***")
-    with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
+    with pytest.raises(ValueError, match="`url` must not contain a password") as caught:
         check_no_password(url=url)
     assert "hunter2" not in str(caught.value)
 

@@ -1,1 +1,1 @@
-"""Helpers without knowledge of retrieval: files, caches, checks of arguments, progress, safe loading."""
+"""Helpers without knowledge of retrieval: files, caches, argument checks, progress and safe loading."""

@@ -1,6 +1,6 @@
-"""Atomic writes: a file is written under a temporary name next to the target, synced, then renamed.
+"""Atomic writes: each file is written under a temporary name next to its target, synced, and then renamed.
 
-Nothing else in this package writes a file that is kept (``tests/test_writers.py``).
+All other modules of this package write permanent files through this one (checked by ``tests/test_writers.py``).
 """
 
 import hashlib
@@ -25,25 +25,26 @@ from torch import Tensor
 
 from graphrerank.utils.checks import UserError
 
-CHECKSUM = "checksum"  # key of a file's metadata
+CHECKSUM = "checksum"  # Key of the checksum in a file's metadata.
 TEMPORARY_SUFFIX = ".tmp"
 TEMPORARY = re.compile(r"\..+\.(?P<process>\d+)-(?P<start>\d+)-[a-z0-9_]+\.tmp", re.DOTALL)
-NAME_BYTES = 150  # of a target's name in that of its temporary file, as a name may have 255
-_CLEANED: set[Path] = set()  # folders in which this process has deleted leftovers
+NAME_BYTES = 150  # Bytes of the target's name in the temporary name. File systems allow 255 bytes in total.
+_CLEANED: set[Path] = set()  # Folders in which this process has already deleted leftovers.
 
 
 @contextmanager
 def atomic_path(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
-    """Yield a temporary path next to ``path``; rename it to ``path`` if the block succeeds, else delete it.
+    """Yield a temporary path next to ``path``, and rename it to ``path`` if the block succeeds.
 
-    What a process that was killed left in the folder is deleted first (:func:`remove_leftovers`).
+    If the block raises, the temporary file is deleted. Temporary files of killed processes in the same folder are
+    deleted first (:func:`remove_leftovers`).
 
     Args:
-        path: The file to write.
-        mode: Permissions of the file. Until it is complete, only its owner can read it.
+        path: File to write. Its folder is created if missing.
+        mode: Permissions of the complete file. Only the owner can read the temporary file.
 
     Yields:
-        The temporary path.
+        Temporary path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers_once(path.parent)
@@ -64,17 +65,17 @@ def atomic_path(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(parent: Path | None = None, name: str = "graphrerank") -> Iterator[Path]:
-    """Yield a new hidden folder, which is deleted at the end of the block.
+    """Yield a new hidden folder, and delete it at the end of the block.
 
-    If this process is killed in the block, the next one that needs a temporary folder in ``parent`` deletes it
-    (:func:`remove_leftovers`).
+    If this process is killed in the block, the next process that needs a temporary folder in ``parent`` deletes the
+    folder (:func:`remove_leftovers`).
 
     Args:
-        parent: Folder in which it is made. If None, the system's folder for temporary files.
-        name: Begins the name of the folder.
+        parent: Parent folder. If None, the system's folder for temporary files is used.
+        name: Beginning of the folder's name.
 
     Yields:
-        The folder, which only its owner can read.
+        Folder that only its owner can read.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     _remove_leftovers_once(parent)
@@ -90,14 +91,15 @@ def temporary_folder(parent: Path | None = None, name: str = "graphrerank") -> I
 
 
 def remove_leftovers(folder: Path, *, depth: int = 0) -> int:
-    """Delete the temporary files and folders in a folder that processes left there which were killed.
+    """Delete temporary files and folders that killed processes left in a folder.
 
-    Those of this user alone are deleted, and only if their process has ended, by its number and start time in their
-    names, and if nobody holds their lock, as another container with other numbers of processes may.
+    An entry is deleted only if it belongs to the current user, if the process in its name (process id and start time)
+    has ended, and if it is not locked. The lock protects entries of processes in other containers, whose process ids
+    are invisible here.
 
     Args:
-        folder: Folder in which to look. One that is missing or cannot be read is skipped.
-        depth: Number of levels of folders below it in which to look too.
+        folder: Folder to clean. A missing or unreadable folder is skipped.
+        depth: Number of levels of subfolders to clean too.
 
     Returns:
         Number of files and folders that were deleted.
@@ -116,7 +118,7 @@ def remove_leftovers(folder: Path, *, depth: int = 0) -> int:
 
 
 def _remove_leftovers_once(folder: Path) -> None:
-    """Call :func:`remove_leftovers` for a folder the first time that this process writes there."""
+    """Call :func:`remove_leftovers` the first time that this process writes to a folder."""
     folder = folder.absolute()
     if folder not in _CLEANED:
         _CLEANED.add(folder)
@@ -124,26 +126,26 @@ def _remove_leftovers_once(folder: Path) -> None:
 
 
 def _temporary_prefix(name: str) -> str:
-    """Return the beginning of a temporary name: hidden, with the number and start time of this process."""
+    """Return the hidden prefix of a temporary name, with the id and the start time of this process."""
     first = name.encode()[:NAME_BYTES].decode(errors="ignore")
     return f".{first}.{os.getpid()}-{_start_time(os.getpid()) or 0}-"
 
 
 def _start_time(process: int) -> str | None:
-    """Return when a process started, in ticks since the machine did. None if it does not run, or on other systems."""
+    """Return the start time of a process in clock ticks since boot, or None if the process or ``/proc`` is missing."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return status.rpartition(")")[2].split()[19]  # field 22 of proc(5); the name in brackets may have blanks
+    return status.rpartition(")")[2].split()[19]  # Field 22 of proc(5). The name in brackets may contain spaces.
 
 
 def _process_runs(process: int, start: str) -> bool:
-    """Return whether the process of this number that started at this time still runs."""
+    """Return whether the process with this id and start time is running."""
     if Path("/proc/self/stat").is_file():
         return _start_time(process) == start
     if os.name != "posix":
-        return True  # signal 0 would end it
+        return True  # On Windows, `os.kill` would end the process.
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -154,7 +156,7 @@ def _process_runs(process: int, start: str) -> bool:
 
 
 def _remove_unlocked(path: Path) -> bool:
-    """Delete a file or folder of this user that nobody has locked; return whether it was."""
+    """Delete an unlocked file or folder of the current user, and return whether it was deleted."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
@@ -174,7 +176,17 @@ def _remove_unlocked(path: Path) -> bool:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name a file in an OSError that names none, as when the disk is full."""
+    """Add the path of a file to write errors that do not name it, such as those of a full disk.
+
+    Args:
+        path: File or folder that the block writes.
+
+    Yields:
+        None.
+
+    Raises:
+        OSError: If the block raises an OSError, a SafetensorError or a write error of ``torch.save``.
+    """
     try:
         yield
     except OSError as error:
@@ -182,17 +194,23 @@ def naming(path: Path) -> Iterator[None]:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     except (SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "inline_container" not in str(error):  # of torch.save
+        if isinstance(error, RuntimeError) and "inline_container" not in str(error):  # Only `torch.save` raises these.
             raise
-        raise OSError(f"{path}: cannot be written, as on a full disk: {error}") from error
+        raise OSError(f"{path}: cannot be written (is the disk full?): {error}") from error
 
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to ``folder``; move it there if the block succeeds, else delete it.
+    """Yield a temporary folder next to ``folder``, and rename it to ``folder`` if the block succeeds.
 
-    If it cannot be moved, an older folder is restored. What a process that was killed left there is deleted first
-    (:func:`remove_leftovers`).
+    If the block raises, the temporary folder is deleted. An existing folder is replaced, and restored if the rename
+    fails. Temporary folders of killed processes are deleted first (:func:`remove_leftovers`).
+
+    Args:
+        folder: Folder to write.
+
+    Yields:
+        Temporary folder.
     """
     parent = next(path for path in folder.absolute().parents if path.is_dir())
     with temporary_folder(parent, folder.name) as work:
@@ -215,7 +233,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file's content, or a folder's names, to the disk."""
+    """Flush the content of a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -224,7 +242,14 @@ def _sync(path: Path) -> None:
 
 
 def claim_folder(folder: Path) -> Path:
-    """Make a new folder of this name, or with the first free number after it."""
+    """Create a new folder. If the name is taken, the first free suffix ``_2``, ``_3``, ... is appended.
+
+    Args:
+        folder: Preferred path.
+
+    Returns:
+        Path of the folder that was created.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         claimed = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
@@ -238,14 +263,14 @@ def try_lock(handle: int) -> bool:
     """Lock an open file or folder until its descriptor is closed or this process ends.
 
     Args:
-        handle: The descriptor.
+        handle: File descriptor.
 
     Returns:
-        Whether it is locked now. False if another descriptor holds the lock, or if this system or its file system has
-        no such locks, so that an unlocked file is never mistaken for one that nobody uses.
+        Whether the lock was acquired. False if another descriptor holds the lock, or if the operating system or the
+        file system does not support locks. An unlocked file is therefore never mistaken for an unused one.
     """
     try:
-        import fcntl  # not on Windows
+        import fcntl  # Not available on Windows.
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (ImportError, OSError):
@@ -254,16 +279,24 @@ def try_lock(handle: int) -> bool:
 
 
 class FolderInUseError(UserError):
-    """Another process writes to a folder."""
+    """Error raised when another process is writing to a folder."""
 
 
 @contextmanager
 def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Lock a folder, made if missing, against other processes until the block or this process ends.
+    """Lock a folder against other processes until the end of the block or of this process.
 
-    Another process that writes is waited for with ``wait``, else it is a :class:`FolderInUseError`.
+    Args:
+        folder: Folder to lock, created if missing.
+        wait: Whether to wait until the lock is free. By default, a locked folder raises an error.
+
+    Yields:
+        None.
+
+    Raises:
+        FolderInUseError: If another process has locked the folder and ``wait`` is False.
     """
-    import fcntl  # not on Windows
+    import fcntl  # Not available on Windows.
 
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
@@ -271,7 +304,7 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            message = f"{folder}: another command writes to this folder now; choose another one"
+            message = f"{folder}: another command is writing to this folder; choose another folder"
             raise FolderInUseError(message) from error
         yield
     finally:
@@ -279,29 +312,54 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Check that a folder can be written, before the work whose result it gets; a ValueError if not."""
+    """Check that a folder can be written, before starting the work whose result is stored in it.
+
+    Args:
+        folder: Folder to check, created if missing.
+
+    Raises:
+        ValueError: If the folder cannot be created or written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
     except OSError as error:
         raise UserError(
-            f"{folder}: cannot be written ({error}); set paths.cache, or GRAPHRERANK_CACHE, to a folder that can"
+            f"{folder}: cannot be written ({error}); set paths.cache, or GRAPHRERANK_CACHE, to a writable folder"
         ) from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, in UTF-8."""
+    """Write a text file atomically, in UTF-8.
+
+    Args:
+        path: File to write.
+        text: Content.
+    """
     write_chunks(path, [text.encode()])
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
+    """Write a binary file atomically.
+
+    Args:
+        path: File to write.
+        content: Content.
+    """
     write_chunks(path, [content])
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
-    """Write a file piece by piece, atomically; return its SHA-256."""
+    """Write a file atomically from chunks of bytes, and return its hash.
+
+    Args:
+        path: File to write.
+        chunks: Pieces of the content, in order.
+
+    Returns:
+        SHA-256 of the content, in hexadecimal.
+    """
     sha = hashlib.sha256()
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         for chunk in chunks:
@@ -312,46 +370,56 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, or with ``os.O_DIRECTORY`` a folder, of a folder that others may have made.
+    """Open a regular file or a folder in a place where other users may create files.
 
     Args:
-        path: The file or folder.
-        flags: How to open it, as for ``os.open``.
+        path: File or folder to open.
+        flags: Flags for ``os.open``. ``os.O_DIRECTORY`` opens a folder.
 
     Returns:
-        The descriptor, which the caller closes.
+        File descriptor, which the caller must close.
 
     Raises:
-        ValueError: If it is something else, or a symbolic link, which is not followed; or if it is opened for writing
-            and has another name (a hard link), which may be that of a file of the user.
+        ValueError: If the path is a symbolic link or another kind of file, or if it is opened for writing and has
+            several hard links. Links could redirect the write to another file of the user.
     """
     try:
         handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if path.is_symlink():
-            raise UserError(f"{path}: must not be a symbolic link, which may lead to a file of yours") from error
+            raise UserError(
+                f"{path}: must not be a symbolic link, because it may lead to another of your files"
+            ) from error
         raise
-    wanted = stat.S_ISDIR if flags & getattr(os, "O_DIRECTORY", 0) else stat.S_ISREG
-    found = os.fstat(handle)
-    if not wanted(found.st_mode):
+    is_expected_kind = stat.S_ISDIR if flags & getattr(os, "O_DIRECTORY", 0) else stat.S_ISREG
+    status = os.fstat(handle)
+    if not is_expected_kind(status.st_mode):
         os.close(handle)
-        raise UserError(f"{path}: must be a {'folder' if wanted is stat.S_ISDIR else 'regular file'}")
-    if flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
+        raise UserError(f"{path}: must be a {'folder' if is_expected_kind is stat.S_ISDIR else 'regular file'}")
+    if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
         os.close(handle)
         raise UserError(
-            f"{path}: must have one name to be written to, has {found.st_nlink} (hard links), of which another may be "
-            "a file of yours; copy its folder without links, and use the copy"
+            f"{path}: must have a single hard link to be written to, got {status.st_nlink}, because another link may "
+            "be one of your files; copy the folder without links, and use the copy"
         )
     return handle
 
 
 def append_bytes(path: Path, size: int, content: bytes | memoryview, *, sync: bool = True) -> None:
-    """Append to the first ``size`` bytes of a file (:func:`open_plain`), and flush it to the disk.
+    """Write bytes after the first ``size`` bytes of a file (:func:`open_plain`).
 
-    Without ``sync`` the bytes survive the end of this process, however it ends, but not that of the machine.
+    Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the write fails, the file is
+    truncated to ``size`` bytes again.
 
-    Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the disk is full, an OSError
-    names the file, which then has ``size`` bytes again.
+    Args:
+        path: Existing file.
+        size: Number of valid bytes at the start of the file.
+        content: Bytes to append.
+        sync: Whether to flush the bytes to the disk. Without it, they survive a crash of the process but not of the
+            machine.
+
+    Raises:
+        OSError: If the bytes cannot be written. The message names the file.
     """
     with naming(path), os.fdopen(open_plain(path, os.O_RDWR), "r+b", buffering=0) as file:
         file.truncate(size)
@@ -368,12 +436,27 @@ def append_bytes(path: Path, size: int, content: bytes | memoryview, *, sync: bo
 
 
 def new_private_file(path: Path) -> None:
-    """Make an empty file that only its owner may read; an OSError if it is there."""
+    """Create an empty file that only its owner can read.
+
+    Args:
+        path: File to create.
+
+    Raises:
+        FileExistsError: If the file exists.
+    """
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def blank_lines(path: Path, is_blanked: Callable[[bytes], bool]) -> int:
-    """Overwrite some lines of a file, to which a process may append, with blanks; return their number."""
+    """Overwrite selected lines of a file with spaces, while other processes may append to it.
+
+    Args:
+        path: Existing file.
+        is_blanked: Function that receives a line with its line end, and returns whether to overwrite it.
+
+    Returns:
+        Number of lines that were overwritten.
+    """
     count, start = 0, 0
     with naming(path), os.fdopen(open_plain(path, os.O_RDWR), "r+b") as file:
         while (line := file.readline()).endswith(b"\n"):
@@ -388,61 +471,116 @@ def blank_lines(path: Path, is_blanked: Callable[[bytes], bool]) -> int:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file atomically; numbers that are NaN or infinite, which JSON does not have, become null."""
+    """Write a JSON file atomically.
+
+    Args:
+        path: File to write.
+        content: JSON content. NaN and infinite numbers, which JSON does not have, become null.
+    """
     write_text(path, json.dumps(without_nan(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON object of a cache atomically, with a checksum as its last entry."""
+    """Write a JSON object to a cache file atomically, with a checksum as its last entry.
+
+    Args:
+        path: File to write.
+        content: Entries of the object.
+    """
     crc = zlib.crc32(json.dumps(content).encode())
     write_text(path, json.dumps({**content, CHECKSUM: crc}, ensure_ascii=False) + "\n")
 
 
 def read_checked_json(path: Path) -> dict[str, Any]:
-    """Read a file of :func:`write_checked_json`, or of an older version, without a checksum; damage is a ValueError."""
+    """Read a file written by :func:`write_checked_json`, and compare its checksum.
+
+    Args:
+        path: File to read. Files of older versions have no checksum.
+
+    Returns:
+        Entries of the object, without the checksum.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         written = content.pop(CHECKSUM, None)
     except (ValueError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
     if written not in (None, zlib.crc32(json.dumps(content).encode())):
-        raise UserError(f"{path}: damaged cache (its checksum is another); delete this file and run again")
+        raise UserError(f"{path}: damaged cache (wrong checksum); delete this file and run again")
     return content
 
 
 def write_json_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Write a JSON object a line atomically; numbers as :func:`write_json`."""
+    """Write a JSON Lines file atomically, one object per line.
+
+    Args:
+        path: File to write.
+        lines: Objects to write. NaN and infinite numbers become null.
+    """
     write_text(path, "".join(f"{json.dumps(without_nan(line), ensure_ascii=False)}\n" for line in lines))
 
 
 def save_figure(path: Path, figure: Any) -> None:
-    """Write a figure of matplotlib as PNG, atomically."""
+    """Write a matplotlib figure as a PNG file, atomically.
+
+    Args:
+        path: File to write.
+        figure: ``matplotlib.figure.Figure`` to write.
+    """
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors as one safetensors file, atomically, with a checksum in its metadata."""
+    """Write named tensors to one safetensors file, atomically, with a checksum in its metadata.
+
+    Args:
+        path: File to write.
+        tensors: Tensors by name.
+    """
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         save_file(tensors, temporary, {CHECKSUM: _checksum(tensors)})
 
 
 def load_tensors(path: Path, names: tuple[str, ...] | None = None) -> dict[str, Tensor]:
-    """Map the tensors of :func:`save_tensors` and compare their checksum, which files of older versions lack.
+    """Map the tensors of a file written by :func:`save_tensors`, and compare the checksum.
 
-    A ValueError if the file is damaged or holds others than ``names``.
+    Args:
+        path: File to map. Files of older versions have no checksum.
+        names: Expected names of the tensors. If None, all names are accepted.
+
+    Returns:
+        Tensors by name.
+
+    Raises:
+        ValueError: If the file is damaged, or if the names differ from ``names``.
     """
     tensors, written = map_tensors(path)
     if written not in (None, _checksum(tensors)):
-        raise UserError(f"{path}: damaged cache (its checksum is another); delete this file and run again")
+        raise UserError(f"{path}: damaged cache (wrong checksum); delete this file and run again")
     if names is not None and set(tensors) != set(names):
-        raise UserError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
+        raise UserError(
+            f"{path}: expected the tensors {sorted(names)}, got {sorted(tensors)}; delete this file and run again"
+        )
     return tensors
 
 
 def map_tensors(path: Path) -> tuple[dict[str, Tensor], str | None]:
-    """Map the tensors of a safetensors file, and read their checksum, if any, without comparing it."""
+    """Map the tensors of a safetensors file without comparing the checksum.
+
+    Args:
+        path: File to map.
+
+    Returns:
+        Tensors by name, and the checksum in the metadata. The checksum is None if the file has none.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
@@ -452,7 +590,10 @@ def map_tensors(path: Path) -> tuple[dict[str, Tensor], str | None]:
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    """CRC-32 of names, types, shapes and numbers, which any flipped bit changes; 2.4 GB/s (SHA-256: 0.9 GB/s)."""
+    """Return the CRC-32 of the names, types, shapes and values of tensors.
+
+    CRC-32 detects every flipped bit and runs at 2.4 GB/s, compared with 0.9 GB/s for SHA-256.
+    """
     crc = 0
     for name, tensor in sorted(tensors.items()):
         crc = zlib.crc32(repr((name, tensor.dtype, tuple(tensor.shape))).encode(), crc)
@@ -462,7 +603,14 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def without_nan(content: Any) -> Any:
-    """Return content for JSON, in which numbers that are NaN or infinite are None."""
+    """Return a copy of nested content in which NaN and infinite numbers are None.
+
+    Args:
+        content: Mappings, lists and plain values, nested at any depth.
+
+    Returns:
+        Content that JSON can represent. Tuples become lists.
+    """
     if isinstance(content, Mapping):
         return {key: without_nan(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
@@ -471,7 +619,16 @@ def without_nan(content: Any) -> Any:
 
 
 def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
-    """Identify a model: SHA-256 of a local folder's files with suffixes ``kinds``; id and revision of a hub model."""
+    """Return an identifier of a model's content.
+
+    Args:
+        model: Local folder, or model id on the Hugging Face hub.
+        revision: Commit of a hub model. If None, the latest.
+        kinds: Suffixes of the files to hash in a local folder, such as ``.safetensors``.
+
+    Returns:
+        SHA-256 of the files for a local folder, otherwise ``model@revision``.
+    """
     folder = Path(model)
     if not folder.is_dir():
         return f"{model}@{revision}"
@@ -479,12 +636,26 @@ def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
 
 
 def hash_json(content: Any) -> str:
-    """Hash what JSON can write, to 12 hexadecimal digits; the order of keys does not matter."""
+    """Return a short hash of JSON content.
+
+    Args:
+        content: JSON content. The order of keys does not matter.
+
+    Returns:
+        12 hexadecimal digits.
+    """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def hash_files(files: Sequence[Path]) -> str:
-    """SHA-256 of names and contents; of the content alone for a single file."""
+    """Return the SHA-256 of the names and contents of files.
+
+    Args:
+        files: Files to hash, in order. For a single file, only the content is hashed.
+
+    Returns:
+        SHA-256 in hexadecimal.
+    """
     sha = hashlib.sha256()
     for file in files:
         if len(files) > 1:

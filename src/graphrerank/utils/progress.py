@@ -1,7 +1,7 @@
-"""Progress of long work: one bar on a terminal, else a line in the log from time to time.
+"""Progress of long-running work: a bar on a terminal, otherwise periodic log lines.
 
-What is inside of a block advances the bar that is there. Lines go to the logger ``graphrerank.utils.progress``, at the
-level INFO; commands show them on standard error.
+Nested work advances the outermost bar. Lines go to the logger ``graphrerank.utils.progress`` at level INFO, which
+commands show on standard error.
 """
 
 import logging
@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 LOGGER = logging.getLogger("graphrerank.utils.progress")
-LINE_SECONDS = 20.0  # between two lines of the same work
+LINE_SECONDS = 20.0  # Minimum time between two log lines for the same work.
 
-Clock = Callable[[], float]  # seconds since any moment
+Clock = Callable[[], float]  # Function that returns the time in seconds since an arbitrary moment.
 
 
 @dataclass
 class _Work:
-    """Work that has begun.
+    """Work in progress.
 
     Attributes:
-        label: Title of the bar, and beginning of each line.
-        total: Number of parts; 0 if that is unknown.
-        clock: Tells the time.
-        show: Shows how many parts are done, on a bar. None writes lines.
-        done: Number of parts that are done.
+        label: Title of the bar, and beginning of each log line.
+        total: Number of steps, or 0 if unknown.
+        clock: Function that returns the current time in seconds.
+        show: Function that moves the bar to a number of completed steps. If None, log lines are written instead.
+        done: Number of completed steps.
     """
 
     label: str
@@ -36,18 +36,18 @@ class _Work:
     show: Callable[[int], None] | None = None
     done: int = 0
     _begin: float = field(init=False)
-    _shown: float = field(init=False)
+    _last_line: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._begin = self._shown = self.clock()
+        self._begin = self._last_line = self.clock()
 
     def advance_to(self, done: int) -> None:
-        """Show that some parts are done; the number never goes back."""
+        """Show the number of completed steps. A number below the last one is ignored."""
         self.done = max(done, self.done)
         if self.show is not None:
             self.show(self.done)
-        elif (now := self.clock()) - self._shown >= LINE_SECONDS:
-            self._shown = now
+        elif (now := self.clock()) - self._last_line >= LINE_SECONDS:
+            self._last_line = now
             LOGGER.info(progress_line(self.label, self.done, self.total, now - self._begin))
 
 
@@ -56,15 +56,18 @@ _CURRENT: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def progress_bar(label: str, total: int, *, clock: Clock = time.monotonic) -> Iterator[None]:
-    """Show progress while the block runs: a bar on standard error if that is a terminal, else a line every 20 seconds.
+    """Show progress while the block runs.
 
-    Nothing is shown of work within other work that is shown: it advances the outer one. Without the package ``rich``,
-    as in a bare installation, lines take the place of the bar.
+    Progress is shown as a bar if standard error is a terminal and the package ``rich`` is installed, otherwise as a log
+    line every 20 seconds. Inside another block, no second bar is shown, and :func:`advance` advances the outer one.
 
     Args:
         label: Name of the work.
-        total: Number of its parts; 0 if that is unknown.
-        clock: Returns the time in seconds, from any moment on.
+        total: Number of steps, or 0 if unknown.
+        clock: Function that returns the current time in seconds, from any moment on.
+
+    Yields:
+        None.
     """
     if _CURRENT.get() is not None:
         yield
@@ -79,7 +82,7 @@ def progress_bar(label: str, total: int, *, clock: Clock = time.monotonic) -> It
 
 @contextmanager
 def _bar(label: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """Show a bar on a terminal; yields the function that moves it, or None if there is no bar."""
+    """Yield the function that moves a bar on the terminal, or None if no bar can be shown."""
     if find_spec("rich") is None:
         yield None
         return
@@ -91,36 +94,47 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int], None] | None]:
         yield None
         return
     columns = *bars.Progress.get_default_columns(), bars.MofNCompleteColumn()
-    with bars.Progress(*columns, console=console, transient=True, expand=True) as shown:
-        task = shown.add_task(label, total=total)
-        yield lambda done: shown.update(task, completed=done)
+    with bars.Progress(*columns, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def parts_done() -> int:
-    """Return how many parts of the work that is shown are done; 0 if there is none."""
+    """Return the number of completed steps of the current work, or 0 if there is none."""
     work = _CURRENT.get()
     return 0 if work is None else work.done
 
 
 def advance(count: int) -> None:
-    """Advance the work that is shown, if there is some, by a number of parts."""
+    """Advance the current work, if any.
+
+    Args:
+        count: Number of steps completed since the last call.
+    """
     advance_to(parts_done() + count)
 
 
 def advance_to(done: int) -> None:
-    """Advance the work that is shown, if there is some, to a number of parts; it never goes back."""
+    """Set the number of completed steps of the current work, if any.
+
+    Args:
+        done: Number of completed steps. A number below the last one is ignored.
+    """
     if (work := _CURRENT.get()) is not None:
         work.advance_to(done)
 
 
 def progress_line(label: str, done: int, total: int, seconds: float) -> str:
-    """Return a line that says how far some work is, and about how long the rest takes.
+    """Return a line with the progress of some work and the estimated time left.
 
     Args:
         label: Name of the work.
-        done: Number of parts that are done.
-        total: Number of all parts; 0 if that is unknown.
-        seconds: Time that these parts took.
+        done: Number of completed steps.
+        total: Number of steps, or 0 if unknown.
+        seconds: Time that the completed steps took.
+
+    Returns:
+        Line of text.
 
     Example:
         >>> progress_line("reading pairs", 500, 2000, 60.0)
@@ -135,7 +149,13 @@ def progress_line(label: str, done: int, total: int, seconds: float) -> str:
 
 
 def describe_seconds(seconds: float) -> str:
-    """Write a duration as people say it.
+    """Format a duration for people.
+
+    Args:
+        seconds: Duration in seconds.
+
+    Returns:
+        Duration in seconds, minutes, or hours and minutes, rounded.
 
     Example:
         >>> [describe_seconds(seconds) for seconds in (0.2, 41.4, 200, 8000)]

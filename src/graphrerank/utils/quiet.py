@@ -1,37 +1,41 @@
-"""What Lightning says about itself is left out of our commands' output; what a user must act on is not."""
+"""Filter for Lightning's log output: tips and unfounded warnings are hidden, and warnings to act on are shown."""
 
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Loggers of Lightning's remarks: available devices, tips, seeds, the reason why `fit` ended. Those of its callbacks are
-# not among them, since a callback only speaks if it was built with `verbose=True`.
+# Loggers of Lightning's informative messages: available devices, tips, seeds, the reason why `fit` ended. Loggers of
+# callbacks are not included, because a callback only logs if it was built with `verbose=True`.
 REMARKS = tuple(
     f"lightning.{package}.{part}"
     for package in ("fabric", "pytorch")
     for part in ("accelerators", "loops", "plugins", "strategies", "trainer", "utilities")
 )
-# Beginnings of warnings that are wrong about our trainings, each with the reason. All others are shown.
+# Beginnings of warnings that do not apply here, each with the reason. All other warnings are shown.
 UNFOUNDED = (
-    r"The number of training batches \(\d+\) is smaller than the logging interval",  # the epoch's mean is logged
-    r"The '\w+' does not have many workers",  # batches are built from memory
-    r"It is recommended to use `self\.log\(.*sync_dist=True",  # our modules sum over processes themselves
-    r"Checkpoint directory .* exists and is not empty",  # a resumed run
-    r"You're resuming from a checkpoint that ended before the epoch ended",  # our data module continues in the epoch
-    r"(GPU|TPU) available but not used",  # `trainer.accelerator` or `device` says so
-    r"MLFlow only allows",  # the @ of a measure is left out of its name there
-    r".*isinstance\(treespec, LeafSpec\)",  # of torch, about a call of Lightning's
+    r"The number of training batches \(\d+\) is smaller than the logging interval",  # The mean of the epoch is logged.
+    r"The '\w+' does not have many workers",  # Batches are built from memory.
+    r"It is recommended to use `self\.log\(.*sync_dist=True",  # Our modules sum over processes themselves.
+    r"Checkpoint directory .* exists and is not empty",  # The run is resumed.
+    r"You're resuming from a checkpoint that ended before the epoch ended",  # Our data module resumes in the epoch.
+    r"(GPU|TPU) available but not used",  # The user chose the device.
+    r"MLFlow only allows",  # The logger removes the @ from names of measures.
+    r".*isinstance\(treespec, LeafSpec\)",  # torch warns about a call inside Lightning.
 )
-EXPECTED = "lightning.pytorch.loggers.mlflow", "Experiment with name"  # a logger and the warning of a new store
+# Logger, and beginning of its warning about a new MLflow store.
+EXPECTED = "lightning.pytorch.loggers.mlflow", "Experiment with name"
 
 
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Silence Lightning's remarks, tips and unfounded warnings in a block, or in a function as a decorator.
+    """Silence Lightning's tips and unfounded warnings in a block, or in a function when used as a decorator.
 
-    Afterwards the levels of loggers and the filters of warnings are again those that the caller had set. A level above
-    WARNING stays. Errors, and warnings that are not in :data:`UNFOUNDED`, are shown.
+    Errors, and warnings that are not in :data:`UNFOUNDED`, are shown. Loggers whose level is already above WARNING are
+    not changed. The caller's levels and filters are restored afterwards.
+
+    Yields:
+        None.
 
     Example:
         >>> with quiet_lightning():

@@ -1,4 +1,4 @@
-"""Redaction of passwords, which must reach no manifest, no log and no error message."""
+"""Redaction of passwords, so that they appear in no manifest, log or error message."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,15 @@ _IN_PARAMETER = re.compile(
 def without_passwords(text: str) -> str:
     """Replace each password in the URLs of a text by ``***``.
 
-    A password stands before the host (``user:password@host``) or in a parameter whose name says so (``?password=``,
-    ``sslpassword``, ``access_token``, ``api_key``; the whole of ``odbc_connect``).
+    Passwords are recognised before the host (``user:password@host``) and in parameters whose name indicates one
+    (``?password=``, ``sslpassword``, ``access_token``, ``api_key``). The value of ``odbc_connect`` is replaced as a
+    whole.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        Text without passwords.
 
     Example:
         >>> without_passwords("postgresql://me:hunter2@host/db?sslpassword=hunter3&sslmode=require")
@@ -26,15 +33,15 @@ def without_passwords(text: str) -> str:
 
 
 def redact(content: Any, exclude: Sequence[str] = (), *, without_private: bool = False) -> Any:
-    """Return a copy of nested settings without their passwords.
+    """Return a copy of nested settings without passwords.
 
     Args:
         content: Mappings, lists and plain values, nested at any depth.
-        exclude: Keys to leave out at any depth.
-        without_private: Whether to leave out keys that begin with ``_`` too, such as Hydra's ``_target_``.
+        exclude: Keys to omit at any depth.
+        without_private: Whether to omit keys that begin with ``_``, such as Hydra's ``_target_``.
 
     Returns:
-        Copy of the content, in which :func:`without_passwords` has replaced the passwords of each text.
+        Copy of the content in which :func:`without_passwords` was applied to each string.
 
     Example:
         >>> settings = {"url": "http://me:hunter2@host", "device": "cpu", "_target_": "x"}
@@ -53,10 +60,17 @@ def redact(content: Any, exclude: Sequence[str] = (), *, without_private: bool =
 
 
 def check_no_password(**addresses: str) -> None:
-    """Refuse addresses that hold a password; the error does not show it."""
+    """Require addresses without a password. The error message does not show the address.
+
+    Args:
+        **addresses: Addresses by argument name.
+
+    Raises:
+        ValueError: If an address contains a password.
+    """
     for argument, address in addresses.items():
         if without_passwords(address) != address:
             raise UserError(
-                f"`{argument}` must not hold a password, which would be written into manifests and logs; leave it to "
-                "the driver (PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
+                f"`{argument}` must not contain a password, because it would be written to manifests and logs; pass "
+                "the password to the driver instead (PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
             )

@@ -62,8 +62,8 @@ def test_the_same_records_from_each_form(tmp_path: Path, form: str) -> None:
     ("name", "content", "message"),
     [
         ("a.json.gz", b" " * 70_000, "104 compressed bytes must expand to at most 65,536 bytes, got more"),
-        ("a.json.gz", b"[" + b"[]," * 20_000 + b"0]", "needed at most 1,024 values of JSON, found up to 40,001"),
-        ("a.json.gz", b'{"a": [' + b"[]," * 20_000 + b"0]}", "line 1: needed at most 1,024 values of JSON"),
+        ("a.json.gz", b"[" + b"[]," * 20_000 + b"0]", "expected at most 1,024 JSON values, got up to 40,001"),
+        ("a.json.gz", b'{"a": [' + b"[]," * 20_000 + b"0]}", "line 1: expected at most 1,024 JSON values"),
     ],
 )
 def test_a_small_file_that_holds_much_is_refused(
