@@ -279,8 +279,8 @@ MUTATIONS = (
     Mutation(
         "serving/fair_queue.py",
         "a client that was idle saves its share",
-        "_Client(self._clock)",
-        "_Client(0.0)",
+        "self._clock = max(self._clock, min(times))",
+        "self._clock = min(self._clock, min(times))",
     ),
     Mutation(
         "serving/http_guard.py",
