@@ -56,7 +56,7 @@ def test_a_share_that_was_not_used_is_not_saved() -> None:
         queue.add("busy", Sender("busy", "1"), 1.0, 0.0)
     for _ in range(10):
         take_one(queue)
-    for _ in range(5):
+    for _ in range(10):
         queue.add("idle until now", Sender("idle", "1"), 1.0, 0.0)
     assert drained(queue)[:10].count("busy") == 5
 
