@@ -269,7 +269,7 @@ MUTATIONS = (
         "0 < len(words) <= MAX_TITLE_WORDS",
         "0 < len(words) < MAX_TITLE_WORDS",
     ),
-    Mutation("utils/caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"),
+    Mutation("utils/caching.py", "what is known is computed again", "if key not in stored]", "if key is not None]"),
     Mutation(
         "serving/batching.py",
         "expired requests are computed",
@@ -302,8 +302,8 @@ MUTATIONS = (
     Mutation(
         "features/word_table.py",
         "the lead has a word more",
-        "place < np.array(",
-        "place <= np.array(",
+        "position < np.array(",
+        "position <= np.array(",
     ),
     Mutation(
         "features/candidate_texts.py",
