@@ -33,7 +33,7 @@ def test_a_selection_knows_the_fields_and_principals_of_its_passages_alone() -> 
     part = METADATA.select(np.array([1, 2])).select(np.array([1]))
     assert part.fields() == ["lang", "team", "year"]
     assert part.where({"team": "c"}).tolist() == [True]
-    with pytest.raises(ValueError, match=r"the known ones are \['lang', 'team', 'year'\]"):
+    with pytest.raises(ValueError, match=r"The known fields are \['lang', 'team', 'year'\]"):
         part.where({"date": {"exists": True}})
 
 

@@ -15,7 +15,9 @@ MISPLACED = [
 
 @pytest.mark.parametrize("record", MISPLACED)
 def test_misplaced_and_misspelt_principals_are_refused(record) -> None:
-    with pytest.raises(ValueError, match=r"metadata of passage 1: `metadata\..+` must be `metadata\.principals` if it"):
+    with pytest.raises(
+        ValueError, match=r"metadata of passage 1: `metadata\..+` must be named `metadata\.principals` if it"
+    ):
         _ = Metadata([{}, record]).is_restricted
     explicit = Metadata([{}, record | {"principals": ["law"]}])  # which decide
     assert explicit.visible({"hr"}).tolist() == [True, False]

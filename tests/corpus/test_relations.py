@@ -96,7 +96,7 @@ def test_edges_of_files_are_noted_in_their_direction(tmp_path) -> None:
         {"supersedes": ["a"]},
     ]
     assert graph.edge_types() == [REFERENCE]
-    with pytest.raises(ValueError, match="must start at a passage that is read, got 'x'"):
+    with pytest.raises(ValueError, match="must start at a passage of the corpus, got 'x'"):
         with_relations({}, [("supersedes", "x", "y")])
 
 
@@ -138,4 +138,4 @@ def test_an_index_of_an_older_version_has_no_instants(caplog) -> None:
     metadata = Metadata([json.dumps(record) for record in records], stored, num_stored=4)
     assert metadata.where(valid_at("2025-01-31", metadata.times)).nonzero()[0].tolist() == [0, 1, 3]
     assert metadata.where(valid_at("2025-01-30", metadata.times)).nonzero()[0].tolist() == [3]
-    assert "'soon' is no time: its passages are valid at no time" in caplog.text
+    assert "'soon' is not a time in ISO 8601, so its passages are never valid" in caplog.text

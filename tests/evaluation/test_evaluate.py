@@ -51,7 +51,7 @@ def test_a_filter_leaves_passages_and_their_judgements_out(tmp_path: Path) -> No
     assert found.systems["bm25"].means["MRR"] == 1.0
     assert found.systems["run"].means["MRR"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     with pytest.raises(
-        ValueError, match=r"`filter\.odd` must be a field of the passages; the known ones are \['even'\]"
+        ValueError, match=r"`filter\.odd` must be a field of the passages\. The known fields are \['even'\]"
     ):
         evaluate(systems, Dataset.from_folder(folder), filter={"odd": True}, **settings)
     with pytest.raises(ValueError, match="`filter` must let a passage of data set 'ring' pass"):

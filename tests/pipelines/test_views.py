@@ -123,7 +123,7 @@ def test_nothing_passes() -> None:
     queries = Queries(["q"], ["word1"], encoder().encode(["word1"]))
     found = pipeline.retrieve(queries, filter={"team": ["a", "b"], "year": {"gt": 100}})
     assert found.ranking.nodes.tolist() == [[-1] * 5]
-    with pytest.raises(ValueError, match=r"`filter\.taem` must be a field .*known ones are \['team', 'year'\]"):
+    with pytest.raises(ValueError, match=r"`filter\.taem` must be a field .*known fields are \['team', 'year'\]"):
         pipeline.retrieve(queries, filter={"taem": "a"})
 
 

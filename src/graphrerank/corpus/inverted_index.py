@@ -1,4 +1,4 @@
-"""Inverted index of a corpus's words: which texts contain which tokens and stems, and how often."""
+"""Inverted index of the words of a corpus: which texts contain which tokens and stems, and how often."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,11 @@ class Vocabulary(Sequence[str]):
         return self._words[index]
 
     def rank(self, word: str) -> int:
-        """Return the number of a word, or -1 if the vocabulary does not contain it."""
+        """Return the index of a word, or -1 if the vocabulary does not contain it.
+
+        Args:
+            word: Word to look up.
+        """
         number = self._sorted.rank(word)
         return self._added.get(word, -1) if number < 0 else number
 
@@ -56,7 +60,11 @@ class AddedTokens:
     counts: IntegerArray
 
     def lookup(self, token: int) -> tuple[IntegerArray, IntegerArray]:
-        """Return the texts that contain a token, in ascending order, and its number of occurrences in each."""
+        """Return the texts that contain a token, in ascending order, and its number of occurrences in each.
+
+        Args:
+            token: Index of the token.
+        """
         sorted_tokens, texts, counts = self._by_token
         rows = slice(*np.searchsorted(sorted_tokens, [token, token + 1]))
         return texts[rows], counts[rows]
@@ -68,7 +76,7 @@ class AddedTokens:
 
     @property
     def text_of_token(self) -> IntegerArray:
-        """``[P]`` int64, the number of the text that each entry belongs to."""
+        """Index of the text of each entry, ``[P]`` int64."""
         return np.repeat(np.arange(self.first, self.first + len(self.ptr) - 1), np.diff(self.ptr))
 
 
@@ -142,7 +150,14 @@ class Postings:
         return merged_ptr, merged_texts, merged_counts
 
     def lookup(self, word: str) -> tuple[IntegerArray, IntegerArray]:
-        """Return the texts that contain a word, in ascending order, and its occurrences in each: two ``[p]`` int32."""
+        """Return the texts that contain a word, in ascending order, and its number of occurrences in each.
+
+        Args:
+            word: Word to look up.
+
+        Returns:
+            Text indices ``[p]`` and counts ``[p]``, int32.
+        """
         token = self.words.rank(word)
         texts = counts = np.zeros(0, dtype=np.int32)
         if 0 <= token < len(self.ptr) - 1:
@@ -200,13 +215,18 @@ class WordIndex:
     """Words of the texts of a corpus.
 
     Attributes:
-        tokens: Postings of tokens, for BM25.
-        stems: Stems of each text, for the share of a query's words that a passage covers.
+        tokens: Postings of the tokens, for BM25.
+        stems: Stems of each text, for text-match features.
     """
 
     tokens: Postings
     stems: TextStems
 
     def select(self, nodes: npt.NDArray[np.int64], **statistics: bool) -> "WordIndex":
-        """Return the words of some texts, by :meth:`Postings.select` and :meth:`TextStems.select`."""
+        """Return the words of the given texts. See :meth:`Postings.select` and :meth:`TextStems.select`.
+
+        Args:
+            nodes: Indices of the texts, in ascending order.
+            **statistics: Option ``own_statistics``, whether word frequencies are those of the selected texts.
+        """
         return WordIndex(self.tokens.select(nodes, **statistics), self.stems.select(nodes, **statistics))

@@ -1,4 +1,4 @@
-"""Pages of mapped files that a process has read: they count as its memory until they are given back."""
+"""Memory-mapped files whose pages can be released, because pages in use count as memory of the process."""
 
 import math
 import mmap
@@ -11,15 +11,21 @@ import numpy.typing as npt
 
 from graphrerank.utils.files import open_plain
 
-MAX_RESIDENT_BYTES = 1 << 29  # 0.5 GiB
-RESIDENT = Path("/proc/self/statm")  # of Linux; its third number is pages of files
+#: Default number of resident bytes above which pages are released: 0.5 GiB.
+MAX_RESIDENT_BYTES = 1 << 29
+#: File of Linux whose third number is the number of resident pages of mapped files.
+RESIDENT = Path("/proc/self/statm")
 
 
 class MappedPages:
-    """Maps files, and gives their pages back when the process holds more than ``most_bytes`` that it can give back.
+    """Map files, and release their pages when the process has too many of them in memory.
 
-    A process that reads rows here and there soon holds all pages of a large file, as the kernel maps some around each.
-    Pages given back stay in the kernel's cache while there is room. Linux only.
+    A process that reads scattered rows soon has all pages of a large file in memory, because the kernel also maps
+    neighbouring pages. Released pages remain in the page cache of the kernel while there is room. Pages are only
+    released on Linux.
+
+    Args:
+        most_bytes: Number of resident bytes above which pages are released.
     """
 
     def __init__(self, most_bytes: int = MAX_RESIDENT_BYTES) -> None:
@@ -28,9 +34,17 @@ class MappedPages:
         self._kept_bytes = 0  # left when pages were given back last
 
     def map(self, path: Path, dtype: str, shape: tuple[int, ...], *, private: bool = False) -> npt.NDArray[Any]:
-        """Map the start of a file, which is no symbolic link, as a read-only array of at least a byte.
+        """Map the start of a file, which must not be a symbolic link.
 
-        A ``private`` array can be written to, unseen by the file and other processes; its pages are not given back.
+        Args:
+            path: Path of the file.
+            dtype: Data type of the array.
+            shape: Shape of the array, which must have at least one byte.
+            private: Whether the array can be written to. Changes are not written to the file, and the pages are not
+                released.
+
+        Returns:
+            Array, which is read-only unless ``private`` is set.
         """
         size = np.dtype(dtype).itemsize * math.prod(shape)
         with os.fdopen(open_plain(path), "rb") as file:
@@ -41,7 +55,11 @@ class MappedPages:
         return np.frombuffer(mapped, dtype=dtype).reshape(shape)
 
     def release(self) -> bool:
-        """Give all pages back if they are more than ``most_bytes``, and return whether; arrays keep their contents."""
+        """Release all pages if more than ``most_bytes`` are resident. Arrays keep their contents.
+
+        Returns:
+            Whether pages were released.
+        """
         if not self._maps or not hasattr(mmap, "MADV_DONTNEED"):
             return False
         resident = _resident_bytes()
@@ -55,5 +73,5 @@ class MappedPages:
 
 
 def _resident_bytes() -> int:
-    """Return the bytes of the pages of files that this process has mapped and touched; 0 if unknown."""
+    """Return the resident bytes of files that this process has mapped, or 0 if unknown."""
     return int(RESIDENT.read_text().split()[2]) * mmap.PAGESIZE if RESIDENT.is_file() else 0

@@ -1,4 +1,4 @@
-"""Metadata of passages: records, their inverted index, and what follows from reserved fields."""
+"""Metadata of passages: records, their inverted index, and the properties that follow from reserved fields."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,32 +73,36 @@ class Metadata:
         )
 
     def as_json(self) -> Iterator[str]:
-        """Write the metadata of each passage as JSON, an empty string for none."""
+        """Yield the metadata of each passage as JSON, or an empty string if it has none."""
         for record in self.records:
             yield record if isinstance(record, str) else json.dumps(record, default=str) if record else ""
 
     def select(self, nodes: npt.NDArray[np.int64]) -> "Metadata":
-        """Return the metadata of some passages, in which hidden passages do not occur.
+        """Return the metadata of the given passages. Other passages do not influence the result.
 
         Args:
-            nodes: Numbers of the passages to keep, ascending.
+            nodes: Indices of the passages, in ascending order.
         """
         numbers = renumbered(nodes, len(self), self.numbers)
         return Metadata(chosen(self.records, nodes), numbers=numbers, parts=self._entries, ranks_now=self.ranks_now)
 
     def compacted(self) -> "Metadata":
-        """Return the same metadata with an index of these passages alone, so that look-ups skip the others."""
+        """Return the metadata with an index of these passages only, so that look-ups need not skip others."""
         if self.numbers is None:
             return self
         parts = tuple(part.select(self.numbers) for part in self._entries)
         return Metadata(self.records, parts=parts, ranks_now=self.ranks_now)
 
     def fields(self) -> list[str]:
-        """List the fields that some passage has and filters may use, sorted."""
+        """Return the sorted names of the fields that occur and that filters may use."""
         return filterable_fields(self.index)
 
     def record(self, node: int) -> Mapping[str, Any]:
-        """Return the metadata of a passage."""
+        """Return the metadata of a passage.
+
+        Args:
+            node: Index of the passage.
+        """
         return as_mapping(self.records[node])
 
     @cached_property
@@ -108,31 +112,39 @@ class Metadata:
 
     @cached_property
     def superseding(self) -> dict[str, list[int]]:
-        """The passages that supersede another one, by its id."""
+        """Indices of the passages that supersede a passage, by the id of the superseded passage."""
         ids = self.index.texts(SUPERSEDES)
         return {node_id: self.index.holders(entry_of(SUPERSEDES, node_id)).tolist() for node_id in ids}
 
     @cached_property
     def times(self) -> list[str]:
-        """Return which of ``valid_from`` and ``valid_to`` occur among the passages."""
+        """Names of the fields among ``valid_from`` and ``valid_to`` that occur."""
         return [name for name in TIMES if self.index.has_field(name)]
 
     @cached_property
     def is_restricted(self) -> bool:
-        """Whether some passage is not public."""
+        """Whether some passages are not public."""
         return self.index.has_field(PRINCIPALS)
 
     def visible(self, principals: AbstractSet[str]) -> Mask:
-        """Return the mask ``[N]`` of the passages that are public or visible to one of some principals."""
+        """Return a mask ``[N]`` of the passages that are public or visible to one of the given principals.
+
+        Args:
+            principals: Principals of the caller.
+        """
         restricted = self.index.mask(all_of_field(PRINCIPALS))
         return ~restricted | self.index.mask(*(entry_of(PRINCIPALS, name) for name in principals))
 
     def known_principals(self, principals: AbstractSet[str]) -> frozenset[str]:
-        """Return those of some principals that occur in the metadata of a passage."""
+        """Return the given principals that occur in the metadata of a passage.
+
+        Args:
+            principals: Principals of the caller.
+        """
         return frozenset(name for name in principals if len(self.index.holders(entry_of(PRINCIPALS, name))))
 
     def audiences(self) -> list[frozenset[str] | None]:
-        """List the principals of each passage, None for a public one."""
+        """Return the principals of each passage, None for a public passage."""
         presence, prefix = f"{PRINCIPALS}{KEY_END}", f"{PRINCIPALS}{KEY_END}s"
         audiences = list[frozenset[str] | None]()
         for record in self.records:
@@ -142,13 +154,13 @@ class Metadata:
         return audiences
 
     def where(self, conditions: Filter) -> Mask:
-        """Return the mask ``[N]`` of the passages that pass a filter (:mod:`~graphrerank.corpus.filters`).
+        """Return a mask ``[N]`` of the passages that match a filter (see :mod:`~graphrerank.corpus.filters`).
 
         Args:
-            conditions: The filter.
+            conditions: Filter.
 
         Raises:
-            UserError: If it is no filter, no passage has one of its fields, or a field is reserved.
+            UserError: If the filter is invalid, no passage has one of its fields, or a field is reserved.
         """
-        check_filter(conditions, most=2 * MAX_CONDITIONS)  # those of a request, and those of its `as_of`
+        check_filter(conditions, most=2 * MAX_CONDITIONS)  # conditions of a request and of its `as_of`
         return passing(conditions, self.index)

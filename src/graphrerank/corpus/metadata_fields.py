@@ -1,4 +1,4 @@
-"""Fields of a passage's metadata that have a meaning of their own: principals, relations and times."""
+"""Metadata fields with a special meaning: principals, relations and times."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from graphrerank.utils.checks import UserError
 
 #: Fields with a list of ids of other passages, some of which may be hidden.
 RELATION_FIELDS = SUPERSEDES, CONTRADICTS = "supersedes", "contradicts"
-#: ``supersedes`` from the other end, in edge files and in answers.
+#: Inverse of ``supersedes``, in edge files and in answers.
 SUPERSEDED = "superseded_by"
 #: Fields that no filter may use.
 RESERVED = (PRINCIPALS, *RELATION_FIELDS)
@@ -28,8 +28,8 @@ def check_record(record: Mapping[str, Any]) -> None:
         record: Metadata of one passage.
 
     Raises:
-        UserError: If ``valid_from`` or ``valid_to`` is no time in ISO 8601, or a field looks like misspelt or misplaced
-            principals.
+        UserError: If ``valid_from`` or ``valid_to`` is not a time in ISO 8601, or if a field looks like misspelt or
+            misplaced principals.
     """
     for name in TIMES:
         if record.get(name) is not None:
@@ -39,6 +39,6 @@ def check_record(record: Mapping[str, Any]) -> None:
                 raise UserError(f"`metadata.{name}`: {error}") from None
     if PRINCIPALS not in record and (path := misplaced_principals(record)) is not None:
         raise UserError(
-            f"`metadata.{path}` must be `metadata.{PRINCIPALS}` if it says who may see the passage, which is public "
-            f"otherwise; rename it if it says something else"
+            f"`metadata.{path}` must be named `metadata.{PRINCIPALS}` if it restricts who may see the passage. Without "
+            "that field the passage is public. Rename the field if it means something else"
         )

@@ -1,15 +1,15 @@
 """Inverted index of metadata: which passages have which value in which field.
 
-An entry of the index is one string, ``<field>NUL<kind><value>``. Entries are sorted by their bytes, and values are
-written so that this is also the order of the values of one kind:
+An entry of the index is the string ``<field>NUL<kind><value>``. Entries are sorted by their bytes. Values are written
+so that this is also the order of the values of each kind:
 
-- ``s``: a text as it is.
-- ``n``: a number, as 16 hexadecimal digits that ascend with it.
-- ``b``: a truth value, 0 or 1.
-- ``t``: the instant of a time in ``valid_from`` or ``valid_to``, besides its text.
-- no kind: an empty list, or the presence of ``principals``, whatever their form.
+- ``s``: text, unchanged.
+- ``n``: number, as 16 hexadecimal digits in ascending order.
+- ``b``: Boolean value, 0 or 1.
+- ``t``: instant of a time in ``valid_from`` or ``valid_to``, in addition to its text.
+- no kind: an empty list, or the presence of ``principals`` in any form.
 
-So equality and every range of values are one contiguous range of entries.
+Equality and every range of values are therefore one contiguous range of entries.
 """
 
 import json
@@ -38,7 +38,7 @@ KEY_END = "\0"
 #: Character that sorts after ``KEY_END``: ``<field>BEYOND`` follows all entries of the field.
 BEYOND = "\1"
 Mask = npt.NDArray[np.bool_]
-#: First entry of a range, and the first one after it.
+#: First entry of a range, and the first entry after the range.
 EntryRange = tuple[str, str]
 
 
@@ -58,15 +58,15 @@ class Entries:
 
     @classmethod
     def of(cls, records: Sequence[Any], *, first: int = 0) -> "Entries":
-        """Index the metadata of consecutive passages.
+        """Return the index of the metadata of consecutive passages.
 
         Args:
-            records: Metadata of each passage: a mapping, or JSON of a corpus folder, empty for none. Mappings are
-                checked. JSON was checked when the folder was written.
-            first: Number of the first passage.
+            records: Metadata of each passage: a mapping, or JSON from a corpus folder, which is empty for no metadata.
+                Mappings are checked. JSON was checked when the folder was written.
+            first: Index of the first passage.
 
         Raises:
-            UserError: If :func:`~graphrerank.corpus.metadata_fields.check_record` refuses a mapping.
+            UserError: If :func:`~graphrerank.corpus.metadata_fields.check_record` rejects a mapping.
         """
         passages_of = defaultdict[bytes, list[int]](list)
         for number, record in enumerate(records, first):
@@ -83,7 +83,7 @@ class Entries:
         return cls(PackedStrings.of_encoded(terms), ptr, holders)
 
     def between(self, start: str, stop: str) -> IntegerArray:
-        """Return the passages with an entry in a range, some of them perhaps repeatedly.
+        """Return the passages with an entry in a range. A passage may occur several times.
 
         Args:
             start: First entry of the range.
@@ -92,13 +92,12 @@ class Entries:
         return self.holders[self.ptr[self.terms.place(start)] : self.ptr[self.terms.place(stop)]]
 
     def instants(self) -> "Entries | None":
-        """Index the instants of times, which indexes of older versions lack.
+        """Return the instants of times, which indexes of older versions lack.
 
-        A text that is no time gets no instant, so that its passages are valid at no time. A warning of the log names
-        it.
+        A text that is not a time has no instant, so its passages are never valid. A warning is logged for it.
 
         Returns:
-            The missing entries, or None if the index has them or no passage has a time.
+            Missing entries. None if the index has them, or if no passage has a time.
         """
         passages_of = defaultdict[str, list[IntegerArray]](list)
         for name in TIMES:
@@ -108,7 +107,9 @@ class Entries:
             for index in range(start, instants_start):
                 text = self.terms[index][len(name) + 2 :]
                 if (instant := encode_instant(text)) is None:
-                    logger.warning("`metadata.%s` %r is no time: its passages are valid at no time", name, text[:80])
+                    logger.warning(
+                        "`metadata.%s` %r is not a time in ISO 8601, so its passages are never valid", name, text[:80]
+                    )
                 else:
                     passages_of[f"{name}{KEY_END}{instant}"].append(self.holders[self.ptr[index] : self.ptr[index + 1]])
         if not passages_of:
@@ -122,7 +123,7 @@ class Entries:
         )
 
     def fields(self) -> Iterator[str]:
-        """List the names of the fields, nested ones with dots."""
+        """Yield the names of the fields. Nested fields have names with dots."""
         index = 0
         while index < len(self.terms):
             name = self.terms[index].partition(KEY_END)[0]
@@ -130,16 +131,20 @@ class Entries:
             index = self.terms.place(name + BEYOND)
 
     def texts(self, name: str) -> Iterator[str]:
-        """List the distinct texts of a field."""
+        """Yield the distinct texts of a field.
+
+        Args:
+            name: Name of the field.
+        """
         start = f"{name}{KEY_END}s"
         for index in range(self.terms.place(start), self.terms.place(name + BEYOND)):
             yield self.terms[index][len(start) :]
 
     def select(self, numbers: IntegerArray) -> "Entries":
-        """Return the entries of some passages.
+        """Return the entries of the selected passages.
 
         Args:
-            numbers: New number of each passage, or -1 if it is left out.
+            numbers: New index of each passage, or -1 if it is not selected.
         """
         ptr, selected = kept_entries(self.ptr, self.holders, numbers)
         return Entries(self.terms, ptr, numbers[self.holders[selected]])
@@ -161,11 +166,10 @@ class MetadataIndex:
     numbers: IntegerArray | None = None
 
     def holders(self, *ranges: EntryRange) -> IntegerArray:
-        """Return the passages with an entry in one of some ranges, some of them perhaps repeatedly.
+        """Return the passages with an entry in at least one range. A passage may occur several times.
 
         Args:
-            ranges: Ranges of entries, as :func:`all_of_field`, :func:`entry_of` and :func:`entries_between` return
-                them.
+            ranges: Ranges of entries, from :func:`all_of_field`, :func:`entry_of` and :func:`entries_between`.
         """
         per_range = [part.between(*bounds) for bounds in ranges for part in self.parts]
         holders: IntegerArray = np.concatenate([np.zeros(0, np.int32), *per_range])
@@ -175,31 +179,52 @@ class MetadataIndex:
         return holders
 
     def mask(self, *ranges: EntryRange) -> Mask:
-        """Return :meth:`holders` as a mask ``[N]``."""
+        """Return a mask ``[N]`` of the passages with an entry in at least one range.
+
+        Args:
+            ranges: Ranges of entries. See :meth:`holders`.
+        """
         mask = np.zeros(self.num_passages, dtype=bool)
         mask[self.holders(*ranges)] = True
         return mask
 
     def has_field(self, *names: str) -> bool:
-        """Return whether some passage has one of some fields."""
+        """Return whether a passage has at least one of the given fields.
+
+        Args:
+            names: Names of fields.
+        """
         return len(self.holders(*map(all_of_field, names))) > 0
 
     def fields(self) -> list[str]:
-        """List the fields that some passage has, sorted."""
+        """Return the sorted names of the fields that occur."""
         return sorted(name for name in {name for part in self.parts for name in part.fields()} if self.has_field(name))
 
     def texts(self, name: str) -> set[str]:
-        """Return the distinct texts of a field among all indexed passages."""
+        """Return the distinct texts of a field among all indexed passages.
+
+        Args:
+            name: Name of the field.
+        """
         return {text for part in self.parts for text in part.texts(name)}
 
 
 def all_of_field(name: str) -> EntryRange:
-    """Return the range of all entries of a field."""
+    """Return the range of all entries of a field.
+
+    Args:
+        name: Name of the field.
+    """
     return name + KEY_END, name + BEYOND
 
 
 def entry_of(name: str, value: Any) -> EntryRange:
-    """Return the range of the one entry of a field with a value."""
+    """Return the range that contains only the entry of a field with a given value.
+
+    Args:
+        name: Name of the field.
+        value: Value of the field.
+    """
     term = f"{name}{KEY_END}{encode_value_of(name, value)}"
     return term, term + "\0"
 
@@ -223,17 +248,31 @@ def entries_between(name: str, bounds: Mapping[str, Any]) -> EntryRange:
 
 
 def kind_of(name: str, value: Any) -> str:
-    """Return the kind of a field's value in an entry, or ``?`` if the field cannot have the value."""
+    """Return the kind of a value in an entry, or ``?`` if the field cannot have the value.
+
+    Args:
+        name: Name of the field.
+        value: Value of the field.
+    """
     return (encode_value_of(name, value) or "?")[0]
 
 
 def encode_value_of(name: str, value: Any) -> str | None:
-    """Write the value that a field is compared with: the instant of a time. None if the field cannot have it."""
+    """Return a value as it is written in an entry, or None if the field cannot have the value.
+
+    Args:
+        name: Name of the field. Values of time fields are written as instants.
+        value: Value of the field.
+    """
     return encode_instant(value) if name in TIMES else encode_value(value)
 
 
 def encode_instant(text: Any) -> str | None:
-    """Write the instant of a time so that instants ascend. None for anything else."""
+    """Return the instant of a time as it is written in an entry, or None if the value is not a time.
+
+    Args:
+        text: Time in ISO 8601.
+    """
     try:
         return f"t{as_text(parse_time(text))}"
     except UserError:
@@ -241,7 +280,11 @@ def encode_instant(text: Any) -> str | None:
 
 
 def encode_value(value: Any) -> str | None:
-    """Write a text, a number or a truth value so that values of one kind ascend. None for anything else."""
+    """Return a text, number or Boolean value as it is written in an entry, or None for other values.
+
+    Args:
+        value: Value of a field.
+    """
     if isinstance(value, str):
         return f"s{value}"
     if isinstance(value, bool):
@@ -261,21 +304,25 @@ def _as_float(value: float) -> float:
 
 
 def as_mapping(record: Any) -> Mapping[str, Any]:
-    """Return the metadata of a passage, which may be written as JSON or empty."""
+    """Return the metadata of a passage as a mapping.
+
+    Args:
+        record: Mapping, JSON, or an empty string for no metadata.
+    """
     if isinstance(record, Mapping):
         return record
     return json.loads(record) if record else {}
 
 
 def terms_of(record: Any, name: str | None = None) -> Iterator[str]:
-    """List the entries of one passage's metadata, some of them perhaps repeatedly.
+    """Yield the entries of the metadata of one passage, possibly with repetitions.
 
-    An empty list has an entry without a value. So have principals of any form: if they name nobody, nobody sees the
-    passage.
+    An empty list has an entry without a value. ``principals`` in any form also have such an entry. If the list of
+    principals is empty, nobody may see the passage.
 
     Args:
         record: Metadata, or the value of the field ``name``.
-        name: Name of the field that the record is in. None for the whole metadata.
+        name: Name of the field that contains the record. None for the whole metadata.
     """
     if isinstance(record, Mapping):
         if name is None and PRINCIPALS in record:

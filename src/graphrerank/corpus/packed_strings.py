@@ -1,4 +1,4 @@
-"""Strings packed behind each other, and the numbers of those that are chosen of many."""
+"""Strings stored contiguously, and helpers that select and renumber entries."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,18 @@ IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
 
 def renumbered(nodes: npt.NDArray[np.int64], num_nodes: int, before: IntegerArray | None = None) -> IntegerArray:
-    """Number some of ``num_nodes`` in their order: ``[num_nodes]`` int32, -1 for the others.
+    """Return the new index of each element after a selection.
 
-    With the numbers that others had ``before``: ``[N']``, the new number of each.
+    Args:
+        nodes: Indices of the selected elements, in ascending order.
+        num_nodes: Number of elements before the selection.
+        before: Result ``[N']`` of an earlier selection, or None.
+
+    Returns:
+        New index of each element, int32, or -1 if it is not selected: ``[N']`` with ``before``, otherwise
+        ``[num_nodes]``.
     """
-    number = np.full(num_nodes + 1, -1, dtype=np.int32)  # the last for those that had none
+    number = np.full(num_nodes + 1, -1, dtype=np.int32)  # index -1 reads the last entry
     number[nodes] = np.arange(len(nodes), dtype=np.int32)
     return number[:-1] if before is None else number[before]
 
@@ -23,20 +30,42 @@ def renumbered(nodes: npt.NDArray[np.int64], num_nodes: int, before: IntegerArra
 def kept_entries(
     ptr: IntegerArray, entries: IntegerArray, numbers: IntegerArray
 ) -> tuple[IntegerArray, npt.NDArray[np.bool_]]:
-    """Keep the entries ``[P]`` of rows whose ``numbers`` are not -1: where rows then begin, and a mask ``[P]``."""
+    """Select the entries whose new index is not -1.
+
+    Args:
+        ptr: Row pointers ``[T + 1]``.
+        entries: Indices of elements, ``[P]``.
+        numbers: New index of each element, or -1. See :func:`renumbered`.
+
+    Returns:
+        Row pointers ``[T + 1]`` of the selected entries, and the mask of the selected entries ``[P]``.
+    """
     kept = numbers[entries] >= 0
     return np.append(0, np.cumsum(kept))[ptr], kept
 
 
 def slots_of(start: IntegerArray, stop: IntegerArray) -> tuple[IntegerArray, IntegerArray]:
-    """List the places from ``start [M]`` to ``stop [M]``: of each the row and the place."""
+    """List the positions of several ranges.
+
+    Args:
+        start: First position of each range, ``[M]``.
+        stop: Position after each range, ``[M]``.
+
+    Returns:
+        Index of the range and position, with one entry per position.
+    """
     count = stop - start
     row = np.repeat(np.arange(len(count)), count)
     return row, np.arange(len(row)) + (start - np.cumsum(count) + count)[row]
 
 
 class PackedStrings(Sequence[str]):
-    """``N`` strings in UTF-8, a lone surrogate included: ``content[offsets[i]:offsets[i + 1]]``, or to ``stops[i]``.
+    r"""Strings in UTF-8, stored contiguously. Lone surrogates are allowed.
+
+    Args:
+        offsets: Start of each string in ``content``, followed by the end of the last one, ``[N + 1]``.
+        content: Bytes of all strings.
+        stops: End of each string, ``[N]``. If None, each string ends where the next one starts.
 
     Example:
         >>> strings = PackedStrings.of(["b", "", "c\u00e9"])
@@ -56,17 +85,29 @@ class PackedStrings(Sequence[str]):
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> "PackedStrings":
-        """Pack strings in memory."""
+        """Return packed strings in memory.
+
+        Args:
+            strings: Strings to pack.
+        """
         return cls.of_encoded([string.encode("utf-8", "surrogatepass") for string in strings])
 
     @classmethod
     def of_encoded(cls, encoded: Sequence[bytes]) -> "PackedStrings":
-        """Pack strings that are in UTF-8 already."""
+        """Return packed strings in memory from strings in UTF-8.
+
+        Args:
+            encoded: Encoded strings.
+        """
         offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return cls(offsets, np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8))
 
     def chosen(self, places: npt.NDArray[np.int64]) -> "PackedStrings":
-        """Return some of the strings, without a copy of their bytes."""
+        """Return the strings at the given indices, without copying their bytes.
+
+        Args:
+            places: Indices ``[n]``.
+        """
         return PackedStrings(np.append(self.offsets[places], 0), self.content, self._stops[places])
 
     def __len__(self) -> int:
@@ -80,12 +121,20 @@ class PackedStrings(Sequence[str]):
         return self._encoded(index % len(self)).decode("utf-8", "surrogatepass")
 
     def rank(self, string: str) -> int:
-        """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them."""
+        """Return the index of a string, or -1 if it is not among the strings, which must be sorted by their bytes.
+
+        Args:
+            string: String to look up.
+        """
         place = self.place(string)
         return place if place < len(self) and self._encoded(place) == string.encode("utf-8", "surrogatepass") else -1
 
     def place(self, string: str) -> int:
-        """Return how many of these, which ascend by their bytes, come before a string."""
+        """Return the number of strings that come before a string. The strings must be sorted by their bytes.
+
+        Args:
+            string: String to look up.
+        """
         return bisect_left(range(len(self)), string.encode("utf-8", "surrogatepass"), key=self._encoded)
 
     def _encoded(self, place: int) -> bytes:
@@ -93,5 +142,10 @@ class PackedStrings(Sequence[str]):
 
 
 def chosen(strings: Sequence[Any], places: npt.NDArray[np.int64]) -> Sequence[Any]:
-    """Return some of the strings, or records."""
+    """Return the strings or records at the given indices.
+
+    Args:
+        strings: Strings or records.
+        places: Indices ``[n]``.
+    """
     return strings.chosen(places) if isinstance(strings, PackedStrings) else [strings[at] for at in places.tolist()]

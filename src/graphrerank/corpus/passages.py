@@ -1,4 +1,4 @@
-"""Passages of a corpus by number: their ids, texts, words, metadata and vectors."""
+"""Passages of a corpus: ids, texts, words, metadata and vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +19,16 @@ __getattr__ = moved_names(__name__)
 
 @dataclass(frozen=True)
 class Passages:
-    """``N`` passages, in memory or mapped from a corpus folder.
+    """Passages of a corpus, in memory or memory-mapped from a corpus folder.
 
     Attributes:
-        ids: Unique ids.
+        ids: Unique ids of ``N`` passages.
         texts: Texts, each with its title at the start.
-        title_lengths: Number of characters ``[N]`` int32 of the title at the start of each text. None if unknown.
-        language: Language in which words of texts and queries are matched, a name of
-            :mod:`graphrerank.text.languages`.
+        title_lengths: Number of characters of the title at the start of each text, ``[N]`` int32. None if unknown.
+        language: Language of the texts and queries, one of ``graphrerank.text.languages.LANGUAGES``.
         words: Inverted index of the words. None if the texts have to be tokenized first.
-        removed: Mask ``[N]`` of removed passages, which keep their numbers, have no edges and are never ranked. None if
-            none was removed.
+        removed: Mask of removed passages, ``[N]`` bool. They keep their indices, have no edges and are never ranked.
+            None if none was removed.
         metadata: Metadata of the passages. None if no passage has any.
     """
 
@@ -42,11 +41,11 @@ class Passages:
     metadata: Metadata | None = None
 
     def select(self, nodes: npt.NDArray[np.int64], **statistics: bool) -> "Passages":
-        """Return some passages. Hidden passages do not influence words or metadata of the result.
+        """Return the given passages. Other passages do not influence words or metadata of the result.
 
         Args:
-            nodes: Numbers of the passages to keep, ascending. None of them may be removed.
-            **statistics: ``own_statistics`` of :meth:`WordIndex.select`.
+            nodes: Indices of the passages, ascending. Removed passages are not allowed.
+            **statistics: Option ``own_statistics`` of :meth:`WordIndex.select`.
         """
         return replace(
             self,
@@ -59,7 +58,7 @@ class Passages:
         )
 
     def compacted(self) -> "Passages":
-        """Return the same passages with indexes of these alone, so that look-ups skip the passages left out before."""
+        """Return the passages with indexes of these passages only, so that look-ups need not skip others."""
         words, metadata = self.words, self.metadata
         return replace(
             self,
@@ -71,29 +70,44 @@ class Passages:
         return len(self.ids)
 
     def to(self, device: str | torch.device) -> "Passages":
-        """Return the same passages with the mask of removed ones on a device."""
+        """Return the passages with the mask of removed ones on another device.
+
+        Args:
+            device: Device of the mask.
+        """
         return self if self.removed is None else replace(self, removed=self.removed.to(device))
 
     def title(self, number: int) -> str:
-        """Return the title of a passage, or an empty string if it is unknown."""
+        """Return the title of a passage, or an empty string if it is unknown.
+
+        Args:
+            number: Index of the passage.
+        """
         return "" if self.title_lengths is None else self.texts[number][: int(self.title_lengths[number])]
 
     def mask_removed(self, scores: Tensor) -> Tensor:
-        """Set the scores ``[B, N]`` of removed passages to -inf, so that they are not ranked."""
+        """Set the scores of removed passages to -inf, so that they are not ranked.
+
+        Args:
+            scores: Scores ``[B, N]``.
+
+        Returns:
+            Scores ``[B, N]``.
+        """
         return scores if self.removed is None else scores.masked_fill(self.removed.to(scores.device), -torch.inf)
 
 
 @dataclass(frozen=True)
 class NodeVectors:
-    """One vector per node.
+    """Vectors of the nodes of a corpus.
 
-    A node without a vector has zeros. It is found by its words and its neighbours only.
+    A node without a vector has zeros. It can only be found through its words and its neighbours.
 
     Attributes:
-        embedding: Vectors ``[N, d]``, float32 in memory and perhaps float16 on disk.
-        index: Path of a FAISS index over the first of the vectors. Its suffix is its kind, ``.ivf`` or ``.hnsw``. None
-            if there is none.
-        content: Hash of ids, texts and vectors. None if it was not computed.
+        embedding: Vectors ``[N, d]``, float32 in memory and float32 or float16 on disk.
+        index: Path of a FAISS index of the first vectors. Its suffix, ``.ivf`` or ``.hnsw``, is its kind. None if there
+            is none.
+        content: Hash of ids, texts and vectors. None if it has not been computed.
     """
 
     embedding: Tensor
@@ -101,9 +115,17 @@ class NodeVectors:
     content: str | None = None
 
     def select(self, nodes: Tensor) -> "NodeVectors":
-        """Return the vectors of some nodes, in memory."""
+        """Return the vectors of the given nodes, in memory.
+
+        Args:
+            nodes: Node indices ``[n]``.
+        """
         return NodeVectors(self.embedding[nodes])
 
     def to(self, device: str | torch.device) -> "NodeVectors":
-        """Return the same vectors on a device."""
+        """Return the vectors on another device.
+
+        Args:
+            device: Device of the vectors.
+        """
         return replace(self, embedding=self.embedding.to(device))

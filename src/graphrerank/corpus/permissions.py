@@ -1,4 +1,4 @@
-"""Names of the metadata field that says who may see a passage, and of fields that are mistaken for it."""
+"""Metadata field with the principals who may see a passage, and detection of fields that are mistaken for it."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -7,7 +7,8 @@ from typing import Any
 
 #: Metadata field with the principals who may see a passage. A passage without it is public.
 PRINCIPALS = "principals"
-SHOWN_CHARS = 40  # of a field's name in an error
+#: Largest number of characters of a field name in an error.
+SHOWN_CHARS = 40
 
 
 def misplaced_principals(fields: Any) -> str | None:

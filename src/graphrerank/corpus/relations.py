@@ -1,7 +1,8 @@
-"""Relations of passages over time: which supersedes or contradicts which, and which are valid at a time.
+"""Relations between passages over time: supersession, contradiction and validity.
 
-Metadata hold them: ``supersedes`` and ``contradicts`` are lists of ids; ``valid_from`` and ``valid_to`` are times from
-which on and before which a passage is valid, in ISO 8601 (:mod:`~graphrerank.corpus.times` has the forms).
+The metadata contain them. ``supersedes`` and ``contradicts`` are lists of ids. ``valid_from`` and ``valid_to`` are
+times in ISO 8601 (see :mod:`~graphrerank.corpus.times`): a passage is valid from the first time on, and before the
+second.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +19,19 @@ from graphrerank.corpus.passages import Passages
 from graphrerank.corpus.times import as_iso, now, parse_time
 from graphrerank.utils.checks import UserError
 
-Relation = tuple[int, int, str]  # (passage, the other one, `supersedes` or `contradicts`)
+#: Passage, other passage, and ``supersedes`` or ``contradicts``.
+Relation = tuple[int, int, str]
 
 
 def valid_at(time: str | None, fields: Sequence[str]) -> Filter:
     """Return the filter of passages that are valid at a time.
 
     Args:
-        time: The time in ISO 8601, in UTC where no zone is written. None is the present.
-        fields: Which of ``valid_from`` and ``valid_to`` passages of the corpus have.
+        time: Time in ISO 8601, in UTC if it has no zone. If None, the current time is used.
+        fields: Fields among ``valid_from`` and ``valid_to`` that occur in the corpus.
 
     Raises:
-        UserError: If it is no time.
+        UserError: If the time is invalid.
 
     Example:
         >>> valid_at("20250131T12+02", ["valid_to"])
@@ -44,7 +46,12 @@ def valid_at(time: str | None, fields: Sequence[str]) -> Filter:
 
 
 def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
-    """List the relations among some passages, each by its place among ``nodes``, -1 for none."""
+    """Return the relations among the given passages, by their positions in ``nodes``.
+
+    Args:
+        passages: Passages of the corpus.
+        nodes: Indices of passages, -1 for padding.
+    """
     metadata = passages.metadata
     if metadata is None or not metadata.has_relations:
         return []
@@ -61,7 +68,15 @@ def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
 
 
 def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
-    """Return what supersedes some of the passages ``[B, K]`` and is not among them: ``[B, m]``, padded with -1."""
+    """Return the passages that supersede one of the given passages, directly or indirectly, and are not among them.
+
+    Args:
+        passages: Passages of the corpus.
+        nodes: Indices of passages ``[B, K]``, padded with -1.
+
+    Returns:
+        Indices ``[B, m]``, padded with -1.
+    """
     metadata, removed, rows = passages.metadata, passages.removed, []
     if metadata is None or not (metadata.ranks_now and metadata.has_relations):
         return nodes[:, :0]
@@ -77,9 +92,15 @@ def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
 
 
 def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tensor:
-    """Let passages have at least the scores of those that they supersede, which are then next below.
+    """Raise the score of each passage to that of the passages that it supersedes, and rank these directly below it.
 
-    ``nodes [B, K]`` are padded with -1; returns the scores ``[B, K]``.
+    Args:
+        passages: Passages of the corpus.
+        nodes: Indices of passages ``[B, K]``, padded with -1.
+        scores: Scores ``[B, K]``.
+
+    Returns:
+        Scores ``[B, K]``.
     """
     if passages.metadata is None or not (passages.metadata.ranks_now and passages.metadata.has_relations):
         return scores
@@ -94,12 +115,23 @@ def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tens
 
 
 def with_relations(records: Mapping[str, Mapping[str, Any]], relations: Sequence[tuple[str, str, str]]) -> list[Any]:
-    """Note relations, each a name of an edge file and two ids, in the metadata of passages, by their ids."""
+    """Return metadata to which relations from an edge file have been added.
+
+    Args:
+        records: Metadata of passages by id.
+        relations: Name in the edge file, source id and target id of each relation.
+
+    Returns:
+        Metadata of the passages, in the order of ``records``.
+
+    Raises:
+        UserError: If a relation starts at an unknown passage.
+    """
     noted = {node_id: dict(record) for node_id, record in records.items()}
     for name, *ends in relations:
         kind, (source, target) = (SUPERSEDES, ends[::-1]) if name == SUPERSEDED else (name, ends)
         if source not in noted:
-            raise UserError(f"an edge {kind} must start at a passage that is read, got {source!r}")
+            raise UserError(f"an edge of type {kind} must start at a passage of the corpus, got {source!r}")
         held = noted[source].get(kind) or []
         noted[source][kind] = [*([held] if isinstance(held, str) else held), target]
     return list(noted.values())

@@ -1,4 +1,4 @@
-"""Times in ISO 8601, parsed to instants, so that every way to write a time compares as the time that it means."""
+"""Times in ISO 8601, parsed to instants, so that the same time in different notations compares as equal."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -20,26 +20,26 @@ _CLOCK = re.compile(
     r"[ ]?(?P<zone>[Zz]|[+-]\d\d(?::?\d\d)?)?",
     re.ASCII,
 )
-_DAY = 86_400_000_000  # microseconds
+_DAY = 86_400_000_000  # microseconds in a day
 _END = date(9999, 12, 31).toordinal() * _DAY
 
 
 def parse_time(text: object) -> int:
-    """Return the instant that a text in ISO 8601 means.
+    """Return the instant of a text in ISO 8601.
 
-    A date may be a year, a month, a day, a week, a day of a week or a day of a year, in extended (``2025-01-31``) or
-    basic form (``20250131``); a time of day follows a ``T`` or a blank and may be hours, minutes or seconds, the last
-    with a decimal fraction. What is not written is the first of it: ``2025`` is midnight of 1 January 2025. Times
-    without a zone are in UTC. Fractions of microseconds are dropped.
+    A date is a year, month, day, week, day of a week or day of a year, in extended (``2025-01-31``) or basic format
+    (``20250131``). A time of day follows after a ``T`` or a blank. It has hours and optionally minutes and seconds, and
+    the last of these may have a decimal fraction. Missing parts are the first possible ones: ``2025`` is midnight of 1
+    January 2025. Times without a zone are in UTC. Fractions of microseconds are dropped.
 
     Args:
-        text: The text. Blanks at its ends are ignored.
+        text: Text. Blanks at its ends are ignored.
 
     Returns:
-        Microseconds since 1 January of the year 1, in UTC; not negative.
+        Microseconds since 1 January of the year 1 in UTC, at least 0.
 
     Raises:
-        UserError: If it is no text, or none in ISO 8601, or no time of the years 1 to 9999.
+        UserError: If the value is not a text in ISO 8601, or not a time in the years 1 to 9999.
 
     Example:
         >>> parse_time("2025-01-31T10:00Z") == parse_time("20250131T120000+0200") == parse_time("2025-W05-5 10:00")
@@ -54,7 +54,7 @@ def parse_time(text: object) -> int:
             raise ValueError
         since_midnight = 0 if parts["clock"] is None else _microseconds(parts["clock"])
         instant = (_day_of(parts) - 1) * _DAY + since_midnight
-        if not 0 <= instant < _END:  # by its zone
+        if not 0 <= instant < _END:  # a zone can move the instant out of range
             raise ValueError
         return instant
     except ValueError:
@@ -63,22 +63,30 @@ def parse_time(text: object) -> int:
 
 
 def now() -> int:
-    """Return the present instant, as :func:`parse_time` counts."""
+    """Return the current instant in microseconds, in the form of :func:`parse_time`."""
     return (datetime.now(UTC) - datetime(1, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def as_iso(instant: int) -> str:
-    """Write an instant in ISO 8601, in UTC."""
+    """Return an instant in ISO 8601, in UTC.
+
+    Args:
+        instant: Microseconds of :func:`parse_time`.
+    """
     return f"{(datetime(1, 1, 1) + timedelta(microseconds=instant)).isoformat()}Z"
 
 
 def as_text(instant: int) -> str:
-    """Write an instant so that texts of instants ascend as the instants do."""
+    """Return an instant as a text whose alphabetical order is the order of the instants.
+
+    Args:
+        instant: Microseconds of :func:`parse_time`.
+    """
     return f"{instant:016x}"
 
 
 def _day_of(day: re.Match[str]) -> int:
-    """Return the number of a day from its parts."""
+    """Return the ordinal number of a day."""
     year = int(day["year"])
     if day["week"] is not None:
         return date.fromisocalendar(year, int(day["week"]), int(day["weekday"] or 1)).toordinal()
@@ -93,7 +101,7 @@ def _day_of(day: re.Match[str]) -> int:
 
 
 def _microseconds(written: str) -> int:
-    """Return the microseconds of a time of day, of which its zone is taken away."""
+    """Return the microseconds of a time of day since midnight in UTC."""
     clock = _CLOCK.fullmatch(written)
     if clock is None:
         raise ValueError

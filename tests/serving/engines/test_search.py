@@ -305,10 +305,10 @@ def test_a_filter_of_a_request(tmp_path):
     assert isinstance(answers["c"], Refusal)
     assert (answers["c"].status_code, answers["c"].detail) == (
         422,
-        "`filter.sise` must be a field of the passages; the known ones are ['size', 'tags']",
+        "`filter.sise` must be a field of the passages. The known fields are ['size', 'tags']",
     )
     assert len(answers["d"].results) == 5
-    with pytest.raises(ValueError, match=r"`filter\.size` must be of the operators"):
+    with pytest.raises(ValueError, match=r"`filter\.size` must only use the operators"):
         SearchRequest(query="red", filter={"size": {"above": 3}})
 
 
