@@ -63,7 +63,7 @@ def test_order_against_naive_sort(seed: int) -> None:
 
 def test_order_breaks_ties_by_place_where_there_is_no_corpus() -> None:
     assert packed([3]).order(torch.tensor([1.0, 2.0, 1.0])).tolist() == [[1, 0, 2]]
-    with pytest.raises(ValueError, match="`scores` must not hold NaN"):
+    with pytest.raises(ValueError, match="`scores` must not contain NaN"):
         packed([2]).order(torch.tensor([0.0, torch.nan]))
 
 

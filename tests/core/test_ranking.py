@@ -28,7 +28,7 @@ def test_top_k_of_nothing_and_of_nan(shape: tuple[int, int]) -> None:
     nodes, scores = top_k_by_node_order(torch.zeros(shape), 3)
     assert nodes.tolist() == [[-1, -1, -1]] * shape[0]
     assert scores.tolist() == [[-torch.inf] * 3] * shape[0]
-    with pytest.raises(ValueError, match="`scores` must not hold NaN"):
+    with pytest.raises(ValueError, match="`scores` must not contain NaN"):
         top_k_by_node_order(torch.tensor([[0.0, torch.nan]]), 1)
 
 

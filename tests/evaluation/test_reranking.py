@@ -24,7 +24,7 @@ def test_rankings_are_padded_and_sorted_and_a_batch_equals_singles(prepared: Pre
 
 
 def test_nan_scores_are_refused(prepared: PreparedDataset) -> None:
-    with pytest.raises(ValueError, match="must not hold NaN"):
+    with pytest.raises(ValueError, match="must not contain NaN"):
         rerank(prepared, torch.arange(3), System("broken", lambda graphs: graphs.x[:, 0] * torch.nan))
 
 

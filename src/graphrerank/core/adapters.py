@@ -34,7 +34,7 @@ class AdaptedRetriever(Retriever):
         self.wrapped = wrapped
 
     @property
-    def feature_names(self) -> tuple[str, ...]:  # type: ignore[override]  # some retrievers know them after a search
+    def feature_names(self) -> tuple[str, ...]:  # type: ignore[override]  # some retrievers set it during a search
         """Names of the features of the wrapped retriever."""
         return tuple(self.wrapped.feature_names)
 
@@ -45,7 +45,7 @@ class AdaptedRetriever(Retriever):
 
     @property
     def is_lookup(self) -> bool:
-        """Value of the wrapped retriever, or the default."""
+        """Whether the wrapped retriever only looks up precomputed rankings. False if it does not say."""
         return bool(getattr(self.wrapped, "is_lookup", super().is_lookup))
 
     def retrieve(self, queries: Queries) -> Ranking:
@@ -82,7 +82,7 @@ class AdaptedEncoder(Encoder):
             ) from error
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode with the wrapped encoder."""
+        """Encode texts with the wrapped encoder."""
         vectors: Tensor = self.wrapped.encode(texts)
         return vectors
 

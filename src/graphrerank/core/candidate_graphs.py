@@ -165,7 +165,7 @@ class CandidateGraphs:
             UserError: If a score is NaN.
         """
         if torch.isnan(scores).any():
-            raise UserError("`scores` must not hold NaN")
+            raise UserError("`scores` must not contain NaN")
         order = torch.arange(self.num_nodes, device=scores.device)
         if self.nodes is not None:
             order = torch.argsort(self.nodes, stable=True)

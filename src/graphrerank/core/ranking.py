@@ -187,7 +187,7 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     if num_nodes > FEW_BLOCKS * BLOCK_NODES * top_k:
         return _top_of_blocks(scores, top_k)
     if torch.isnan(scores).any():
-        raise UserError("`scores` must not hold NaN")
+        raise UserError("`scores` must not contain NaN")
     nodes = torch.full((batch, top_k), -1, dtype=torch.int64, device=scores.device)
     top_scores = torch.full((batch, top_k), -torch.inf, dtype=scores.dtype, device=scores.device)
     if num_nodes == 0 or batch == 0:

@@ -12,10 +12,10 @@ from graphrerank.corpus.packed_strings import IntegerArray, PackedStrings, kept_
 
 
 class Vocabulary(Sequence[str]):
-    """Distinct words by number.
+    """Distinct words, each identified by its index.
 
-    Words of the prepared corpus are sorted by their bytes and found by binary search. Words of passages that were added
-    later follow in any order and are found by a dictionary.
+    The words of the prepared corpus are sorted by their bytes and found by binary search. Words of passages that were
+    added later follow in any order and are found with a dictionary.
 
     Args:
         words: All ``V`` words.
@@ -45,13 +45,13 @@ class Vocabulary(Sequence[str]):
 
 @dataclass(frozen=True, eq=False)
 class AddedTokens:
-    """Tokens of ``A`` texts that were added to a prepared corpus, text by text.
+    """Tokens of ``A`` texts that were added to a prepared corpus, in the order of the texts.
 
     Attributes:
-        first: Number of the first added text.
-        ptr: Row boundaries ``[A + 1]`` int64: text ``first + i`` contains ``tokens[ptr[i]:ptr[i + 1]]``.
-        tokens: Token numbers ``[P]`` int32, each once per text.
-        counts: Number of occurrences ``[P]`` int32 of the token in the text.
+        first: Index of the first added text.
+        ptr: Row pointers ``[A + 1]``, int64. Text ``first + i`` contains ``tokens[ptr[i]:ptr[i + 1]]``.
+        tokens: Token indices ``[P]``, int32, unique per text.
+        counts: Number of occurrences of the token in the text, ``[P]`` int32.
     """
 
     first: int
@@ -82,20 +82,20 @@ class AddedTokens:
 
 @dataclass(frozen=True, eq=False)
 class Postings:
-    """Postings of BM25: which of ``N`` texts contain each of ``V`` tokens, and how often.
+    """Postings for BM25: which of ``N`` texts contain each of ``V`` tokens, and how often.
 
     Attributes:
-        words: The ``V`` tokens.
-        ptr: Row boundaries ``[V' + 1]`` int64. The first ``V'`` tokens have postings: token ``t`` occurs in
+        words: Vocabulary of the ``V`` tokens.
+        ptr: Row pointers ``[V' + 1]``, int64. The first ``V'`` tokens have postings: token ``t`` occurs in
             ``texts[ptr[t]:ptr[t + 1]]``.
-        texts: Text numbers ``[P]`` int32, ascending within a token.
-        counts: Number of occurrences ``[P]`` int32 of the token in the text.
-        lengths: Number of tokens ``[N]`` int32 of each text, repetitions included.
+        texts: Text indices ``[P]``, int32, ascending within a token.
+        counts: Number of occurrences of the token in the text, ``[P]`` int32.
+        lengths: Number of tokens of each text, including repetitions, ``[N]`` int32.
         num_tokens: Sum of the lengths, without removed texts.
-        added: Tokens of texts that were added after the preparation; None if there are none.
-        numbers: Number ``[N']`` int32 of each text of ``texts`` in a selection of texts, or -1 for a text outside of
-            it. None if all texts count and keep their numbers.
-        whole: Postings whose numbers of texts and tokens are the statistics of BM25. None if these are.
+        added: Tokens of texts that were added after the preparation. None if there are none.
+        numbers: Index of each text of ``texts`` in a selection, ``[N']`` int32, or -1 if it is not selected. None if
+            all texts are selected and keep their indices.
+        whole: Postings whose numbers of texts and tokens BM25 uses. None to use those of this object.
     """
 
     words: Vocabulary
@@ -114,12 +114,12 @@ class Postings:
         return len(self.lengths) if self.numbers is None else int((self.numbers >= 0).sum())
 
     def select(self, nodes: npt.NDArray[np.int64], *, own_statistics: bool = True) -> "Postings":
-        """Return the postings of some texts, in which hidden texts do not occur.
+        """Return the postings of the given texts. Other texts do not influence the result.
 
         Args:
-            nodes: Numbers of the texts to keep, ascending.
-            own_statistics: Whether BM25 counts the texts and tokens of the selection. If False, it counts those of the
-                whole corpus.
+            nodes: Indices of the texts, in ascending order.
+            own_statistics: Whether BM25 uses the numbers of texts and tokens of the selection. If False, it uses those
+                of the whole corpus.
         """
         lengths, numbers = self.lengths[nodes], renumbered(nodes, len(self.lengths), self.numbers)
         num_tokens = int(lengths.sum(dtype=np.int64))
@@ -127,7 +127,7 @@ class Postings:
         return replace(self, lengths=lengths, num_tokens=num_tokens, numbers=numbers, whole=statistics)
 
     def compacted(self) -> "Postings":
-        """Return the same postings without the entries of texts outside the selection, so that look-ups skip them."""
+        """Return the postings without entries of unselected texts, so that look-ups need not skip them."""
         if self.numbers is None:
             return self
         ptr, selected = kept_entries(self.ptr, self.texts, self.numbers)
@@ -139,7 +139,7 @@ class Postings:
     def _with_added(
         self, added: AddedTokens, numbers: IntegerArray, ptr: IntegerArray, texts: IntegerArray, counts: IntegerArray
     ) -> tuple[IntegerArray, IntegerArray, IntegerArray]:
-        """Merge the selected entries of added texts into compacted postings, token by token."""
+        """Merge the selected entries of added texts into compacted postings."""
         added_texts = numbers[added.text_of_token]
         selected = added_texts >= 0
         tokens = np.concatenate([np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)), added.tokens[selected]])
@@ -177,13 +177,13 @@ class TextStems:
     """Distinct stems of each of ``N`` texts.
 
     Attributes:
-        words: The ``V`` stems of all texts.
-        ptr: Row boundaries ``[N + 1]`` int64: row ``i`` contains ``stems[ptr[i]:ptr[i + 1]]``.
-        stems: Stem numbers ``[P]`` int32, ascending within a row.
-        in_lead: Whether the stem occurs in the lead of the text ``[P]``.
-        texts_with: Number of texts ``[V]`` int64 that contain each stem, without removed texts.
+        words: Vocabulary of the ``V`` stems.
+        ptr: Row pointers ``[N + 1]``, int64. Row ``i`` contains ``stems[ptr[i]:ptr[i + 1]]``.
+        stems: Stem indices ``[P]``, int32, ascending within a row.
+        in_lead: Whether the stem occurs in the first sentence of the text, ``[P]`` bool.
+        texts_with: Number of texts that contain each stem, without removed texts, ``[V]`` int64.
         num_texts: Number of texts, without removed texts.
-        rows: Row ``[N']`` int64 of each text of a selection. None if text ``i`` is row ``i``.
+        rows: Row of each text of a selection, ``[N']`` int64. None if text ``i`` is row ``i``.
     """
 
     words: Vocabulary
@@ -195,12 +195,12 @@ class TextStems:
     rows: IntegerArray | None = None
 
     def select(self, nodes: npt.NDArray[np.int64], *, own_statistics: bool = True) -> "TextStems":
-        """Return the stems of some texts, in which hidden texts do not occur.
+        """Return the stems of the given texts. Other texts do not influence the result.
 
         Args:
-            nodes: Numbers of the texts to keep, ascending.
-            own_statistics: Whether frequencies of stems are those of the selection. If False, they are those of the
-                whole corpus.
+            nodes: Indices of the texts, in ascending order.
+            own_statistics: Whether stem frequencies are those of the selection. If False, they are those of the whole
+                corpus.
         """
         rows = nodes if self.rows is None else self.rows[nodes]
         if not own_statistics:

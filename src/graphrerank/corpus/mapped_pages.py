@@ -31,7 +31,7 @@ class MappedPages:
     def __init__(self, most_bytes: int = MAX_RESIDENT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._maps: list[mmap.mmap] = []
-        self._kept_bytes = 0  # left when pages were given back last
+        self._kept_bytes = 0  # resident bytes after the last release
 
     def map(self, path: Path, dtype: str, shape: tuple[int, ...], *, private: bool = False) -> npt.NDArray[Any]:
         """Map the start of a file, which must not be a symbolic link.

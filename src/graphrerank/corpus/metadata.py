@@ -34,13 +34,15 @@ class Metadata:
     """Metadata of ``N`` passages.
 
     Attributes:
-        records: Metadata of each passage: a mapping, or JSON, empty for none.
-        stored: Index of the first ``num_stored`` passages. None if the records are indexed at the first need.
+        records: Metadata of each passage: a mapping, or JSON, which is empty for no metadata.
+        stored: Index of the first ``num_stored`` passages. If None, the records are indexed when the index is first
+            needed.
         num_stored: Number of passages in ``stored``.
-        numbers: Number ``[N']`` int32 of each indexed passage, or -1 if it is not one of these ``N``. None if the
-            passages are the indexed ones.
-        parts: Index of all passages, if it is known.
-        ranks_now: Whether a passage ranks above the passages that it supersedes. False for a corpus as of a given time.
+        numbers: Index of each indexed passage among the ``N`` passages, ``[N']`` int32, or -1 if it is not selected.
+            None if the passages are the indexed ones.
+        parts: Index of all passages, if it is available.
+        ranks_now: Whether a passage ranks above the passages that it supersedes. False for a corpus at a time in the
+            past.
     """
 
     records: Sequence[Any]
@@ -107,7 +109,7 @@ class Metadata:
 
     @cached_property
     def has_relations(self) -> bool:
-        """Whether some passage supersedes or contradicts another."""
+        """Whether any passage supersedes or contradicts another."""
         return self.index.has_field(*RELATION_FIELDS)
 
     @cached_property

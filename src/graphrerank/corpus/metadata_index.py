@@ -44,12 +44,14 @@ EntryRange = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Postings of ``T`` distinct entries, the part of an inverted index that was written at one time.
+    """Postings of ``T`` distinct entries that were written at the same time.
+
+    An inverted index consists of several of these.
 
     Attributes:
-        terms: The entries, ascending by their bytes.
-        ptr: Row boundaries ``[T + 1]`` int64: entry ``t`` occurs in the passages ``holders[ptr[t]:ptr[t + 1]]``.
-        holders: Passage numbers ``[P]`` int32.
+        terms: Entries, sorted by their bytes.
+        ptr: Row pointers ``[T + 1]``, int64. Entry ``t`` occurs in the passages ``holders[ptr[t]:ptr[t + 1]]``.
+        holders: Passage indices ``[P]``, int32.
     """
 
     terms: PackedStrings
@@ -155,10 +157,10 @@ class MetadataIndex:
     """Inverted index of the metadata of ``N`` passages.
 
     Attributes:
-        parts: Entries that were stored, and entries of passages that were added since.
+        parts: Stored entries, and entries of passages that were added later.
         num_passages: Number ``N`` of passages.
-        numbers: Number ``[N']`` int32 of each indexed passage among the ``N``, or -1 if it is not one of them. None if
-            the passages are the indexed ones.
+        numbers: Index of each indexed passage among the ``N`` passages, ``[N']`` int32, or -1 if it is not selected.
+            None if the passages are the indexed ones.
     """
 
     parts: tuple[Entries, ...]

@@ -107,7 +107,7 @@ def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tens
     scores = scores.clone()
     for row, numbers in zip(scores, nodes.tolist(), strict=True):
         pairs = [(new, old) for new, old, kind in relations_among(passages, numbers) if kind == SUPERSEDES]
-        for new, old in chain.from_iterable([pairs] * len(pairs)):  # chains of replacements, in any order
+        for new, old in chain.from_iterable([pairs] * len(pairs)):  # repeat, so that chains propagate in any order
             if row[new] <= row[old]:
                 row[new] = row[old]
                 row[old] = torch.nextafter(row[old], torch.tensor(-torch.inf))

@@ -121,7 +121,7 @@ def _search(graph: CorpusGraph, retrieved: Tensor, start: Tensor) -> Tensor:
     wanted = torch.zeros(start.numel() * num_nodes, dtype=torch.bool, device=start.device)
     search, column = torch.nonzero(retrieved >= 0, as_tuple=True)
     wanted[search * num_nodes + retrieved[search, column]] = True
-    frontier = searches * num_nodes + start  # cells (search, node)
+    frontier = searches * num_nodes + start  # index of each (search, node) in a flat matrix
     distance = torch.full(wanted.shape, torch.inf, dtype=torch.float64, device=start.device)
     distance[frontier] = 0.0
     best = torch.full(start.shape, torch.inf, dtype=torch.float64, device=start.device)

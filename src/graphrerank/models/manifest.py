@@ -241,7 +241,7 @@ class RerankerManifest(Manifest):
         inputs = self.inputs
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
-                raise UserError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
+                raise UserError(f"the manifest needs an entry `{name}`, because the model uses it, found none")
         if self.list_confidence is not None and self.calibration is None:
             raise UserError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
         return self

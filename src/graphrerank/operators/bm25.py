@@ -107,7 +107,7 @@ class PostingsBM25:
     def _impact(self, word: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
         """Return the texts that contain a word, ``[P]``, and the score that it adds to each of them, ``[P]``."""
         held, counts = self._postings.lookup(word)
-        texts = held.astype(np.intp)  # once, as every look-up would convert them
+        texts = held.astype(np.intp)  # convert once instead of in every look-up
         if not len(texts):
             return texts, np.zeros(0, dtype=np.float32)
         counted = self._postings.whole or self._postings

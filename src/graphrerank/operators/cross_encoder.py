@@ -196,7 +196,7 @@ class CrossEncoder(PairEncoder):
 
     @cached_property
     def _loaded(self) -> "_Loaded":
-        library = optional("transformers", "a cross-encoder")  # heavy: only when it is used
+        library = optional("transformers", "a cross-encoder")  # heavy import, so only when it is needed
         library.utils.logging.disable_progress_bar()
         source: dict[str, Any] = {"revision": self.revision, "trust_remote_code": False}
         try:

@@ -238,7 +238,7 @@ class DenseRetriever(Retriever):
     @cached_property
     def _index(self) -> tuple[Any, Any]:
         """FAISS index and the search parameters that exclude removed nodes, None if no node is removed."""
-        import faiss  # heavy: only when something is searched
+        import faiss  # heavy import, so only when it is needed
 
         stored = self._stored_index
         is_stored = stored is not None and stored.suffix == f".{self.index}"

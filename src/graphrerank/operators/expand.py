@@ -338,7 +338,7 @@ def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:
     is_listed = ascending.gather(1, position) == nodes
     listed = ranking.features.take_along_dim(order.gather(1, position).unsqueeze(-1), dim=1)
     padding = (ranking.nodes < 0).unsqueeze(-1)
-    lowest = ranking.features.masked_fill(padding, torch.inf).amin(1, keepdim=True)  # inf if nothing is listed
+    lowest = ranking.features.masked_fill(padding, torch.inf).amin(1, keepdim=True)  # inf if the ranking is empty
     smallest = torch.full_like(lowest[..., 0], torch.finfo(lowest.dtype).min)
     lowest[..., 0] = torch.nextafter(lowest[..., 0], smallest)
     return torch.where(is_listed.unsqueeze(-1), listed, lowest)

@@ -233,7 +233,7 @@ class LanceDBRetriever(VectorStoreRetriever):
 
     @cached_property
     def _database(self) -> Any:
-        import lancedb  # heavy: only when something is searched
+        import lancedb  # heavy import, so only when it is needed
 
         return lancedb.connect(self.where)
 

@@ -61,7 +61,7 @@ class EncodingRetriever(Retriever):
 
     def _load(self, kind: str) -> Any:
         """Load the model with the given class of sentence-transformers."""
-        library = optional("sentence_transformers", f"a {kind}")  # heavy: only when something must be encoded
+        library = optional("sentence_transformers", f"a {kind}")  # heavy import, so only when it is needed
         source: dict[str, Any] = {"device": self.device, "revision": self.revision, "trust_remote_code": False}
         try:
             encoder = getattr(library, kind)(self.model, **source)

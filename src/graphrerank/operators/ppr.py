@@ -355,7 +355,7 @@ def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
 
 
 def _row_blocks(num_queries: int, width: int) -> list[slice]:
-    """Divide queries into blocks whose `width` scores per query fit into memory, one empty block for no queries."""
+    """Return slices of queries whose scores, ``width`` per query, fit into memory. Return at least one slice."""
     size = max(1, BLOCK_SCORES // max(1, width))
     return [slice(start, start + size) for start in range(0, max(1, num_queries), size)]
 

@@ -266,7 +266,7 @@ def _row_blocks(graph: CorpusGraph, paths: _WalkPaths) -> Sequence[_WalkPaths]:
     Returns at least one block.
     """
     degree = graph.count_neighbours(paths.node)
-    before = (degree.cumsum(0) - degree)[torch.searchsorted(paths.row, paths.row)]  # steps of the rows above
+    before = (degree.cumsum(0) - degree)[torch.searchsorted(paths.row, paths.row)]  # number of steps in earlier rows
     _, sizes = torch.unique_consecutive(before // BLOCK_PATHS, return_counts=True)
     if not sizes.numel():
         return (paths,)

@@ -37,7 +37,7 @@ def new_vector_index(
     Raises:
         UserError: If ``num_cells`` is larger than the number of nodes.
     """
-    import faiss  # heavy: only when something is searched
+    import faiss  # heavy import, so only when it is needed
 
     num_nodes, dim = embedding.shape
     product: Any = faiss.METRIC_INNER_PRODUCT

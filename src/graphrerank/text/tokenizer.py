@@ -71,7 +71,7 @@ class TransformersTokenizer:
         """Hash of the tokenizer files of a local model, or of the id and revision of a hub model."""
         folder = Path(self.model)
         files = sorted(folder.glob("*token*")) + sorted(folder.glob("vocab*")) if folder.is_dir() else []
-        from graphrerank.utils.files import hash_files  # loads torch, which text alone does not need
+        from graphrerank.utils.files import hash_files  # local import, because it loads torch
 
         content = hash_files(files) if files else f"{self.model}@{self.revision}"
         return hashlib.sha256(content.encode()).hexdigest()
@@ -93,7 +93,7 @@ class TransformersTokenizer:
 
     @cached_property
     def _loaded(self) -> Any:
-        library = optional("transformers", "a tokenizer")  # heavy: only when something must be counted
+        library = optional("transformers", "a tokenizer")  # heavy import, so only when it is needed
         try:
             tokenizer = library.AutoTokenizer.from_pretrained(
                 self.model, revision=self.revision, trust_remote_code=False
