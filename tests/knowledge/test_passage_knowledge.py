@@ -8,10 +8,10 @@ METZ, LOTHAIR = Entity("Metz", "GPE", "A town."), Entity("Lothair II", "PERSON",
 @pytest.mark.parametrize(
     ("entities", "relations", "message"),
     [
-        ((METZ, METZ), (), r"`entities` must have different names, none of them blank, got \['Metz', 'Metz'\]"),
-        ((METZ, Entity(" ", "", "")), (), r"none of them blank, got \['Metz', ' '\]"),
-        ((METZ,), (Relation("Metz", "near", "Nancy", ""),), "must join names of `entities`, got 'Metz', 'Nancy'"),
-        ((METZ,), (Relation("metz", "near", "Metz", ""),), "must join names of `entities`, got 'metz', 'Metz'"),
+        ((METZ, METZ), (), r"`entities` must have unique, non-blank names, got \['Metz', 'Metz'\]"),
+        ((METZ, Entity(" ", "", "")), (), r"non-blank names, got \['Metz', ' '\]"),
+        ((METZ,), (Relation("Metz", "near", "Nancy", ""),), "must connect names in `entities`, got 'Metz' and 'Nancy'"),
+        ((METZ,), (Relation("metz", "near", "Metz", ""),), "must connect names in `entities`, got 'metz' and 'Metz'"),
     ],
 )
 def test_knowledge_that_does_not_fit_together(

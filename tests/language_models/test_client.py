@@ -35,7 +35,7 @@ def test_further_fields_of_a_request(endpoint: tuple[str, Any]) -> None:
     assert (sent["max_tokens"], sent["stop"]) == (9, ["a", "b"])
     assert sent["response_format"] == {"type": "json_object"}
     assert model.fingerprint != LanguageModel(url, "m").fingerprint
-    with pytest.raises(ValueError, match=r"`request` must not set fields of the client, got \['model'\]"):
+    with pytest.raises(ValueError, match=r"`request` must not contain model, messages or temperature, got \['model'\]"):
         LanguageModel(url, "m", request={"model": "other"})
 
 

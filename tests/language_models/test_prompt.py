@@ -11,7 +11,7 @@ from tests.support import CONF
 def test_texts_are_put_in_as_they_are() -> None:
     prompt = Prompt("p", "{a} {b} {a}")
     assert prompt.fill(a="{b}", b="{x} \\1") == "{b} {x} \\1 {b}"
-    with pytest.raises(ValueError, match=r"prompt 'p' must have the places \['a'\], got \['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"prompt 'p' must have the placeholders \['a'\], got \['a', 'b'\]"):
         prompt.fill(a="")
 
 
@@ -28,7 +28,7 @@ def test_every_prompt_that_ships_is_a_choice(name: str) -> None:
 def test_settings_stand_in_the_system_message_if_it_names_them() -> None:
     assert Prompt("p", "", system='{limit} of {"a": 1}').instructions(limit=3, words=2) == '3 of {"a": 1}'
     assert Prompt("p", "").instructions(limit=3) is None
-    with pytest.raises(ValueError, match=r"prompt 'p' must have no places but \['limit'\], got \['words'\]"):
+    with pytest.raises(ValueError, match=r"prompt 'p' must only have the placeholders \['limit'\], got \['words'\]"):
         Prompt("p", "", system="{words}").instructions(limit=3)
 
 
@@ -47,5 +47,5 @@ def test_a_form_that_is_none(form: str) -> None:
 
 
 def test_a_prompt_that_does_not_ship() -> None:
-    with pytest.raises(ValueError, match=r"one of \[.*'drafted_question', .*got 'mine'"):
+    with pytest.raises(ValueError, match=r"one of the shipped prompts .*'drafted_question', .*got 'mine'"):
         shipped_prompt("mine")

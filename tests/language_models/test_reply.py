@@ -113,7 +113,9 @@ def test_what_is_no_address(base_url: str) -> None:
 @pytest.mark.parametrize("key", ["secret\n", "s\N{LATIN SMALL LETTER E WITH ACUTE}cret"])
 def test_a_key_that_no_header_can_hold(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(ValueError, match="`OPENAI_API_KEY` must hold ASCII characters without blanks") as raised:
+    with pytest.raises(
+        ValueError, match="`OPENAI_API_KEY` must contain only printable ASCII characters without spaces"
+    ) as raised:
         RecordedModel(LanguageModel("http://127.0.0.1:1", "m")).all_replies(["a"], system=None)
     assert "cret" not in str(raised.value)
 

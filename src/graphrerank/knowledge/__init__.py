@@ -1,1 +1,1 @@
-"""Entities of passages and the relations between them: extractors and their cache."""
+"""Extraction of entities and relations from passages, and a cache of the results."""

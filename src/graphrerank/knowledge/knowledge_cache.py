@@ -1,4 +1,7 @@
-"""Knowledge on disk, under the text and the extractor: an interrupted run continues, only new documents are read."""
+"""Cache of extracted knowledge on disk, keyed by text and extractor.
+
+An interrupted run resumes where it stopped, and only new documents are processed.
+"""
 
 import json
 from collections.abc import Sequence
@@ -9,14 +12,19 @@ from graphrerank.knowledge.passage_knowledge import Entity, FallibleExtractor, K
 from graphrerank.utils.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.utils.checks import UserError
 
-SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on a stop
+SHARD_TEXTS = 128  # Number of texts between two writes. An interrupted run loses at most this many.
 
 
 class KnowledgeCache:
-    """An extractor with a cache on disk; it shows a progress bar on a terminal.
+    """Extractor with a cache on disk.
 
-    Knowledge lies in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
-    the text. The knowledge of texts that a :class:`FallibleExtractor` skipped is not stored.
+    Results are stored in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the
+    SHA-256 of the text. Results for texts that a :class:`FallibleExtractor` skipped are not stored. Progress is shown
+    on a terminal.
+
+    Args:
+        extractor: Extractor to wrap.
+        folder: Folder of the SQLite file.
     """
 
     def __init__(self, extractor: KnowledgeExtractor, folder: str | Path) -> None:
@@ -25,16 +33,26 @@ class KnowledgeCache:
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped extractor's fingerprint."""
+        """Fingerprint of the wrapped extractor."""
         return self.extractor.fingerprint
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the SQLite file."""
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the knowledge of each text, from disk if cached."""
+        """Extract the knowledge of each text, or read it from disk.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Knowledge of the ``n`` texts, in order.
+
+        Raises:
+            ValueError: If the cache file is damaged or cannot be written.
+        """
         store, keys = BlobStore(self.path, "knowledge"), [hash_text(text) for text in texts]
         fill(store, keys, texts, self._extract_shard, shard_size=SHARD_TEXTS, label="entities and relations")
         return [self._decode(store.contents[key]) if key in store.contents else Knowledge() for key in keys]
@@ -44,7 +62,7 @@ class KnowledgeCache:
         skipped = set(self.extractor.skipped) if isinstance(self.extractor, FallibleExtractor) else set()
         contents: list[bytes | None] = []
         for text, knowledge in zip(texts, extracted, strict=True):
-            entities, relations = astuple(knowledge)  # of tuples
+            entities, relations = astuple(knowledge)
             content = json.dumps({"entities": entities, "relations": relations})
             contents.append(None if text in skipped else content.encode())
         return contents

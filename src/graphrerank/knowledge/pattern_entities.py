@@ -1,4 +1,7 @@
-"""Names, identifiers, amounts and dates by their spelling alone: no model, some thousand passages a second."""
+"""Extraction of names, identifiers, amounts and dates by spelling, without a model.
+
+The extractor processes a few thousand passages per second.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,8 +10,8 @@ from itertools import groupby
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text.stems import STOP_WORDS
 
-PATTERNS_VERSION = 1  # of the rules: a change of what is extracted must change it
-LAST_CASED = 0x2000  # Latin, Greek, Cyrillic, Armenian and Georgian lie below
+PATTERNS_VERSION = 1  # Version of the rules. Increase it whenever the extracted entities change.
+LAST_CASED = 0x2000  # Latin, Greek, Cyrillic, Armenian and Georgian letters have lower code points.
 LINKS = "of|de|del|della|der|des|di|do|dos|da|du|la|le|van|von|bin|ibn|al|el|zu|the"
 QUANTITIES = (
     "%|°[CF]|percent|[kMGT]?Hz|[kMGTP]i?B|[kMG]?W|[kmµnd]?mol|[kcmµnd]?[mgl]|[mµn]?s|[mk]?V|[kM]?Pa|kcal|kWh|km/h|mph|"
@@ -18,7 +21,7 @@ QUANTITIES = (
 
 
 def _ranges(characters: Iterator[int]) -> str:
-    """Write characters as the inside of a character class, neighbours as a range."""
+    """Return the inside of a regular expression's character class, with ranges for consecutive characters."""
     runs = [[code for _, code in run] for _, run in groupby(enumerate(characters), lambda pair: pair[1] - pair[0])]
     return "".join(rf"\U{run[0]:08x}-\U{run[-1]:08x}" for run in runs)
 
@@ -26,7 +29,7 @@ def _ranges(characters: Iterator[int]) -> str:
 _UPPER = _ranges(code for code in range(LAST_CASED) if chr(code).isupper() or chr(code).istitle())
 _NAME_WORD = rf"(?:[{_UPPER}]\.(?=[ ]?[{_UPPER}])|[{_UPPER}]\w*(?:[-'’&/]\w+)*)"  # noqa: RUF001
 _NUMBER = r"\d+(?:[.,:]\d+)*"
-# before it: a match would have begun there, and a long row of numbers would be read from each of them on
+# A match never starts inside a sequence of numbers. Otherwise, matching a long sequence would take quadratic time.
 _NO_NUMBER = "".join(rf"(?<!\b\d{{{digits}}}[.,:])" for digits in range(1, 21))
 _ENTITY = re.compile(
     rf"""(?P<identifier>\b(?:[^\Wa-z]*+[a-z][^\W_]*+_\w++
@@ -40,19 +43,21 @@ _ENTITY = re.compile(
 
 
 class PatternEntityExtractor:
-    """Extracts what its spelling shows to be a name, an identifier, an amount or a date; in any script with capitals.
+    """Extractor of entities that are recognisable by their spelling, in any script with capital letters.
 
-    - Names: runs of capitalised words and numbers, with links such as "of" and "de la" between two of them.
+    - Names: sequences of capitalised words and numbers, with connecting words such as "of" and "de la".
     - Identifiers: ``snake_case``, ``camelCase`` and dotted names.
-    - Amounts: numbers with a unit or a currency; dates with day, month and year.
+    - Amounts: numbers with a unit or a currency.
+    - Dates: dates with day, month and year.
 
-    The first word of a name is cut off if it is an English function word, as at a sentence's start. Other words that
-    are capitalised only there are taken for names: those that matter little are in too many passages to make edges.
+    An English function word at the start of a name, as at the start of a sentence, is removed. Other words that are
+    capitalised only at the start of a sentence are treated as names. Most of them occur in too many passages to create
+    edges.
 
-    Source: ours. On training questions, the edges of
-    :func:`~graphrerank.data.enrichment.neighbours.choose_neighbours` of these entities join 45% of the pairs of
-    relevant passages of 2WikiMultihopQA and 67% of HotpotQA's; those of spaCy's names, which take a hundred times as
-    long, 44% and 63%.
+    Source: this project. On training questions, the edges of
+    :func:`~graphrerank.data.enrichment.neighbours.choose_neighbours` over these entities connect 45% of the pairs of
+    relevant passages of 2WikiMultihopQA and 67% of those of HotpotQA. The edges over spaCy's names connect 44% and 63%,
+    and their extraction takes a hundred times as long.
 
     Example:
         >>> PatternEntityExtractor().extract(["In Metz, Lothair II paid $5 million for os_path. He left."])[0].names
@@ -62,7 +67,14 @@ class PatternEntityExtractor:
     fingerprint = repr(("pattern entities", PATTERNS_VERSION))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the entities of each text, in its order."""
+        """Extract the entities of each text.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Entities of the ``n`` texts, in order of appearance.
+        """
         return [Knowledge.from_names(_names(text)) for text in texts]
 
 

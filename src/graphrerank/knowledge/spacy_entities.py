@@ -1,4 +1,4 @@
-"""Named entities by spaCy, without a language model."""
+"""Extraction of named entities with spaCy, without a language model."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,14 +8,17 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 
 LABELS = ("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE")
-BATCH_SIZE = 64  # texts; large batches are slower, as texts are padded to the longest of a batch
+BATCH_SIZE = 64  # Texts per batch. Larger batches are slower, because texts are padded to the longest one.
 
 
 class SpacyEntityExtractor:
-    """Extracts named entities, without descriptions and relations: only the entity recogniser of a pipeline runs.
+    """Extractor of named entities, without descriptions and relations.
 
-    ``model`` is the import name of an installed pipeline, or its folder; ``labels`` are the kinds of entity to keep, by
-    default OntoNotes' without numbers, dates and amounts.
+    Only the entity recogniser of the spaCy pipeline runs.
+
+    Args:
+        model: Import name of an installed spaCy pipeline, or its folder.
+        labels: Kinds of entities to extract. Defaults to those of OntoNotes without numbers, dates and amounts.
     """
 
     def __init__(self, model: str = ENGLISH, *, labels: Sequence[str] = LABELS) -> None:
@@ -23,11 +26,18 @@ class SpacyEntityExtractor:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The versions of spaCy and of the pipeline, and the labels."""
+        """Identifier made of the versions of spaCy and of the pipeline, and the labels."""
         return repr(("spacy", *spacy_versions(self.model), self.labels))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the entities of each text, as they are written there, with the label of their first mention."""
+        """Extract the entities of each text.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Entities of the ``n`` texts with unique names as written, each with the label of its first mention.
+        """
         return [self._entities(document) for document in self._pipeline.pipe(texts, batch_size=BATCH_SIZE)]
 
     def _entities(self, document: Any) -> Knowledge:

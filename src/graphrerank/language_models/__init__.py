@@ -1,1 +1,1 @@
-"""Language models: clients, a cache of answers, and the tasks that they perform."""
+"""Clients of language models, a cache of answers, and prompts."""

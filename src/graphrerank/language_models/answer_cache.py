@@ -1,4 +1,4 @@
-"""Answers of a language model on disk: nothing is paid for twice, and an interrupted run continues."""
+"""Cache of a language model's answers on disk, so that no answer is paid for twice and interrupted runs resume."""
 
 import hashlib
 from collections import Counter
@@ -11,26 +11,39 @@ from graphrerank.utils.caching import BlobStore, fill, hash_text, short_hash
 
 Answer = TypeVar("Answer")
 
-SHARD_QUESTIONS = 32  # between two writes: at most this many answers are lost on a stop
+SHARD_QUESTIONS = 32  # Number of questions between two writes. An interrupted run loses at most this many answers.
 
 
 class ChatModel(Protocol):
-    """Anything that answers questions: a :class:`~graphrerank.language_models.client.LanguageModel`, cached or not."""
+    """Protocol of chat models, such as :class:`~graphrerank.language_models.client.LanguageModel`, cached or not."""
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the answers would."""
+        """Identifier that changes whenever the answers would change."""
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a separate conversation; as ``LanguageModel.ask``."""
+        """Ask each question in a separate conversation.
+
+        Args:
+            questions: ``n`` user messages.
+            system: System message of each conversation. If None, there is none.
+            read: Function that parses the text of an answer. It raises a ValueError for unusable answers.
+
+        Returns:
+            Parsed answers of the ``n`` questions, in order.
+        """
 
 
 class AnswerCache:
-    """A language model with a cache of answers on disk.
+    """Language model with a cache of answers on disk.
 
-    Answers lie in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of system
-    message and question. Equal questions in one call are answered separately: eight requests to a model of positive
-    temperature give eight answers, and the same eight in the next run.
+    Answers are stored in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
+    the system message and the question. Equal questions in one call are answered separately: eight requests to a model
+    with a positive temperature give eight answers, and the next run returns the same eight.
+
+    Args:
+        model: Language model to wrap.
+        folder: Folder of the SQLite file.
     """
 
     def __init__(self, model: ChatModel, folder: str | Path) -> None:
@@ -39,20 +52,39 @@ class AnswerCache:
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped model's fingerprint."""
+        """Fingerprint of the wrapped model."""
         return self.model.fingerprint
 
     def in_form(self, form: str) -> "AnswerCache":
-        """Keep the answers of a model that keeps to a form; see :func:`in_form`."""
+        """Return a cache of the wrapped model constrained to a form.
+
+        Args:
+            form: JSON schema or regular expression.
+
+        Returns:
+            Cache in the same folder.
+        """
         return AnswerCache(in_form(self.model, form), self.folder)
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the SQLite file."""
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question, or read its answer from disk; an answer that ``read`` refuses is not kept."""
+        """Ask each question that is not in the cache, and read the other answers from disk.
+
+        Args:
+            questions: ``n`` user messages.
+            system: System message of each conversation. If None, there is none.
+            read: Function that parses the text of an answer. Answers for which it raises a ValueError are not stored.
+
+        Returns:
+            Parsed answers of the ``n`` questions, in order.
+
+        Raises:
+            ValueError: If the model gives no usable answer, or if the cache file is damaged or cannot be written.
+        """
 
         def checked(answer: str) -> bytes:
             read(answer)
@@ -67,7 +99,15 @@ class AnswerCache:
 
 
 def remembering(model: ChatModel, folder: str | Path | None) -> ChatModel:
-    """Wrap a model in an :class:`AnswerCache`; return it unchanged without a folder."""
+    """Wrap a model in an :class:`AnswerCache`.
+
+    Args:
+        model: Language model.
+        folder: Folder of the cache. If None, the model is returned unchanged.
+
+    Returns:
+        Cached model, or ``model``.
+    """
     return model if folder is None else AnswerCache(model, folder)
 
 

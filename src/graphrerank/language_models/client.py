@@ -1,4 +1,4 @@
-"""A client of language models behind an OpenAI-compatible chat endpoint."""
+"""Client of language models behind an OpenAI-compatible chat endpoint."""
 
 import json
 import os
@@ -21,43 +21,61 @@ from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 Answer = TypeVar("Answer")
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-REQUEST_AT_FAULT = frozenset({400, 413, 422})  # this one, as one that is too long; others may be answered
-MAX_WAIT = 60.0  # seconds between two attempts
+# Statuses that concern a single request, for example one that is too long. Other requests may succeed.
+REQUEST_AT_FAULT = frozenset({400, 413, 422})
+MAX_WAIT = 60.0  # Maximum pause between two attempts, in seconds.
 
 
 class EndpointError(UserError):
-    """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts."""
+    """Error raised when an endpoint refuses a request, or gives no usable answer in all attempts.
+
+    Args:
+        message: Error message.
+        problem: Cause of the last failure, as reported by the endpoint.
+        attempts: Number of attempts.
+        status: HTTP status of the refusal. If None, all attempts failed.
+        is_reached: Whether any attempt reached a server.
+    """
 
     def __init__(
         self, message: str, problem: str, *, attempts: int, status: int | None = None, is_reached: bool = True
     ) -> None:
         super().__init__(message)
-        # of the last attempt; is_reached: whether any attempt found a server
         self.problem, self.attempts, self.status, self.is_reached = problem, attempts, status, is_reached
 
 
 @dataclass(eq=False)
 class LanguageModel:
-    """Asks a chat model, several questions at a time.
+    """Chat model that answers several questions concurrently.
 
-    A request is repeated after growing pauses (or as long as ``Retry-After`` says) if it times out, reaches no server,
-    gets one of ``RETRIED``, or if its reader refuses the answer.
+    A request is repeated after growing pauses (or the pause in ``Retry-After``) if it times out, reaches no server,
+    gets a status in ``RETRIED``, or if its answer cannot be parsed.
+
+    Args:
+        base_url: URL of the endpoint including the version, such as ``http://localhost:8000/v1``.
+        model: Name of the model at the endpoint.
+        api_key_variable: Environment variable that contains the API key. If the variable is not set, no key is sent.
+        temperature: Sampling temperature. 0 selects the most likely answer.
+        request: Additional fields of each request, as defined by the endpoint, such as ``{"max_tokens": 500}`` or
+            ``{"response_format": {"type": "json_object"}}``. If None, there are none.
+        timeout: Timeout per request in seconds.
+        max_retries: Maximum number of attempts after the first.
+        pause: Seconds before the second attempt. Doubled before each further attempt.
+        concurrency: Maximum number of concurrent requests.
+        constrained: Whether to constrain answers to a prompt's JSON schema (:meth:`in_form`) with ``response_format``.
+            OpenAI, vLLM, llama.cpp and Ollama support this field. Other endpoints may reject the requests.
     """
 
-    base_url: str  # of the endpoint, up to and including its version, such as `http://localhost:8000/v1`
-    model: str  # its name there
+    base_url: str
+    model: str
     _: KW_ONLY
-    api_key_variable: str = "OPENAI_API_KEY"  # environment variable of the key; no key is sent if it is not set
-    temperature: float = 0.0  # of sampling; 0 for the likeliest answer
-    # further fields of each request, in the endpoint's terms: `{"max_tokens": 500}`, or
-    # `{"response_format": {"type": "json_object"}}` for a model that does not keep to JSON by itself
+    api_key_variable: str = "OPENAI_API_KEY"
+    temperature: float = 0.0
     request: Mapping[str, Any] | None = None
-    timeout: float = 60.0  # seconds per request
-    max_retries: int = 5  # attempts after the first
-    pause: float = 1.0  # seconds before the second attempt; doubled before each further one
-    concurrency: int = 8  # requests at once
-    # whether the endpoint is asked to keep to the JSON schema that a prompt has as `form` (:func:`in_form`), by the
-    # `response_format` of OpenAI, vLLM, llama.cpp and Ollama; an endpoint that does not know it may reject each request
+    timeout: float = 60.0
+    max_retries: int = 5
+    pause: float = 1.0
+    concurrency: int = 8
     constrained: bool = False
 
     def __post_init__(self) -> None:
@@ -71,7 +89,7 @@ class LanguageModel:
                 f"`base_url` must be an address such as http://localhost:8000/v1, got {self.base_url!r}"
             ) from None
         if reserved := sorted({"model", "messages", "temperature"} & set(self.request or ())):
-            raise UserError(f"`request` must not set fields of the client, got {reserved}")
+            raise UserError(f"`request` must not contain model, messages or temperature, got {reserved}")
         self.base_url = self.base_url.rstrip("/")
         plain = json.dumps(
             self.request or {}, default=lambda part: dict(part) if isinstance(part, Mapping) else [*part]
@@ -80,14 +98,19 @@ class LanguageModel:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name with the settings that determine its answers, without the endpoint, which may move."""
+        """Identifier made of the model's name and the settings that determine its answers, without the URL."""
         further = (sorted(self.request.items()),) if self.request else ()
         return repr(("language model", self.model, self.temperature, *further))
 
     def in_form(self, form: str) -> "LanguageModel":
-        """Return this model with answers of a JSON schema; itself unless ``constrained``, or for a regular expression.
+        """Return this model constrained to a JSON schema.
 
-        A ``response_format`` of ``request`` is the user's and stays.
+        Args:
+            form: JSON schema, or a regular expression, which endpoints do not support.
+
+        Returns:
+            Constrained model. If ``constrained`` is False, if the form is a regular expression, or if ``request``
+            already contains a ``response_format``, this model.
         """
         request = dict(self.request or {})
         if not (self.constrained and is_schema(form)) or "response_format" in request:
@@ -96,10 +119,18 @@ class LanguageModel:
         return replace(self, request={**request, "response_format": {"type": "json_schema", "json_schema": schema}})
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a separate conversation, after a system message if there is one.
+        """Ask each question in a separate conversation.
 
-        ``read`` parses an answer's text; after its ``ValueError`` the question is sent again. Returns the parsed
-        answers in the order of the questions, or raises an :class:`EndpointError`.
+        Args:
+            questions: ``n`` user messages.
+            system: System message of each conversation. If None, there is none.
+            read: Function that parses the text of an answer. If it raises a ValueError, the question is sent again.
+
+        Returns:
+            Parsed answers of the ``n`` questions, in order.
+
+        Raises:
+            EndpointError: If the endpoint refuses a request, or gives no usable answer in all attempts.
         """
 
         def read_text(body: Any) -> Answer:
@@ -111,31 +142,41 @@ class LanguageModel:
         return [answers[index] for index in range(len(questions))]
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question, and yield its index with the reply, as they come.
+        """Ask each question, and yield the replies as they arrive.
 
-        What is refused for its own sake, or fails in all attempts, is a reply too. No more than ``concurrency``
-        questions are under way, those included whose replies were not taken yet. An :class:`EndpointError` comes only
-        if the endpoint refuses every request (a wrong key, address or model), or no server is there at first.
+        Failures that concern a single question are replies, too (:class:`~graphrerank.language_models.reply.Reply`). At
+        most ``concurrency`` questions are pending at any time, including those whose replies were not consumed yet.
+
+        Args:
+            questions: ``n`` user messages.
+            system: System message of each conversation. If None, there is none.
+
+        Yields:
+            Index of the question, and the reply.
+
+        Raises:
+            EndpointError: If the endpoint refuses all requests (wrong key, URL or model), or if no server can be
+                reached.
         """
-        found: list[bool] = []  # not empty from the first answer of a server on
+        answered: list[bool] = []  # Non-empty once a server has answered.
 
         def read(body: Any) -> Reply:
-            found.append(True)
+            answered.append(True)
             return read_reply(body)
 
         for index, future in self._each(questions, system, read):
-            yield index, _reply(future, is_found=bool(found))
+            yield index, _reply(future, is_answered=bool(answered))
 
     def _each(
         self, questions: Sequence[str], system: str | None, read: Callable[[Any], Answer]
     ) -> "Generator[tuple[int, Future[tuple[Answer, int]]], None, None]":
-        """Ask ``concurrency`` questions at a time, and yield their indices with what became of them, as they come."""
+        """Ask ``concurrency`` questions at a time, and yield the index and the future of each completed request."""
         httpx = optional("httpx", "a language model's endpoint")
         key = os.environ.get(self.api_key_variable)
         if key and not all("!" <= character <= "~" for character in key):
             raise UserError(
-                f"`{self.api_key_variable}` must hold ASCII characters without blanks and line breaks, got another one "
-                f"among its {len(key)}"
+                f"`{self.api_key_variable}` must contain only printable ASCII characters without spaces, got another "
+                f"character in a key of length {len(key)}"
             )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
@@ -158,12 +199,12 @@ class LanguageModel:
                     yield under_way.pop(future), future
 
 
-def _reply(future: "Future[tuple[Reply, int]]", *, is_found: bool) -> Reply:
-    """Make a reply of the outcome of a request; raise an error that concerns all requests."""
+def _reply(future: "Future[tuple[Reply, int]]", *, is_answered: bool) -> Reply:
+    """Convert the outcome of a request to a reply, and raise errors that concern all requests."""
     try:
         reply, attempts = future.result()
     except EndpointError as error:
-        if error.status is None and (error.is_reached or is_found):
+        if error.status is None and (error.is_reached or is_answered):
             return Reply("", FAILED, attempts=error.attempts, problem=error.problem)
         if error.status in REQUEST_AT_FAULT:
             return Reply("", REJECTED, attempts=error.attempts, problem=error.problem)
@@ -181,9 +222,24 @@ def post(
     max_retries: int,
     pause: float,
 ) -> tuple[Answer, int]:
-    """Send JSON until ``read`` can parse its answer; ``shown`` names the request in messages.
+    """Send a JSON request, and repeat it until the answer can be parsed.
 
-    Returns what was read and the number of attempts, or raises an :class:`EndpointError`.
+    Args:
+        client: ``httpx.Client``.
+        url: URL of the request.
+        body: JSON content of the request.
+        read: Function that parses the JSON content of an answer. The request is repeated if it raises a ValueError,
+            LookupError, TypeError or AttributeError.
+        shown: Description of the request, used in error messages.
+        max_retries: Maximum number of attempts after the first.
+        pause: Seconds before the second attempt. Doubled before each further attempt, and overridden by
+            ``Retry-After``.
+
+    Returns:
+        Parsed answer, and the number of attempts.
+
+    Raises:
+        EndpointError: If the endpoint refuses the request, or gives no usable answer in all attempts.
     """
     httpx = optional("httpx", "an endpoint")
     problem, is_reached = "", False
@@ -205,7 +261,7 @@ def post(
                 problem += f": {response.text[:200]!r}"
                 message = f"{url} refused with {problem}"
                 raise EndpointError(message, problem, attempts=attempt + 1, status=response.status_code)
-            with suppress(ValueError):  # a date
+            with suppress(ValueError):  # `Retry-After` can be a date, which is ignored.
                 wait_seconds = max(0.0, float(response.headers.get("Retry-After", wait_seconds)))
         if attempt < max_retries:
             time.sleep(min(wait_seconds, MAX_WAIT))

@@ -1,4 +1,4 @@
-"""Prompts: each file of ``conf/prompts`` holds some, by name."""
+"""Prompts. Each file of ``conf/prompts`` defines one or more prompts by name."""
 
 import hashlib
 import json
@@ -14,15 +14,22 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Prompt:
-    """A template of the messages to a chat model; ``{name}`` stands for a text that is inserted verbatim."""
+    """Template of the messages to a chat model. Placeholders such as ``{name}`` are replaced by texts verbatim.
 
-    name: str  # in reports
-    user: str  # the user's message
+    Attributes:
+        name: Name of the prompt in reports.
+        user: Template of the user message.
+        system: Template of the system message. If None, there is none.
+        abstention: Sentence with which an answer states that the passages do not contain it. If None, there is none.
+        form: Form of the answer: a JSON schema (begins with ``{``) or a regular expression. Models that support
+            constrained generation cannot deviate from it. If None, any text is allowed.
+    """
+
+    name: str
+    user: str
     _: KW_ONLY
-    system: str | None = None  # message before it; None for none
-    abstention: str | None = None  # sentence by which an answer says that the passages do not hold it; None for none
-    # form of what the model writes, which a local one cannot leave: a JSON schema (begins with `{`) or a regular
-    # expression; None for any text
+    system: str | None = None
+    abstention: str | None = None
     form: str | None = None
 
     def __post_init__(self) -> None:
@@ -34,41 +41,71 @@ class Prompt:
             raise UserError(f"the `form` of prompt {self.name!r} must be {needed}, got {form!r}: {error}") from error
 
     def fill(self, **texts: str) -> str:
-        """Return the user's message with texts in their places; a ValueError if it has others."""
-        places = set(_FIELD.findall(self.user))
-        if places != set(texts):
-            raise UserError(f"prompt {self.name!r} must have the places {sorted(texts)}, got {sorted(places)}")
-        return _FIELD.sub(lambda place: texts[place[1]], self.user)
+        """Return the user message with texts in place of the placeholders.
+
+        Args:
+            **texts: Text of each placeholder.
+
+        Returns:
+            User message.
+
+        Raises:
+            ValueError: If the template has other placeholders.
+        """
+        placeholders = set(_FIELD.findall(self.user))
+        if placeholders != set(texts):
+            raise UserError(
+                f"prompt {self.name!r} must have the placeholders {sorted(texts)}, got {sorted(placeholders)}"
+            )
+        return _FIELD.sub(lambda match: texts[match[1]], self.user)
 
     def instructions(self, **settings: object) -> str | None:
-        """Return the system message with settings in their places, which it need not have; a ValueError for others."""
-        places = set(_FIELD.findall(self.system or ""))
-        if unknown := sorted(places - set(settings)):
+        """Return the system message with settings in place of the placeholders.
+
+        Args:
+            **settings: Value of each placeholder. The template need not use all of them.
+
+        Returns:
+            System message, or None if the prompt has none.
+
+        Raises:
+            ValueError: If the template has other placeholders.
+        """
+        placeholders = set(_FIELD.findall(self.system or ""))
+        if unknown := sorted(placeholders - set(settings)):
             raise UserError(
-                f"the system message of prompt {self.name!r} must have no places but {sorted(settings)}, got {unknown}"
+                f"the system message of prompt {self.name!r} must only have the placeholders {sorted(settings)}, "
+                f"got {unknown}"
             )
-        return self.system and _FIELD.sub(lambda place: str(settings[place[1]]), self.system)
+        return self.system and _FIELD.sub(lambda match: str(settings[match[1]]), self.system)
 
     @property
     def wording(self) -> str:
-        """Both messages without the placeholders."""
-        parts = (_FIELD.sub("", message or "").strip() for message in (self.system, self.user))
-        return "\n\n".join(filter(None, parts))
+        """System and user message without the placeholders."""
+        messages = (_FIELD.sub("", message or "").strip() for message in (self.system, self.user))
+        return "\n\n".join(filter(None, messages))
 
     @property
     def key(self) -> str:
-        """What caches of extracted knowledge lie under: the system message where the user's is the bare text."""
+        """Key of caches of extracted knowledge: the system message if the user message is the bare text."""
         return self.system if self.system and self.user == "{text}" else self.fingerprint
 
     @property
     def fingerprint(self) -> str:
-        """12 hexadecimal digits that change whenever the prompt does."""
+        """Hash of 12 hexadecimal digits that changes whenever the prompt does."""
         form = () if self.form is None else (self.form,)
         return hashlib.sha256(repr((self.system, self.user, self.abstention, *form)).encode()).hexdigest()[:12]
 
 
 def is_schema(form: str) -> bool:
-    """Return whether a form is a JSON schema, else it is a regular expression."""
+    """Return whether a form is a JSON schema rather than a regular expression.
+
+    Args:
+        form: Form of a prompt.
+
+    Returns:
+        True for a JSON schema.
+    """
     return form.lstrip().startswith("{")
 
 
@@ -77,16 +114,16 @@ ModelT = TypeVar("ModelT")
 
 @runtime_checkable
 class ConstrainableModel(Protocol):
-    """Protocol of language models that can be made to answer in a form. Other models are asked by their prompt only."""
+    """Protocol of language models whose answers can be constrained to a form. Other models only follow their prompt."""
 
     def in_form(self, form: str) -> Any:
-        """Return a model of the same kind whose answers keep to a form.
+        """Return a model of the same kind whose answers are constrained to a form.
 
         Args:
             form: JSON schema or regular expression.
 
         Returns:
-            The constrained model, or this model if it cannot keep to the form.
+            Constrained model, or this model if it does not support the form.
         """
 
 
@@ -94,11 +131,11 @@ def in_form(model: ModelT, form: str | None) -> ModelT:
     """Return a model constrained to a form.
 
     Args:
-        model: Language model. Unless it is a :class:`ConstrainableModel`, it is returned as it is.
-        form: JSON schema or regular expression. If None, the model is returned as it is.
+        model: Language model. Unless it is a :class:`ConstrainableModel`, it is returned unchanged.
+        form: JSON schema or regular expression. If None, the model is returned unchanged.
 
     Returns:
-        The constrained model, or ``model``.
+        Constrained model, or ``model``.
 
     Example:
         >>> in_form("a model without forms", '{"type": "object"}')
@@ -110,8 +147,18 @@ def in_form(model: ModelT, form: str | None) -> ModelT:
 
 
 def shipped_prompt(name: str) -> Prompt:
-    """Return a prompt that ships with this package or with an installed extension."""
+    """Return a prompt that ships with this package or with an installed extension.
+
+    Args:
+        name: Name of the prompt.
+
+    Returns:
+        The prompt.
+
+    Raises:
+        ValueError: If no prompt has this name.
+    """
     prompts = listed_choices("prompt")
     if name not in prompts:
-        raise UserError(f"`name` must be a prompt that ships, one of {sorted(prompts)}, got {name!r}")
+        raise UserError(f"`name` must be one of the shipped prompts {sorted(prompts)}, got {name!r}")
     return Prompt(name, **prompts[name])

@@ -1,4 +1,4 @@
-"""Replies of a chat model with what they took, of which none stops a run."""
+"""Replies of a chat model with token counts. A failed question is a reply, too, so that it does not stop a run."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,28 +8,38 @@ from typing import Any, Protocol
 from graphrerank.text.characters import whole_characters
 from graphrerank.utils.checks import UserError
 
-# What became of a question. What is rejected or failed says nothing about the model: the next run asks again.
+# Outcomes of a question. Rejected and failed questions say nothing about the model, so the next run asks them again.
 ANSWERED = "answered"
-CUT_OFF = "cut"  # the limit of tokens ended the text, which counts as it is
-REFUSED = "refused"  # the model would not answer, or a filter took the answer away
-REJECTED = "rejected"  # the endpoint found the request at fault, as one that is too long
-FAILED = "failed"  # no usable answer in all attempts: no server, too slow, an error, or rubbish
-UNUSABLE = "unusable"  # a text that has not the form that its prompt asks for
+CUT_OFF = "cut"  # The token limit truncated the answer, which is used as it is.
+REFUSED = "refused"  # The model refused to answer, or a content filter removed the answer.
+REJECTED = "rejected"  # The endpoint rejected the request, for example because it was too long.
+FAILED = "failed"  # No attempt gave a usable answer (no server, timeout, error, or malformed response).
+UNUSABLE = "unusable"  # The answer does not have the form that the prompt requires.
 OUTCOMES = (ANSWERED, CUT_OFF, REFUSED, REJECTED, FAILED, UNUSABLE)
 CACHED_OUTCOMES = frozenset({ANSWERED, CUT_OFF, REFUSED})
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to one question."""
+    """Reply to one question.
 
-    text: str  # empty if the outcome is `refused`, `rejected`, `failed` or `unusable`
-    outcome: str  # one of :data:`OUTCOMES`
-    model: str = ""  # name under which the endpoint answered; it may differ from the requested one
-    input_tokens: int | None = None  # as the endpoint counts them; None if it does not
+    Attributes:
+        text: Answer. Empty if the outcome is ``refused``, ``rejected``, ``failed`` or ``unusable``.
+        outcome: One of :data:`OUTCOMES`.
+        model: Name of the model that answered, as reported by the endpoint. It may differ from the requested one.
+        input_tokens: Number of input tokens, as reported by the endpoint. None if it does not report them.
+        output_tokens: Number of output tokens. None if the endpoint does not report them.
+        attempts: Number of requests.
+        problem: Cause of a rejection or failure, as reported by the endpoint.
+    """
+
+    text: str
+    outcome: str
+    model: str = ""
+    input_tokens: int | None = None
     output_tokens: int | None = None
-    attempts: int = 1  # requests that it took
-    problem: str = ""  # of what was rejected or failed, in the endpoint's words
+    attempts: int = 1
+    problem: str = ""
 
     def __post_init__(self) -> None:
         for name in ("text", "model", "problem"):
@@ -37,22 +47,35 @@ class Reply:
 
     @property
     def said(self) -> str | None:
-        """The answer, blank where it abstains; None where there is none, which is neither right nor an abstention."""
+        """Answer, which is blank if the model abstained, or None if there is no answer.
+
+        A missing answer is neither correct nor an abstention.
+        """
         is_answer = self.outcome == ANSWERED or (self.outcome == CUT_OFF and self.text.strip())
         return self.text if is_answer else None
 
     @property
     def has_come(self) -> bool:
-        """Whether a model replied, so that its tokens count."""
+        """Whether a model replied, so that its tokens are counted."""
         return self.outcome not in (REJECTED, FAILED)
 
     def to_bytes(self) -> bytes:
-        """Write the content of a cache."""
+        """Return the reply in the form stored in caches."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Reply":
-        """Read :meth:`to_bytes`; a ValueError if it is none."""
+        """Restore a reply from the result of :meth:`to_bytes`.
+
+        Args:
+            content: Stored bytes.
+
+        Returns:
+            The reply.
+
+        Raises:
+            ValueError: If the bytes are not a stored reply.
+        """
         try:
             return cls(**json.loads(content))
         except (ValueError, TypeError) as error:
@@ -60,18 +83,37 @@ class Reply:
 
 
 class ReplyingModel(Protocol):
-    """A chat model that replies to each question by itself."""
+    """Protocol of chat models that report the outcome of each question."""
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the replies would."""
+        """Identifier that changes whenever the replies would change."""
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question in a separate conversation, and yield its index with the reply, as they come."""
+        """Ask each question in a separate conversation, and yield the replies as they arrive.
+
+        Args:
+            questions: ``n`` user messages.
+            system: System message of each conversation. If None, there is none.
+
+        Yields:
+            Index of the question, and the reply.
+        """
 
 
 def read_reply(body: Mapping[str, Any]) -> Reply:
-    """Read a response of an OpenAI-compatible chat endpoint; any error means that it has another form."""
+    """Parse a response of an OpenAI-compatible chat endpoint.
+
+    Args:
+        body: JSON content of the response.
+
+    Returns:
+        The reply.
+
+    Raises:
+        ValueError: If the answer is not a text.
+        KeyError: If a required field is missing.
+    """
     choice, usage = body["choices"][0], body.get("usage") or {}
     message, finish = choice["message"], choice.get("finish_reason")
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
@@ -80,7 +122,7 @@ def read_reply(body: Mapping[str, Any]) -> Reply:
     if message.get("refusal") or finish == "content_filter":
         content, outcome = "", REFUSED
     elif content is None and finish == "length":
-        content = ""  # the limit of tokens ended it before the answer began, as of a model that reasons first
+        content = ""  # A reasoning model reached the token limit before its answer began.
     if not isinstance(content, str):
         raise UserError(f"the answer must be a text, got {content!r}")
     return Reply(content, outcome, str(body.get("model") or ""), read, written)

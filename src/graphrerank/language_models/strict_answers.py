@@ -1,4 +1,4 @@
-"""Answers of a required form: unusable ones are requested again, and skipped in the end."""
+"""Answers of a required form. Questions with unusable answers are asked again, and skipped after several attempts."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -29,18 +29,32 @@ def ask_strictly(
     tries: int = 3,
     form: str | None = None,
 ) -> list[Answer | None]:
-    """Ask each question until its answer can be parsed, with the last error in the next attempt's prompt.
+    """Ask each question until its answer can be parsed. Each new attempt quotes the last error.
 
-    ``parse`` reads an answer's text, and ``check`` looks at what it read, given the question's index; both raise a
-    ``ValueError`` if the answer is unusable. ``form`` as of :func:`in_form`. Returns the parsed answers, None for a
-    question without a usable one in all ``tries``.
+    Args:
+        model: Language model.
+        questions: ``n`` user messages.
+        system: System message of each conversation. If None, there is none.
+        parse: Function that parses the text of an answer. It raises a ValueError for unusable answers.
+        check: Function that receives the index of a question and its parsed answer. It raises a ValueError for unusable
+            answers. If None, all parsed answers are accepted.
+        tries: Maximum number of attempts per question.
+        form: JSON schema or regular expression of the answers (:func:`in_form`). If None, any text is allowed.
+
+    Returns:
+        Parsed answers of the ``n`` questions, in order. None for questions without a usable answer.
+
+    Raises:
+        ValueError: If ``tries`` is not positive.
     """
     check_counts(tries=tries)
     model = in_form(model, form)
 
     def read(content: str) -> tuple[Answer | None, str]:
         if not isinstance(content, str):
-            raise UserError(f"the answer must be a text, got {content!r}")  # a failed request, which is not cached
+            raise UserError(
+                f"the answer must be a text, got {content!r}"
+            )  # Raised as a failed request, which is not cached.
         try:
             return parse(content), ""
         except (ValueError, RecursionError) as error:
@@ -65,12 +79,29 @@ def ask_strictly(
 
 
 def first_message(message: str) -> str:
-    """Return what was asked first, of a message that may ask again."""
+    """Return the original question of a message that :func:`ask_strictly` sent, without the errors of earlier attempts.
+
+    Args:
+        message: Message of any attempt.
+
+    Returns:
+        Original question.
+    """
     return message.partition(ASK_AGAIN)[0]
 
 
 def parse_json_answer(content: str) -> Any:
-    """Parse an answer that must be JSON; the error quotes its beginning, for the model's next attempt."""
+    """Parse an answer that must be JSON.
+
+    Args:
+        content: Text of the answer.
+
+    Returns:
+        Parsed JSON.
+
+    Raises:
+        ValueError: If the answer is not JSON. The message quotes its beginning, so that the model can correct it.
+    """
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -78,9 +109,17 @@ def parse_json_answer(content: str) -> Any:
 
 
 def parse_object_answer(content: str, **types: Any) -> Any:
-    """Parse an answer that must be a JSON object with exactly some entries, strictly, as a record of them.
+    """Parse an answer that must be a JSON object with exactly the given entries.
 
-    ``types`` are pydantic's, by the name of the entry. The error names the first entries that do not fit.
+    Args:
+        content: Text of the answer.
+        **types: Pydantic type of each entry. Values are not converted.
+
+    Returns:
+        Record with the entries as attributes.
+
+    Raises:
+        ValueError: If the answer is not such an object. The message names the first invalid entries.
 
     Example:
         >>> parse_object_answer('{"topic": 2, "words": [" a "]}', topic=int, words=list[str]).words

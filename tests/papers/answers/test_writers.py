@@ -68,7 +68,7 @@ def test_each_filled_prompt_is_sent_once() -> None:
     assert [reply.text for reply in replies] == ["Metz", "", "Metz"]
     assert model.asked == [("be short", "c: q"), ("be short", ": q")]
     assert writer.name == f"short {prompt.fingerprint}"
-    with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
+    with pytest.raises(ValueError, match=r"must have the placeholders \['context', 'question'\], got \['query'\]"):
         PromptedWriter(model, Prompt("p", "{query}"))
 
 

@@ -82,7 +82,7 @@ def test_fingerprint() -> None:
     assert fingerprint() == elsewhere.fingerprint
     others = [{"prompt": Prompt("p", "{text}")}, {"max_characters": 9}, TRIPLES, KET, {**KET, "max_characters": 9}]
     assert len({fingerprint(), *(fingerprint(**settings) for settings in others)}) == 6
-    with pytest.raises(ValueError, match=r"must have the places \['entities', 'text'\]"):
+    with pytest.raises(ValueError, match=r"must have the placeholders \['entities', 'text'\]"):
         fingerprint(relations=Prompt("p", "{text}"))
 
 
