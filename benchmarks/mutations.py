@@ -200,8 +200,8 @@ MUTATIONS = (
     Mutation(
         "integrations/metadata.py",
         "a chunk that is there twice is the last one",
-        "chunks.setdefault((str(entry[DOC_ID]), int(chunk)), place)",
-        "chunks[(str(entry[DOC_ID]), int(chunk))] = place",
+        "chunks.setdefault((str(entry[DOC_ID]), int(chunk)), index)",
+        "chunks[(str(entry[DOC_ID]), int(chunk))] = index",
     ),
     Mutation(
         "models/gatv2_reranker.py",

@@ -60,10 +60,10 @@ def test_a_tampered_manifest_is_refused(folder, load):
 
 
 def test_what_is_no_artifact_or_lacks_a_format_is_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match="no such artifact"):
+    with pytest.raises(ValueError, match="no such artifact folder"):
         load_artifact(tmp_path / "nowhere")
     assert load_artifact(folder, "torchscript").manifest.content == read(folder)
-    with pytest.raises(ValueError, match=r"has the formats \['torchscript'\], got `format` 'onnx'"):
+    with pytest.raises(ValueError, match=r"`format` must be one of \['torchscript'\], got 'onnx'"):
         load_artifact(folder, "onnx")
     write_manifest(tmp_path, {key: entry for key, entry in read(folder).items() if key != "artifact"})
     with pytest.raises(ValueError, match="not an artifact"):
@@ -72,7 +72,7 @@ def test_what_is_no_artifact_or_lacks_a_format_is_refused(folder, tmp_path):
     with pytest.raises(ValueError, match=r"artifact\.sha256\.model\.safetensors"):
         load_artifact(folder)
     write_manifest(folder, seal_manifest(read(folder), folder, ["model.safetensors"]))
-    with pytest.raises(ValueError, match=r"has the formats \[\]"):
+    with pytest.raises(ValueError, match=r"`format` must be one of \[\]"):
         load_artifact(folder)
 
 

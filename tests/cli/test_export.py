@@ -124,7 +124,7 @@ def test_without_formats_all_that_can_be_written_are_and_the_others_are_named(
     cfg = settings_of(tmp_path, "mode=export", f"checkpoint={run}", f"artifact={tmp_path / 'a'}")
     folder = export.export(cfg)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "aot: skipped, needs a C++ compiler, one of ['g++', 'clang++', 'cl'], found none"
+    assert lines[0] == "aot: skipped, needs a C++ compiler, one of ['g++', 'clang++', 'cl'], but none is installed"
     assert [line.split(":")[0] for line in lines[1:-1]] == ["onnx", "safetensors", "torchscript"]
     assert lines[-1] == str(folder)
     assert {file.name for file in folder.iterdir()} == {"manifest.json", "model.onnx", "model.pt", "model.safetensors"}
@@ -150,13 +150,13 @@ def test_a_format_that_does_not_express_the_model_is_skipped_unless_it_is_named(
     skipped: dict[str, str] = {}
     folder = exporting.export_artifact(small_checkpoint(), tmp_path / "a", None, on_skip=skipped.__setitem__)
     assert skipped.keys() == {"aot", "onnx"}
-    assert skipped["onnx"].startswith("the format onnx cannot be written: no such operator")
+    assert skipped["onnx"].startswith("format onnx cannot be written: no such operator")
     assert skipped["aot"].startswith("needs a C++ compiler")
     assert {file.name for file in folder.iterdir()} == {"manifest.json", "model.pt", "model.safetensors"}
-    with pytest.raises(ValueError, match="the format onnx cannot be written: no such operator"):
+    with pytest.raises(ValueError, match="format onnx cannot be written: no such operator"):
         exporting.export_artifact(small_checkpoint(), tmp_path / "b", ["torchscript", "onnx"])
     monkeypatch.setitem(FORMATS, "torchscript", replace(FORMATS["torchscript"], writer=fail))
-    with pytest.raises(ValueError, match="the format onnx cannot be written: no such operator"):  # nothing is left
+    with pytest.raises(ValueError, match="format onnx cannot be written: no such operator"):  # nothing is left
         exporting.export_artifact(small_checkpoint(), tmp_path / "b", None)
     assert not (tmp_path / "b").exists()
 
@@ -199,7 +199,9 @@ def test_the_export_goes_to_artifact_and_is_replaced_when_it_is_not_that_of_the_
     assert len(exports) == 4
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     write_run(run, small_checkpoint(seed=6))
-    with pytest.raises(ValueError, match=r"needed an empty folder or an artifact to replace, found 'notes.txt'"):
+    with pytest.raises(
+        ValueError, match=r"the folder must be empty or an artifact to replace, but it contains 'notes.txt'"
+    ):
         chosen()
 
 

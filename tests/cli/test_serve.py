@@ -109,7 +109,7 @@ def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub) -
     message = r"`format` must be one of \['torchscript', 'onnx', 'aot'\] or null, got 'magic'"
     with pytest.raises(ValueError, match=message):
         serve(settings(f"artifact={HUB_ID}", "format=magic"))
-    with pytest.raises(ValueError, match=r"has the formats \['torchscript'\], got `format` 'onnx'"):
+    with pytest.raises(ValueError, match=r"`format` must be one of \['torchscript'\], got 'onnx'"):
         serve(settings("artifact=attack", "format=onnx"))
     assert hub == []
 

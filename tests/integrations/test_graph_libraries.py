@@ -31,7 +31,7 @@ def test_networkx(graph: CorpusGraph) -> None:
     networkx.set_node_attributes(plain, {1: "one", 2: "two"}, "body")
     found = corpus_from_networkx(plain, text="body")
     assert (list(found.node_ids), found.indices.tolist()) == (["1", "2"], [1, 0])
-    with pytest.raises(ValueError, match="every node must have the text 'text', 1 has None"):
+    with pytest.raises(ValueError, match="attribute 'text' of every node must be a string, got None at node 1"):
         corpus_from_networkx(plain)
 
 

@@ -52,5 +52,5 @@ def test_consecutive_nodes_are_adjacent(reranker, monkeypatch):
 def test_a_query_is_needed(reranker):
     postprocessor = GraphRerankPostprocessor(reranker=reranker)
     assert postprocessor.postprocess_nodes([], query_str=QUERY) == []
-    with pytest.raises(ValueError, match="`query_bundle` must be given"):
+    with pytest.raises(ValueError, match="`query_bundle` must be a query"):
         postprocessor.postprocess_nodes([NodeWithScore(node=TextNode(text="a"))])

@@ -50,7 +50,9 @@ def test_a_graph_of_several_kinds_of_nodes() -> None:
     edges, _, types = graph.typed_edges()
     found = dict(zip(map(tuple, edges.tolist()), types.tolist(), strict=True))
     assert found == {(0, 1): REFERENCE, (1, 0): REFERENCE, (1, 2): ENTITY, (2, 1): ENTITY}
-    with pytest.raises(ValueError, match=r"`texts` must map each of \['film', 'person'\] to its texts"):
+    with pytest.raises(
+        ValueError, match=r"`texts` must map each node type \['film', 'person'\] to the texts of its nodes"
+    ):
         corpus_from_pyg(data, {"film": ["x", "y"]})
     with pytest.raises(ValueError, match=r"`texts\['person'\]` must have one entry per node \(1\), got 2"):
         corpus_from_pyg(data, {**texts, "person": ["x", "y"]})
@@ -77,7 +79,7 @@ def test_candidate_graphs_are_a_batch_that_splits() -> None:
     assert first.edge_index.tolist() == [[1, 0], [0, 2]]
     assert last.edge_index.tolist() == [[1, 0], [0, 1]]
     assert (empty.num_nodes, empty.num_edges) == (0, 0)
-    with pytest.raises(UserError, match="`graphs` must have a query, got none"):
+    with pytest.raises(UserError, match="`graphs` must have at least one query, got none"):
         candidates_to_pyg(CandidateGraphs(torch.rand(0, 2), edge_index[:, :0], torch.rand(0), torch.tensor([0])))
 
 
@@ -125,8 +127,8 @@ def test_what_cannot_be_explained_is_named() -> None:
         ExplainedModel(GATv2Reranker())  # type: ignore[arg-type]
     model = ExplainedModel(PyGReranker(conv="SAGEConv", features="paper", embedding_dim=4))
     edges = torch.zeros(2, 0, dtype=torch.int64)
-    with pytest.raises(UserError, match="`query_vectors` and `node_vectors` must be given"):
+    with pytest.raises(UserError, match="`query_vectors` and `node_vectors` must be tensors"):
         model(torch.rand(2, 3), edges, torch.rand(0), torch.tensor([0, 2]))
     typed = ExplainedModel(PyGReranker(conv="SAGEConv", num_edge_types=5))
-    with pytest.raises(UserError, match="`edge_type` must be given"):
+    with pytest.raises(UserError, match="`edge_type` must be a tensor"):
         typed(torch.rand(2, 3), edges, torch.rand(0), torch.tensor([0, 2]))

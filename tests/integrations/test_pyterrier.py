@@ -46,11 +46,13 @@ def test_adaptive_retrieval_reaches_what_no_list_held(reranker):
 
 def test_bad_frames_are_named(reranker):
     ranker = GraphRerankTransformer(reranker, texts={"a": "x"})
-    with pytest.raises(ValueError, match=r"missing are \['score'\]"):
+    with pytest.raises(ValueError, match=r"\['score'\] are missing"):
         ranker(frame().drop(columns="score"))
-    with pytest.raises(ValueError, match=r"`texts` must hold every document, missing is 'b'"):
+    with pytest.raises(ValueError, match=r"`texts` must have every document .* 'b' is missing"):
         ranker(frame().drop(columns="text"))
-    with pytest.raises(ValueError, match=r"`edges` must join two of 4 documents, got \(1, 4\) at place 0"):
+    with pytest.raises(
+        ValueError, match=r"`edges` must be pairs of positions of the 4 documents, got \(1, 4\) at index 0"
+    ):
         EdgeGraph(DOCNOS, [(1, 4)])
     assert len(ranker(frame().head(0))) == 0
 

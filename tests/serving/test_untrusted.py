@@ -118,7 +118,7 @@ def test_a_pickle_in_the_place_of_torchscript_is_refused_or_not_looked_at(export
         json.loads((folder / "manifest.json").read_text()), folder, ["model.pt", "model.safetensors"]
     )
     write_manifest(folder, sealed)
-    with pytest.raises(ValueError, match="cannot be loaded in the format torchscript"):
+    with pytest.raises(ValueError, match="cannot be loaded as format torchscript"):
         load_artifact(folder)
     assert GraphReranker.from_pretrained(folder).name == "test-model"  # reads weights and manifest alone
     assert not marker.exists()
@@ -134,5 +134,5 @@ def test_onnx_that_refers_to_other_files_is_refused(tmp_path, monkeypatch):
     model = made.helper.make_model(made.helper.make_graph([node], "g", [], [output], [tensor]))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="cannot be loaded in the format onnx"):
+    with pytest.raises(ValueError, match="cannot be loaded as format onnx"):
         FORMATS["onnx"].load(tmp_path / "model.onnx")

@@ -1,1 +1,1 @@
-"""Artifacts: what is served. Export of checkpoints, their formats, the parity gate, and loading."""
+"""Artifacts are exported models that can be served: export, file formats, parity checks, loading and benchmarks."""

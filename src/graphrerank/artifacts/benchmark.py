@@ -1,4 +1,4 @@
-"""Timing of an artifact's formats and of the eager model, alternately on the same batches."""
+"""Time the formats of an artifact and the eager model on the same batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import truediv
@@ -18,17 +18,30 @@ from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.checks import check_counts, check_not_negative
 
 EAGER = "eager"
-NUM_WARM_UP_CALLS = 3  # calls before the clock runs: TorchScript optimises in them
+NUM_WARM_UP_CALLS = 3  # untimed calls of each model, during which TorchScript optimises its graph
 
 
 def bench_artifact(
     folder: Path, *, candidates: int = 100, edges: int = 300, batch_queries: int = 32, rounds: int = 50
 ) -> list[dict[str, Any]]:
-    """Time all formats of an artifact; each round runs each of them once, so a busy machine slows all of them equally.
+    """Time all formats of an artifact and the eager model.
 
-    Return for the eager model and each format its ``name`` and, for a call with one query (``alone``) and with a batch
-    (``batched``), the median milliseconds per query (``ms_alone``), queries per second (``qps_alone``) and the median
-    of the rounds' ratios to eager (``speedup_alone``). ``candidates`` are ignored for a complexity adapter.
+    Each round runs every model once, so that other load on the machine slows down all of them equally.
+
+    Args:
+        folder: Folder of the artifact.
+        candidates: Number of candidates per query. Ignored for a complexity adapter.
+        edges: Number of edges per query.
+        batch_queries: Number of queries in the batched calls.
+        rounds: Number of timed rounds.
+
+    Returns:
+        One dictionary for the eager model and for each format, with the keys ``name`` and, for calls with one query
+        (``alone``) and with a batch (``batched``), ``ms_*`` (median milliseconds per query), ``qps_*`` (queries per
+        second) and ``speedup_*`` (median over the rounds of the eager model's time divided by this model's time).
+
+    Raises:
+        ValueError: If a number is not positive (``edges`` may be 0), or if the folder is not an artifact.
     """
     check_counts(candidates=candidates, batch_queries=batch_queries, rounds=rounds)
     check_not_negative(edges=edges)
@@ -47,9 +60,14 @@ def bench_artifact(
 
 
 def bench_table(times: Sequence[dict[str, Any]]) -> str:
-    """Return times as a Markdown table."""
+    """Return the timings as a Markdown table.
+
+    Args:
+        times: Result of :func:`bench_artifact`.
+    """
     header = ["format", "ms/query alone", "queries/s", "x eager", "ms/query batched", "queries/s", "x eager"]
-    return markdown_table(header, [[name, *(f"{x:,.4g}" for x in found)] for name, *found in map(dict.values, times)])
+    rows = [[name, *(f"{x:,.4g}" for x in numbers)] for name, *numbers in map(dict.values, times)]
+    return markdown_table(header, rows)
 
 
 @torch.inference_mode()

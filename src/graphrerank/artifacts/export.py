@@ -1,4 +1,4 @@
-"""Export of a checkpoint's model in several formats, each proven to score as the model does."""
+"""Export the model of a checkpoint in several formats and verify that each format reproduces the model's scores."""
 
 import copy
 import hashlib
@@ -31,8 +31,8 @@ from graphrerank.models.manifest import (
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import atomic_folder, sole_use
 
-PREFERRED = "torchscript"  # the format of an artifact, unless the model does not script
-OnSkip = Callable[[str, str], None]  # (format, reason): called for each format that is left out
+PREFERRED = "torchscript"  # default format of an artifact, unless TorchScript cannot express the model
+OnSkip = Callable[[str, str], None]  # called as on_skip(format, reason) for each format that is skipped
 
 
 def export_artifact(
@@ -43,26 +43,26 @@ def export_artifact(
     num_batches: int = NUM_BATCHES,
     on_skip: OnSkip = lambda name, reason: None,
 ) -> Path:
-    """Write a checkpoint's model in some formats, and verify that the files score as the model does.
+    """Export the model of a checkpoint and verify that every exported file reproduces the model's scores.
 
-    Everything is written under a temporary name, read back, and compared with the eager model
-    (:func:`~graphrerank.artifacts.parity.parity_differences`). A failed export leaves nothing behind and an older
-    artifact unchanged.
+    All files are written under a temporary name, read back, and compared with the eager model
+    (:func:`~graphrerank.artifacts.parity.parity_differences`). A failed export leaves nothing behind, and an older
+    artifact in ``folder`` stays unchanged.
 
     Args:
         checkpoint: Model and manifest to export.
         folder: Folder of the artifact. Must be new, empty, or an older artifact, which is replaced.
-        formats: Names of :data:`~graphrerank.artifacts.formats.FORMATS` to write. If None, each format that can be
-            written on this machine for this model, at least one.
-        num_batches: Number of ragged batches on which every format is compared with the eager model.
-        on_skip: Called with the name of each format that is left out, and the reason. Only used if ``formats`` is None.
+        formats: Names of the formats to write, from :data:`~graphrerank.artifacts.formats.FORMATS`. If None, every
+            format that can be written for this model on this machine, which must be at least one.
+        num_batches: Number of random batches on which every format is compared with the eager model.
+        on_skip: Function called with the name of each skipped format and the reason. Only used if ``formats`` is None.
 
     Returns:
         The resolved folder.
 
     Raises:
         ValueError: If a format is unknown, cannot be written, or scores differently from the eager model, or if
-            ``folder`` holds something other than an artifact.
+            ``folder`` contains anything other than an artifact.
     """
     folder = folder.resolve()
     chosen = _chosen(formats, on_skip)
@@ -84,7 +84,7 @@ def export_artifact(
                 on_skip(name, str(error).splitlines()[0])
         save_weights(new, eager)
         write_manifest(new, manifest.content)
-        others = {f"the format {name}": form.load(new / form.file) for name, form in chosen.items()}
+        others = {f"format {name}": form.load(new / form.file) for name, form in chosen.items()}
         others["the model rebuilt from its weights"] = load_checkpoint(new).model
         batches = parity_batches(manifest, num_batches)
         differences = parity_differences(eager, others, batches, calibration=calibration)
@@ -99,14 +99,14 @@ def export_artifact(
 
 
 def preferred_format(checkpoint: Checkpoint) -> str:
-    """Return the format in which a checkpoint is served unless the user names another one.
+    """Return the format in which a checkpoint is served by default.
 
     Args:
         checkpoint: Model and manifest.
 
     Returns:
-        TorchScript, or for a model that does not script the first format that can express it and be written on this
-        machine. TorchScript if there is none, whose export then says why.
+        TorchScript, unless the model cannot be scripted. In that case, the first format that can express the model and
+        be written on this machine. If there is none, TorchScript again, so that its export reports the reason.
     """
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
@@ -116,17 +116,17 @@ def preferred_format(checkpoint: Checkpoint) -> str:
 
 
 def export_once(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) -> tuple[Path, bool]:
-    """Return an artifact of a checkpoint, exported only if ``folder`` does not hold it already (:func:`is_exported`).
+    """Return an artifact of a checkpoint, and export it only if ``folder`` does not have it yet (:func:`is_exported`).
 
-    Two processes that need the same artifact at the same time export it once: the second one waits and reuses it.
+    If two processes need the same artifact at the same time, only one exports it. The other one waits and reuses it.
 
     Args:
         checkpoint: Model and manifest to export.
         folder: Folder of the artifact, as in :func:`export_artifact`.
-        formats: Names of the formats that the artifact needs. One that has more is reused, too.
+        formats: Names of the formats that the artifact needs. An artifact with more formats is reused as well.
 
     Returns:
-        The resolved folder, and whether it was exported now.
+        The resolved folder, and whether this call exported the artifact.
     """
     folder, formats = folder.resolve(), list(_chosen(formats, lambda name, reason: None))
     with sole_use(folder.parent, wait=True):
@@ -136,15 +136,16 @@ def export_once(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) ->
 
 
 def is_exported(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) -> bool:
-    """Return whether a folder holds an intact artifact of a checkpoint, by these library versions, in some formats.
+    """Return whether a folder contains an intact, up-to-date artifact of a checkpoint.
 
     Args:
         checkpoint: Model and manifest that the artifact must have been exported from.
-        folder: Folder that may hold the artifact.
-        formats: Names of the formats that it must have.
+        folder: Folder that may contain the artifact.
+        formats: Names of the formats that the artifact must have.
 
     Returns:
-        True if the artifact can be served in the place of a new export. False for a damaged, older or foreign folder.
+        True if the artifact can be served instead of a new export. False if it is damaged, was exported from another
+        checkpoint, or was exported with other library versions.
     """
     with suppress(UserError, OSError):
         manifest = read_artifact_manifest(folder)
@@ -157,13 +158,13 @@ def is_exported(checkpoint: Checkpoint, folder: Path, formats: Sequence[str]) ->
 
 
 def checkpoint_fingerprint(checkpoint: Checkpoint) -> str:
-    """Return the SHA-256 of a checkpoint's weights and manifest, whatever kind of file they were read from.
+    """Return the SHA-256 of a checkpoint's weights and manifest, independent of the file that they were read from.
 
     Args:
-        checkpoint: Model and manifest. The entry ``artifact`` of the manifest does not count.
+        checkpoint: Model and manifest. The manifest's entry ``artifact`` is ignored.
 
     Returns:
-        Hexadecimal digits.
+        Hexadecimal digest.
     """
     content = {key: entry for key, entry in checkpoint.manifest.content.items() if key != "artifact"}
     sha = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
@@ -175,7 +176,7 @@ def checkpoint_fingerprint(checkpoint: Checkpoint) -> str:
 
 
 def _chosen(formats: Sequence[str] | None, on_skip: OnSkip) -> dict[str, Format]:
-    """Return the formats to write by name, in the order of ``FORMATS``."""
+    """Return the formats to write, keyed by name, in the order of ``FORMATS``."""
     if formats is None:
         reasons = {name: form.missing() for name, form in FORMATS.items() if name != PREFERRED}
         for name, reason in reasons.items():
@@ -189,9 +190,11 @@ def _chosen(formats: Sequence[str] | None, on_skip: OnSkip) -> dict[str, Format]
 
 def _check_target(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder}: needed a folder for the artifact, found a file")
+        raise UserError(f"{folder}: the artifact needs a folder, but this is a file")
     names = {file.name for file in folder.iterdir()} if folder.exists() else set()
     foreign = sorted(names - {WEIGHTS_FILE, MANIFEST, *(form.file for form in FORMATS.values())})
     if names and (foreign or MANIFEST not in names or read_manifest(folder).artifact is None):
-        found = f"{foreign[0]!r}" if foreign else "no manifest of an artifact"
-        raise UserError(f"{folder}: needed an empty folder or an artifact to replace, found {found}; choose another")
+        content = f"it contains {foreign[0]!r}" if foreign else "it has no manifest of an artifact"
+        raise UserError(
+            f"{folder}: the folder must be empty or an artifact to replace, but {content}. Choose another folder"
+        )

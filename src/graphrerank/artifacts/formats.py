@@ -1,10 +1,12 @@
-"""The formats of an exported model, each a file that one function writes and another reads.
+"""File formats of an exported model. Each format is one file with a function to write it and a function to load it.
 
-``torchscript`` scripts Python's branches, so it runs the eager kernels; ``onnx``, and ``aot``, machine code for this
-kind of processor, are derived from one program of ``torch.export``, so they are the formats of models that do not
-script. ``torchscript`` and ``aot`` contain programs: they are loaded only from a folder that the operator named. The
-file of ``torch.export`` itself is no format, as its loader unpickles, imports by name and evaluates expressions. No
-file names a folder of the exporting machine.
+``torchscript`` scripts the model including its Python branches, so it runs the same kernels as eager mode. ``onnx`` and
+``aot`` (machine code for this type of processor) are both derived from a single ``torch.export`` program, and therefore
+also support models that cannot be scripted.
+
+``torchscript`` and ``aot`` files contain executable code and are loaded only from a folder that the operator trusts.
+The file of ``torch.export`` itself is not offered as a format, because its loader unpickles objects, imports modules by
+name and evaluates expressions. No file contains a path of the exporting machine.
 """
 
 import copy
@@ -32,26 +34,36 @@ from graphrerank.models.manifest import Manifest, RerankerManifest
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import temporary_folder
 
-# names of files and classes of the exporting machine
+# metadata with file and class names of the exporting machine
 MACHINE_METADATA_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")
 CALIBRATION_MODULE = "calibration"  # name of the submodule that maps scores to probabilities
-ONE_THREAD = {"cpp.threads": 1}  # else `aot` uses as many threads as the export had, whatever the service sets
+ONE_THREAD = {"cpp.threads": 1}  # otherwise `aot` keeps the number of threads of the export and ignores the service's
 COMPILERS = ("g++", "clang++", "cl")
 INTEGERS = ("edge_index", "edge_type", "ptr", "degree")
 
 
 @dataclass(frozen=True)
 class Exportable:
-    """A model to be exported, with the inputs and outputs of its manifest."""
+    """Model to export, together with its manifest and an example input.
 
-    model: nn.Module  # in evaluation mode, on the CPU
-    calibration: nn.Module | None  # maps scores to probabilities
+    Attributes:
+        model: Model in evaluation mode on the CPU.
+        calibration: Module that maps scores to probabilities, or None for a model without calibration.
+        manifest: Manifest of the checkpoint.
+        example: Input for tracing. No dynamic size in it is 0 or 1.
+    """
+
+    model: nn.Module
+    calibration: nn.Module | None
     manifest: Manifest
-    example: tuple[Tensor, ...]  # inputs without a dynamic size of 0 or 1
+    example: tuple[Tensor, ...]
 
     @property
     def inputs(self) -> list[dict[str, str]]:
-        """The model's inputs, in order: ``name``, ``dtype`` and ``shape``, ``[0, 0]`` for vectors that are not read."""
+        """Inputs of the model, in order, each with ``name``, ``dtype`` and ``shape``.
+
+        The shape of vectors that the model does not use is ``[0, 0]``.
+        """
         read = self.manifest.inputs
         shapes = {**self.manifest.input_shapes, **dict.fromkeys(read.unread, "[0, 0]")}
         dtypes = {name: "int64" if name in INTEGERS else "float32" for name in read.names}
@@ -59,13 +71,13 @@ class Exportable:
 
     @property
     def outputs(self) -> list[dict[str, str]]:
-        """The model's outputs, in order."""
+        """Outputs of the model, in order, each with ``name``, ``dtype`` and ``shape``."""
         shapes = self.manifest.output_shapes
         return [{"name": name, "dtype": "float32", "shape": shape} for name, shape in shapes.items()]
 
     @cached_property
     def program(self) -> ExportedProgram:
-        """The traced model, with dynamic sizes as in the schema."""
+        """Traced model, with the dynamic sizes of the input schema."""
         named = [[axis for axis, size in enumerate(sizes(entry)) if isinstance(size, str)] for entry in self.inputs]
         dynamic = tuple(dict.fromkeys(axes, Dim.DYNAMIC) for axes in named)
         model, calibration = self.model, self.calibration
@@ -83,7 +95,13 @@ class Exportable:
 
 
 def sizes(entry: Mapping[str, str]) -> list[str | int]:
-    """Return the sizes of an input or output: integers, and strings if they are dynamic.
+    """Return the sizes of the axes of an input or output.
+
+    Args:
+        entry: Entry of the schema, with the key ``shape``.
+
+    Returns:
+        An integer for each fixed size, and an expression (a string) for each dynamic size.
 
     Example:
         >>> sizes({"name": "x", "dtype": "float32", "shape": "[B + 1, 3]"})
@@ -94,7 +112,11 @@ def sizes(entry: Mapping[str, str]) -> list[str | int]:
 
 
 def input_names(manifest: Manifest) -> dict[str, Sequence[str]]:
-    """Return the meaning of the columns of ``base_features`` and of the numbers of ``edge_type``, if read."""
+    """Return the names of the columns of ``base_features`` and of the values of ``edge_type``, if the model uses them.
+
+    Args:
+        manifest: Manifest of the model.
+    """
     names: dict[str, Sequence[str]] = {"edge_type": EDGE_TYPES} if manifest.inputs.reads_edge_types else {}
     if isinstance(manifest, RerankerManifest) and manifest.inputs.reads("base_features"):
         names["base_features"] = manifest.retriever.feature_names
@@ -102,14 +124,16 @@ def input_names(manifest: Manifest) -> dict[str, Sequence[str]]:
 
 
 def all_sizes_alike() -> AbstractContextManager[None]:
-    """Let tracer and compiler treat sizes 0 and 1 (no edge, one node) like any other."""
+    """Return a context in which tracer and compiler do not specialise on sizes 0 and 1 (no edge, one node)."""
     return symbolic_config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
 
 
 class Runner(nn.Module):
-    """A loaded model that runs on the CPU only, called like the eager one.
+    """Loaded model that runs on the CPU only and is called like the eager model.
 
-    ``run`` maps the tensors of the schema to all outputs, the scores first; ``name`` is that of the format.
+    Args:
+        run: Function that maps the tensors of the input schema to all outputs, with the scores first.
+        name: Name of the format, for error messages.
     """
 
     def __init__(self, run: Callable[..., Any], name: str) -> None:
@@ -119,47 +143,85 @@ class Runner(nn.Module):
         self.eval()
 
     def check_device(self, device: torch.device) -> None:
-        """Raise a ValueError if the device is not the CPU."""
+        """Check that the model can run on a device.
+
+        Args:
+            device: Device to check.
+
+        Raises:
+            ValueError: If ``device`` is not the CPU.
+        """
         if device.type != "cpu":
             raise UserError(f"`device` must be cpu for the format {self._name}, got {device}")
 
     def outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return all outputs; a ValueError if a tensor is not on the CPU."""
+        """Return all outputs, with the scores first.
+
+        Args:
+            inputs: Tensors in the order of the input schema.
+
+        Raises:
+            ValueError: If a tensor is not on the CPU.
+        """
         for tensor in inputs:
             self.check_device(tensor.device)
         outputs = self._run(*(tensor.contiguous() for tensor in inputs))  # compiled code assumes the traced layout
         return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Return the scores."""
+        """Return the scores.
+
+        Args:
+            inputs: Tensors in the order of the input schema.
+        """
         return self.outputs(*inputs)[0]
 
 
 def write_torchscript(exportable: Exportable, path: Path) -> None:
-    """Script a model; a calibration becomes its submodule ``calibration``."""
+    """Script a model and save it. A calibration becomes the submodule ``calibration``.
+
+    Args:
+        exportable: Model to write.
+        path: File to write.
+    """
     model = copy.deepcopy(exportable.model)
     if exportable.calibration is not None:
         model.add_module(CALIBRATION_MODULE, exportable.calibration)
     with temporary_folder() as work:
         script = work / path.name
         torch.jit.save(torch.jit.script(model), str(script))
-        with zipfile.ZipFile(script) as old, zipfile.ZipFile(path, "w") as new:  # stored, as torch's reader needs
+        with zipfile.ZipFile(script) as old, zipfile.ZipFile(path, "w") as new:  # uncompressed, as torch requires
             for record in old.infolist():
-                if not record.filename.endswith(".debug_pkl"):  # these name source files
+                if not record.filename.endswith(".debug_pkl"):  # debug records contain paths of source files
                     new.writestr(zipfile.ZipInfo(record.filename), old.read(record))
 
 
 def load_torchscript(path: Path) -> nn.Module:
-    """Load a scripted model."""
+    """Load a scripted model on the CPU.
+
+    Args:
+        path: File to load.
+
+    Returns:
+        The scripted module.
+    """
     module: nn.Module = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
     return module
 
 
 def write_aot(exportable: Exportable, path: Path) -> None:
-    """Compile the exported program, by a C++ compiler."""
+    """Compile the exported program with a C++ compiler.
+
+    Args:
+        exportable: Model to write.
+        path: File to write.
+
+    Raises:
+        UserError: If this machine has no C++ compiler.
+    """
     if (missing := missing_compiler()) is not None:
         raise UserError(missing)
-    from torch._inductor.runtime.cache_dir_utils import cache_dir  # heavy: not for loading
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # slow import that loading does not need
 
     program = exportable.program
     program.example_inputs = exportable.example, {}
@@ -171,26 +233,38 @@ def write_aot(exportable: Exportable, path: Path) -> None:
         for entry, content in entries:
             if entry.filename.endswith(".cpp"):  # contains the compiler's command
                 content = b""
-            # machine code has folders in assertions and debug records; as many dots keep every offset
+            # Paths in assertions and debug records are overwritten by dots of the same length, which keeps all offsets.
             for folder in map(os.fsencode, (cache_dir(), str(Path(torch.__file__).parents[1]))):
                 content = content.replace(folder, b"/" + b"." * (len(folder) - 1))
             package.writestr(entry, content)
 
 
 def missing_compiler() -> str | None:
-    """Return why ``aot`` cannot be written on this machine; None if it can."""
+    """Return the reason why ``aot`` cannot be written on this machine, or None if it can."""
     if any(map(shutil.which, COMPILERS)):
         return None
-    return f"needs a C++ compiler, one of {list(COMPILERS)}, found none"
+    return f"needs a C++ compiler, one of {list(COMPILERS)}, but none is installed"
 
 
 def load_aot(path: Path) -> nn.Module:
-    """Load machine code of this kind of processor."""
+    """Load machine code that was compiled for this type of processor.
+
+    Args:
+        path: File to load.
+
+    Returns:
+        A module that runs the compiled code.
+    """
     return Runner(torch._inductor.aoti_load_package(str(path), run_single_threaded=False), "aot")
 
 
 def write_onnx(exportable: Exportable, path: Path) -> None:
-    """Convert the exported program, by the extra ``onnx``."""
+    """Convert the exported program to ONNX. Requires the extra ``onnx``.
+
+    Args:
+        exportable: Model to write.
+        path: File to write.
+    """
     for name in ("torch.onnx", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.ERROR)
     inputs, outputs = exportable.inputs, exportable.outputs
@@ -209,10 +283,10 @@ def write_onnx(exportable: Exportable, path: Path) -> None:
     for entry, tensor in zip(entries, [*graph.input, *graph.output], strict=True):
         for size, dim in zip(sizes(entry), tensor.type.tensor_type.shape.dim, strict=True):
             if isinstance(size, str):
-                dim.dim_param = size  # in the place of the exporter's symbol
+                dim.dim_param = size  # replaces the symbol chosen by the exporter
     del graph.value_info[:]
     del proto.metadata_props[:]
-    for node in (graph, *graph.node, *graph.input, *graph.output, *graph.initializer):  # these name source files
+    for node in (graph, *graph.node, *graph.input, *graph.output, *graph.initializer):  # contain paths of source files
         node.ClearField("doc_string")
         node.ClearField("metadata_props")
     for name, meanings in sorted(input_names(exportable.manifest).items()):
@@ -221,16 +295,17 @@ def write_onnx(exportable: Exportable, path: Path) -> None:
 
 
 def missing_onnx() -> str | None:
-    """Return why ``onnx`` cannot be written in this installation; None if it can."""
+    """Return the reason why ``onnx`` cannot be written in this environment, or None if it can."""
     missing = missing_modules("onnx")
     return f"needs {', '.join(missing)}: pip install 'graphrerank[onnx]'" if missing else None
 
 
 def _onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Return translations of two operators.
+    """Return ONNX translations of two operators.
 
-    - ``index_add`` becomes ``ScatterElements``, as ``ScatterND`` adds duplicate indices in parallel without a lock.
-    - A stable sort becomes ``TopK`` of all entries, which orders equal ones by index.
+    - ``index_add`` becomes ``ScatterElements``, because ``ScatterND`` adds duplicate indices in parallel without a
+      lock.
+    - A stable sort becomes ``TopK`` over all entries, which orders equal entries by index.
     """
     from onnxscript import opset20 as op
 
@@ -250,12 +325,19 @@ def _onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def load_onnx(path: Path) -> nn.Module:
-    """Open a session of ONNX Runtime on the CPU, with as many threads as torch."""
+    """Open an ONNX Runtime session on the CPU, with the same number of threads as torch.
+
+    Args:
+        path: File to load.
+
+    Returns:
+        A module that runs the session.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    # from bytes: a file that refers to other files is refused
+    # Loading from bytes rejects a model that refers to external files.
     session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     names = [entry.name for entry in session.get_inputs()]
 
@@ -268,38 +350,63 @@ def load_onnx(path: Path) -> nn.Module:
 
 @dataclass(frozen=True)
 class Format:
-    """A format: its file, and functions whose errors, of any class, become a ``UserError`` that names the format."""
+    """Export format: its file, and the functions that write and load it.
+
+    An error of any class in these functions becomes a ``UserError`` that names the format.
+
+    Attributes:
+        name: Name of the format.
+        file: Name of its file in an artifact.
+        writer: Function that writes the file.
+        loader: Function that returns a module in evaluation mode on the CPU, which maps inputs to scores.
+        capture: First step of the writer. Fails for a model that the format cannot express.
+        missing: Function that returns the reason why the format cannot be written on this machine, or None if it can.
+    """
 
     name: str
-    file: str  # name of its file in an artifact
+    file: str
     writer: Callable[[Exportable, Path], None]
-    loader: Callable[[Path], nn.Module]  # a module that scores, on the CPU, in evaluation mode
-    capture: Callable[[Exportable], object]  # the first step of the writer, which fails for a model it cannot express
-    missing: Callable[[], str | None] = lambda: None  # why it cannot be written here; None if it can
+    loader: Callable[[Path], nn.Module]
+    capture: Callable[[Exportable], object]
+    missing: Callable[[], str | None] = lambda: None
 
     def write(self, exportable: Exportable, path: Path) -> None:
         """Write the file of a model.
 
         Args:
-            exportable: The model with its inputs and outputs.
+            exportable: Model with its inputs and outputs.
             path: File to write.
 
         Raises:
             UserError: If the model cannot be written in this format. The message names the formats that can express it.
         """
         try:
-            self._quietly(f"the format {self.name} cannot be written", self.writer, exportable, path)
+            self._quietly(f"format {self.name} cannot be written", self.writer, exportable, path)
         except UserError as error:
             if isinstance(error.__cause__, ImportError | UserError):  # an extra or a compiler is missing
                 raise
             raise UserError(f"{error}; {self._alternatives(exportable)}") from error.__cause__
 
     def load(self, path: Path) -> nn.Module:
-        """Load the model of a file."""
-        return self._quietly(f"{path}: cannot be loaded in the format {self.name}", self.loader, path)
+        """Load the model of a file.
+
+        Args:
+            path: File to load.
+
+        Returns:
+            A module in evaluation mode on the CPU, which maps inputs to scores.
+
+        Raises:
+            UserError: If the file cannot be loaded.
+        """
+        return self._quietly(f"{path}: cannot be loaded as format {self.name}", self.loader, path)
 
     def can_express(self, exportable: Exportable) -> bool:
-        """Return whether the model can be scripted or traced, whichever the format needs."""
+        """Return whether the model can be scripted or traced, whichever the format requires.
+
+        Args:
+            exportable: Model to test.
+        """
         try:
             self._quietly("", self.capture, exportable)
         except UserError:
@@ -312,21 +419,21 @@ class Format:
         described = f"{model.name} conv={model.arguments['conv']}" if "conv" in model.arguments else model.name
         if names:
             return f"{described} can be exported with formats={names}".replace("'", "")
-        return f"{described} can be exported in no format, and is used as a checkpoint only"
+        return f"{described} cannot be exported in any format and can only be used as a checkpoint"
 
     def _quietly(self, failure: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            with warnings.catch_warnings():  # raised by torch about itself
+            with warnings.catch_warnings():  # torch deprecates features that it uses itself
                 warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
                 warnings.simplefilter("ignore", FutureWarning)
                 return function(*arguments)
-        except Exception as error:  # exporters, compilers and runtimes share no class
+        except Exception as error:  # exporters, compilers and runtimes have no common base class
             extra = "; pip install graphrerank[onnx]" if isinstance(error, ImportError) else ""
             raise UserError(f"{failure}: {_reason(error)}{extra}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of a message, which is followed by listings of a program, and of its cause."""
+    """Return the first line of an error message and of each of its causes, without the program listings that follow."""
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)

@@ -1,4 +1,4 @@
-"""The parity gate: every format of a model must have the eager model's scores, ranking and probabilities."""
+"""Parity check: every format of a model must reproduce the scores, ranking and probabilities of the eager model."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,30 +17,43 @@ from graphrerank.models.manifest import Manifest, RerankerManifest
 from graphrerank.utils.checks import UserError
 
 TOLERANCE = 1e-5  # maximum absolute difference of a score or a probability
-TIE_TOLERANCE = 2e-6  # relative to the largest score, or to 1: closer scores may swap ranks
+# Candidates whose scores differ by less may swap ranks. Relative to the largest absolute score, but at least to 1.
+TIE_TOLERANCE = 2e-6
 NUM_BATCHES = 500
-REPEATED = 8  # batches that are scored twice: TorchScript profiles a graph's first call and optimises it at the second
-# sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
+# Number of batches that are scored twice, because TorchScript profiles the first call and optimises at the second.
+REPEATED = 8
+# (number of nodes, number of edges): no edge, one node, self-loops and parallel edges, large graphs
 _ALONE = ((1, 0), (1, 1), (1, 2000), (200, 0), (200, 1), (200, 2000), (1000, 2000))
 HARD_CASES = {f"nodes={nodes}, edges={edges}": ([nodes], edges) for nodes, edges in _ALONE}
 HARD_CASES["packed batch"] = ([1, 7, 200, 0, 3], 2000)
-MAX_GRAPHS = 4  # of a random batch
-MAX_NODES = 40  # of its graphs
-MAX_EDGES = 3  # per node
-HELD_WORDS = 0.3  # share of a query's words that a node holds
+MAX_GRAPHS = 4  # largest number of graphs in a random batch
+MAX_NODES = 40  # largest number of nodes of each graph
+MAX_EDGES = 3  # largest number of edges per node
+HELD_WORDS = 0.3  # probability that a node contains a query word
 
 
 @dataclass(frozen=True)
 class ParityBatch:
-    """Input of a model in one call."""
+    """Input of one call of a model.
 
-    name: str  # in messages
-    inputs: tuple[Tensor, ...]  # the arguments of `forward`
-    order: Callable[[Tensor], Tensor]  # ranks scores `[N]`: `[B, K]` indices, padded with -1
+    Attributes:
+        name: Name of the batch, for error messages.
+        inputs: Arguments of ``forward``.
+        order: Function that ranks scores ``[N]`` and returns indices ``[B, K]``, padded with -1.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    order: Callable[[Tensor], Tensor]
 
 
 def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[ParityBatch]:
-    """Yield a number of named batches; the hard cases come first."""
+    """Yield named test batches, the hard cases first, followed by random batches.
+
+    Args:
+        manifest: Manifest of the model, which determines the inputs.
+        num_batches: Number of batches.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def below(limit: int, count: int = 1) -> list[int]:
@@ -55,9 +68,13 @@ def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[ParityBatch
 
 
 def example_batch(manifest: Manifest, sizes: Sequence[int] = (6, 9, 4), num_edges: int = 41) -> ParityBatch:
-    """Return a batch to trace or time a model, with ``num_edges`` of all queries together.
+    """Return a random batch with which to trace or time a model.
 
-    Without ``sizes``, no dynamic size is 0, 1 or equal to another.
+    Args:
+        manifest: Manifest of the model, which determines the inputs.
+        sizes: Number of nodes of each query's graph. With the default, no dynamic size is 0, 1, or equal to another
+            one.
+        num_edges: Number of edges over all queries.
     """
     return _batch("example", manifest, sizes, num_edges, torch.Generator().manual_seed(0))
 
@@ -65,7 +82,7 @@ def example_batch(manifest: Manifest, sizes: Sequence[int] = (6, 9, 4), num_edge
 def _batch(
     name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
 ) -> ParityBatch:
-    """Return a batch of graphs, or for a model that reads features of queries, one query for each graph's node."""
+    """Return a batch of graphs, or of query features (one query per node) for a model without candidate graphs."""
     if isinstance(manifest, RerankerManifest):
         graphs = random_graphs(manifest, sizes, num_edges, generator)
         return ParityBatch(name, graphs.model_inputs(manifest.inputs), graphs.order)
@@ -80,9 +97,16 @@ def _batch(
 def random_graphs(
     manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
 ) -> CandidateGraphs:
-    """Return a packed batch of graphs with edges in any order, including self-loops and parallel ones.
+    """Return a random batch of graphs with unsorted edges, including self-loops and parallel edges.
 
-    Scores are rounded, so there are ties. Columns of single words are shares of the query's weight, which models sum.
+    Scores are rounded so that there are ties. The columns of single query words are shares of the query's total weight,
+    which models add up.
+
+    Args:
+        manifest: Manifest of a reranker, which determines the features and vectors.
+        sizes: Number of nodes of each graph.
+        num_edges: Number of edges over all graphs.
+        generator: Source of randomness.
     """
     num_nodes = sum(sizes)
     assert isinstance(manifest, RerankerManifest)
@@ -94,7 +118,7 @@ def random_graphs(
     inputs = {}
     if manifest.inputs.reads_pairs and manifest.pair_encoder is not None:
         inputs["pair_vectors"] = torch.randn(num_nodes, manifest.pair_encoder.dim, generator=generator)
-        others = torch.randint(9, (num_nodes,), generator=generator)  # neighbours that are no candidates
+        others = torch.randint(9, (num_nodes,), generator=generator)  # neighbours outside the candidates
         inputs["degree"] = torch.bincount(target, minlength=num_nodes) + others
     x = (torch.randn(num_nodes, len(manifest.retriever.feature_names), generator=generator) * 20).round() / 20
     is_word = torch.tensor([name in WORD_FEATURES for name in manifest.retriever.feature_names])
@@ -119,13 +143,25 @@ def parity_differences(
     calibration: Calibration | None = None,
     tolerance: float = TOLERANCE,
 ) -> dict[str, float]:
-    """Compare other forms of a model with the eager one; return the largest difference of a score, by name.
+    """Compare exported forms of a model with the eager model and return the largest score difference of each.
 
-    A ranking is the same if every candidate precedes those whose eager scores are lower by more than rounding. Of
-    ``others``, functions by their names in errors, a :class:`~graphrerank.artifacts.formats.Runner` also returns
-    probabilities if there is a calibration, and a module with a submodule ``calibration`` maps scores to them. A
-    ValueError, which names model and batch, if a score is not finite, scores or probabilities differ by more than
-    ``tolerance`` or in shape or rank, or a model fails.
+    Rankings are equal if every candidate precedes all candidates whose eager score is lower by more than rounding. If
+    there is a calibration, probabilities are compared too, for each :class:`~graphrerank.artifacts.formats.Runner` and
+    each module with a submodule ``calibration``.
+
+    Args:
+        eager: Reference model in evaluation mode.
+        others: Models to compare, keyed by their names in error messages.
+        batches: Batches to score.
+        calibration: Calibration of the model, or None for no comparison of probabilities.
+        tolerance: Largest allowed absolute difference of a score or a probability.
+
+    Returns:
+        Largest absolute score difference of each model over all batches.
+
+    Raises:
+        ValueError: If a model fails, returns a score that is not finite, or differs from the eager model in shape, in
+            ranking, or by more than ``tolerance``. The message names the model and the batch.
     """
     named, largest = list(batches), dict.fromkeys(others, 0.0)
     with torch.inference_mode():
@@ -138,25 +174,27 @@ def parity_differences(
                         largest[name] = max(largest[name], _difference(batch, scores, expected, tolerance))
                     if calibration is not None:
                         _check_probabilities(other, batch, scores, calibration, tolerance)
-                except Exception as error:  # runtimes' errors share no class
-                    raise UserError(f"{name} fails on the batch {batch.name!r}: {error}") from error
+                except Exception as error:  # runtimes have no common error class
+                    raise UserError(f"{name} fails on batch {batch.name!r}: {error}") from error
     return largest
 
 
 def _difference(batch: ParityBatch, scores: Tensor, expected: Tensor, tolerance: float) -> float:
-    """Return the largest difference of a score; raise if it is too large, or ranks differ."""
+    """Return the largest score difference, and raise an error if it is too large or the ranking differs."""
     if scores.shape != expected.shape:
         raise UserError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
     difference = (scores - expected).abs().max().item()
     if not difference <= tolerance:  # or NaN
-        raise UserError(f"scores must be within {tolerance} of the eager model's, got a difference of {difference}")
+        raise UserError(f"scores must be within {tolerance} of the eager model's scores, but differ by {difference}")
     order = batch.order(scores)
     ordered = expected[order.clamp(min=0)].masked_fill(order < 0, -torch.inf)
     rise = (ordered - ordered.cummin(1).values).nan_to_num(nan=0.0)  # NaN in the padding
     rounding = TIE_TOLERANCE * max(1.0, expected.abs().max().item())
     if rise.numel() and (late := rise.max().item()) > rounding:
-        needed = f"scores that differ by more than {rounding:.1e} must rank as the eager model's"
-        raise UserError(f"{needed}, got a candidate {late:.1e} too late")
+        raise UserError(
+            f"candidates whose eager scores differ by more than {rounding:.1e} must keep their order, but one is "
+            f"ranked below a candidate whose eager score is {late:.1e} lower"
+        )
     return difference
 
 
@@ -171,4 +209,4 @@ def _check_probabilities(
         return
     difference = (probabilities - calibration.probabilities(scores)).abs().max().item()
     if not difference <= tolerance:
-        raise UserError(f"probabilities must be within {tolerance} of the calibration's, got a gap of {difference}")
+        raise UserError(f"probabilities must be within {tolerance} of the calibration's, but differ by {difference}")

@@ -1,1 +1,1 @@
-"""Learn from use: logs of what was shown and clicked, propensities, and a gate that accepts only what is better."""
+"""Learn from click feedback: logs, position bias, and a gate that accepts only significantly better models."""

@@ -1,4 +1,4 @@
-"""From a log and a checkpoint to the checkpoint that it is replaced by, with its lineage."""
+"""Train a new version of a checkpoint from a feedback log and record where it comes from."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,8 +30,8 @@ from graphrerank.training.training_data import evenly_spaced
 from graphrerank.utils.checks import UserError, check_not_negative
 from graphrerank.utils.files import hash_files, remove_leftovers
 
-MAX_LOG_QUERIES = 10_000  # of a log, the latest
-MAX_JUDGED_QUERIES = 500  # questions that guard
+MAX_LOG_QUERIES = 10_000  # number of the most recent distinct queries that are used
+MAX_JUDGED_QUERIES = 500  # largest number of judged questions in the guard
 
 
 def learn_log(
@@ -49,7 +49,31 @@ def learn_log(
     seed: int = 0,
     parts: ComponentFactory | None = None,
 ) -> LearningResult:
-    """Learn from a log; arguments as :func:`graphrerank.feedback.learn.learn`."""
+    """Learn from a feedback log, without exporting the result.
+
+    :func:`graphrerank.feedback.learn.learn` describes the procedure.
+
+    Args:
+        log: File or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
+        data: Corpus that was shown, in any form that
+            :meth:`ComponentFactory.dataset <graphrerank.config.components.ComponentFactory.dataset>` accepts.
+        start: Checkpoint that ranked the lists, a ``gatv2_reranker`` with ``features=scores``.
+        retriever: Retriever of the candidates. If None, the retriever that the checkpoint was trained with.
+        encoder: Text encoder. If None, the encoder that the checkpoint was trained with.
+        drafted: Number of questions to draft from the corpus as a guard. 0 disables this guard.
+        margin: Largest acceptable loss of mean nDCG@10 on a guard, above 0.
+        level: Level of the one-sided test on later sessions, in (0, 1].
+        any_corpus: Whether to use lists of other corpora too.
+        allow_anonymous: Whether sessions without an authenticated user suffice without judged questions.
+        seed: Random seed.
+        parts: Factory of data sets, retrievers and encoders. If None, one with the default settings.
+
+    Returns:
+        The result. Its ``checkpoint`` is None if the update was refused.
+
+    Raises:
+        ValueError: If the log has no list of the corpus, or an argument is invalid.
+    """
     parts = parts or ComponentFactory(seed=seed)
     check_not_negative(drafted=drafted)
     parent = start if isinstance(start, Checkpoint) else load_primary(start)
@@ -58,13 +82,15 @@ def learn_log(
     read = read_log(log, known=set(dataset.graph.node_ids), corpora=None if any_corpus else [dataset.fingerprint])
     if not read.sessions:
         others = read.left_out[OTHER_CORPUS]
-        hint = f"; {others:,} lists are of other corpora: name the corpus that was served, or any_corpus=true"
-        raise UserError(f"{log}: needed lists shown of {dataset.name!r}, found none ({read}){hint if others else ''}")
+        hint = (
+            f". {others:,} lists are from other corpora: set `data` to the corpus that was served, or any_corpus=true"
+        )
+        raise UserError(f"{log}: the log has no lists of corpus {dataset.name!r} ({read}){hint if others else ''}")
     if encoder is None and manifest.encoder is not None:
         encoder = parts.from_manifest("encoder", manifest.encoder)
-    asked, guards = with_guards(dataset, [session.query for session in read.sessions], drafted, seed=seed)
+    queries, guards = with_guards(dataset, [session.query for session in read.sessions], drafted, seed=seed)
     prepared = parts.prepare(
-        asked,
+        queries,
         retriever=retriever or parts.from_manifest("retriever", manifest.retriever),
         encoder=encoder,
         reads_vectors=manifest.inputs.reads_vectors,
@@ -91,22 +117,29 @@ def learn_log(
 
 
 def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: int = 0) -> tuple[Dataset, list[str]]:
-    """Return a corpus with the queries of a log, and drafted and judged questions as guards.
+    """Return a corpus whose queries are those of a log, followed by drafted and judged questions that serve as guards.
 
-    Judgements of ``test`` do not guard where there are others.
+    Args:
+        dataset: Corpus that was shown. Its judgements on the split ``test`` are used only if there are no others.
+        texts: Queries of the log, which may repeat.
+        drafted: Number of questions to draft from the corpus.
+        seed: Seed of the drafting.
+
+    Returns:
+        The data set, and the names of its splits, which are the guards.
     """
     queries = list({normalized(text): text for text in texts}.values())[-MAX_LOG_QUERIES:]
     judged = {name: qrels for name, qrels in dataset.splits.items() if name != TEST} or dict(dataset.splits)
     drafts = [] if not drafted else draft_questions(dataset.graph, drafted, seed=seed)
-    rows = [[(len(queries) + at, node, 1.0) for node in draft.nodes] for at, draft in enumerate(drafts)]
+    rows = [[(len(queries) + index, node, 1.0) for node in draft.nodes] for index, draft in enumerate(drafts)]
     splits = {DRAFTED_GUARD: Qrels.of(chain.from_iterable(rows))} if rows else {}
     texts, first = [*queries, *(draft.text for draft in drafts)], len(queries) + len(drafts)
     if judged and not dataset.drafted:
-        of_all = replace(dataset, splits=judged, known_fingerprint=dataset.fingerprint).merged()
-        asked = evenly_spaced(of_all.queries, MAX_JUDGED_QUERIES)
-        kept = of_all.of_queries(asked)
-        splits[JUDGED_GUARD] = replace(kept, query=torch.searchsorted(asked, kept.query) + first)
-        texts += [dataset.query_texts[query] for query in asked.tolist()]
+        merged = replace(dataset, splits=judged, known_fingerprint=dataset.fingerprint).merged()
+        sample = evenly_spaced(merged.queries, MAX_JUDGED_QUERIES)
+        qrels = merged.of_queries(sample)
+        splits[JUDGED_GUARD] = replace(qrels, query=torch.searchsorted(sample, qrels.query) + first)
+        texts += [dataset.query_texts[query] for query in sample.tolist()]
     ids = [f"query {number}" for number in range(len(texts))]
     together = replace(dataset, query_ids=ids, query_texts=texts, splits=splits, answers={}, known_fingerprint=None)
     return together, list(splits)
@@ -115,7 +148,7 @@ def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: i
 def _checkpoint(
     parent: Checkpoint, name: str, material: LearningData, learned: LearningResult, settings: dict[str, Any]
 ) -> Checkpoint:
-    """Return the learned model with the parent's manifest, its probabilities on the new scores, and the lineage."""
+    """Return the learned model with the parent's manifest, a new calibration, and an entry with its lineage."""
     log = learned.log
     assert learned.change is not None
     assert log is not None
@@ -136,9 +169,9 @@ def _checkpoint(
 
 
 def _matched(calibration: Calibration, material: LearningData, model: Any) -> dict[str, Any]:
-    """Fit a logistic calibration of new scores to the parent's probabilities of the same candidates.
+    """Fit a logistic calibration that maps the new scores to the parent's probabilities of the same candidates.
 
-    Clicks know relevance up to a factor only, so that they cannot calibrate.
+    Clicks cannot be used for calibration because they determine relevance only up to a constant factor.
     """
     mask = material.lists.mask
     new = exact_scores(model, material.prepared, torch.arange(len(mask)))[mask].double()
@@ -160,35 +193,38 @@ def learn(
     formats: Sequence[str] = ("torchscript",),
     **settings: Any,
 ) -> LearningResult:
-    """Learn from a log of what was shown and clicked, and export the result if it is better than its parent.
+    """Learn from a log of shown lists and clicks, and export the result if it is better than the original checkpoint.
 
-    Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse. A
-    log whose sessions have no authenticated users is refused unless judged questions guard the result.
+    The update is accepted only if it ranks significantly better on later sessions with other queries, and no worse on
+    drafted and judged questions. A log whose sessions have no authenticated users is refused, unless there are judged
+    questions to guard the result.
 
     Args:
-        log: A file or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
-        data: The corpus that was shown, as
-            :meth:`ComponentFactory.dataset <graphrerank.config.components.ComponentFactory.dataset>` takes it.
-        start: The checkpoint that ranked, a ``gatv2_reranker`` with ``features=scores``.
-        artifact: Folder for the artifact; None: nothing is written. It appears, or replaces an older one, at once.
-        formats: Of the artifact.
-        **settings: ``retriever`` and ``encoder`` (those of ``start``); ``drafted`` (200) questions; ``margin`` (0.01)
-            of nDCG@10; ``level`` (0.025) of the test; ``any_corpus`` (False), whether lists of others count;
-            ``allow_anonymous`` (False), whether sessions without an authenticated user may suffice without judged
-            questions; ``seed``; ``parts``.
+        log: File or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
+        data: Corpus that was shown, in any form that
+            :meth:`ComponentFactory.dataset <graphrerank.config.components.ComponentFactory.dataset>` accepts.
+        start: Checkpoint that ranked the lists, a ``gatv2_reranker`` with ``features=scores``.
+        artifact: Folder of the exported artifact, which replaces an older one atomically. If None, nothing is exported.
+        formats: Formats of the artifact.
+        **settings: Arguments of :func:`learn_log`, with their defaults: ``retriever`` and ``encoder`` (those of
+            ``start``), ``drafted`` (200 questions), ``margin`` (0.01 of nDCG@10), ``level`` (0.025 for the test on
+            later sessions), ``any_corpus`` (False), ``allow_anonymous`` (False), ``seed`` (0) and ``parts``.
+
+    Returns:
+        The result, which prints as a report.
 
     Raises:
-        ValueError: If the log has no list of the corpus, or an argument does not fit.
+        ValueError: If the log has no list of the corpus, or an argument is invalid.
 
     Example:
         >>> from graphrerank import learn
         >>> print(learn("feedback", "my_corpus", artifact="next"))  # doctest: +SKIP
     """
     if artifact is not None:
-        remove_leftovers(Path(artifact).absolute().parent)  # of an export that was killed
+        remove_leftovers(Path(artifact).absolute().parent)  # temporary folders of exports that were killed
     learned = learn_log(log, data, start=start, **settings)
     if artifact is not None and learned.checkpoint is not None:
-        from graphrerank.artifacts.export import export_artifact  # with the service's libraries
+        from graphrerank.artifacts.export import export_artifact  # slow import, only needed here
 
         export_artifact(learned.checkpoint, Path(artifact), formats)
     return learned

@@ -1,4 +1,4 @@
-"""Learn from sessions, and accept the result only if later sessions and a guard set agree that it is no worse."""
+"""Learn from sessions, and accept the result only if it passes a test on later sessions and on the guard questions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,52 +34,84 @@ from graphrerank.utils.checks import check_positive, check_positive_share
 
 __getattr__ = moved_names(__name__)
 
-TRAINING_SHARE = 0.6  # share of the sessions with positive feedback that come before those of the test
-CHOOSING = 4  # one in so many queries chooses the stage
-PRIOR_SESSIONS = 100.0  # that the parent's ranking counts as
-MIN_TEST_QUERIES = 30  # queries on which the rankings differ
-NUM_REPORTED_QUERIES, NUM_REPORTED_PASSAGES = 10, 3  # queries, and passages of each, in the report
+TRAINING_SHARE = 0.6  # share of the positive feedback that is used for training, the rest for the test
+CHOOSING = 4  # every fourth query is held out to choose the stage
+PRIOR_SESSIONS = 100.0  # weight of the parent's ranking in the targets, as a number of sessions
+MIN_TEST_QUERIES = 30  # smallest number of queries with different rankings for a test
+NUM_REPORTED_QUERIES, NUM_REPORTED_PASSAGES = 10, 3  # number of queries in the report, and of passages for each
 MEASURE = "nDCG@10"
-DRAFTED_GUARD, JUDGED_GUARD = "drafted questions", "judged questions"  # names of guards
-MIN_JUDGED_QUERIES = 30  # judged questions that can stand in for known users
+DRAFTED_GUARD, JUDGED_GUARD = "drafted questions", "judged questions"  # names of the guards
+MIN_JUDGED_QUERIES = 30  # number of judged questions with which authenticated users are not required
 
 
 @dataclass(frozen=True)
 class LearningData:
-    """A corpus with the queries of a log and of guards, ranked and scored by the parent once."""
+    """Corpus with the queries of a log and of guards, ranked and scored once by the parent model.
+
+    Attributes:
+        prepared: Data set with candidates and features.
+        model: Parent model.
+        lists: Scores of the parent model for all queries.
+        row: Maps the normalised text of each query to its row in ``lists``.
+        columns: For each row, maps passage ids to columns.
+        guards: Splits with questions of known answers, on which the update must not be worse.
+    """
 
     prepared: PreparedDataset
     model: GATv2Reranker
-    lists: ScoredLists  # of all queries
-    row: Mapping[str, int]  # of each query's normalised text
-    columns: Sequence[dict[str, int]]  # for each row, the column of each passage id
-    guards: Sequence[str] = ()  # splits of questions with known answers, on which nothing may get worse
+    lists: ScoredLists
+    row: Mapping[str, int]
+    columns: Sequence[dict[str, int]]
+    guards: Sequence[str] = ()
 
     @classmethod
     def of(cls, prepared: PreparedDataset, model: Any, guards: Sequence[str] = ()) -> "LearningData":
-        """Score all queries of a data set with features."""
+        """Score all queries of a data set with the parent model.
+
+        Args:
+            prepared: Data set with candidates and features.
+            model: Parent model.
+            guards: Names of the splits that serve as guards.
+
+        Returns:
+            The scored data.
+
+        Raises:
+            ValueError: If the model is not a ``gatv2_reranker`` with ``features=scores``.
+        """
         lists, ids = score_lists(model, prepared), prepared.dataset.graph.node_ids
-        columns = [{ids[node]: at for at, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()]
-        row = {normalized(text): at for at, text in reversed(list(enumerate(prepared.dataset.query_texts)))}
+        columns = [{ids[node]: i for i, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()]
+        row = {normalized(text): index for index, text in reversed(list(enumerate(prepared.dataset.query_texts)))}
         return cls(prepared, model, lists, row, columns, guards)
 
 
 @dataclass
 class LearningResult:
-    """Result of learning from a log, and whether it was accepted."""
+    """Result of learning from a log.
 
-    change: ModelUpdate | None  # None where there was too little to learn from
+    Attributes:
+        change: Learned update, or None if there was too little feedback.
+        propensities: Estimated position bias.
+        refusals: Reasons for which the update was refused. Empty if it was accepted.
+        tests: Results of the tests, keyed by ``later sessions`` and by the name of each guard.
+        counts: Number of sessions by kind.
+        moved: Lines that describe the changes for the most frequent queries.
+        log: Log that was read, or None if the sessions came from elsewhere.
+        checkpoint: Updated checkpoint with its lineage, or None if the update was refused or there is no manifest.
+    """
+
+    change: ModelUpdate | None
     propensities: Propensities
-    refusals: list[str] = field(default_factory=list)  # empty: accepted
-    tests: dict[str, dict[str, float]] = field(default_factory=dict)  # by `later sessions` and name of the guard
+    refusals: list[str] = field(default_factory=list)
+    tests: dict[str, dict[str, float]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-    moved: list[str] = field(default_factory=list)  # what changed for the most frequent queries
+    moved: list[str] = field(default_factory=list)
     log: FeedbackLog | None = None
-    checkpoint: Checkpoint | None = None  # with its lineage, where it was accepted and has a parent's manifest
+    checkpoint: Checkpoint | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True if no check refused the update."""
         return not self.refusals
 
     def __str__(self) -> str:
@@ -87,14 +119,18 @@ class LearningResult:
         lines = [*([] if self.log is None else [str(self.log)]), f"sessions: {counts}", str(self.propensities)]
         if self.change is not None:
             lines += [f"learned ({self.change.stage}): {describe_update(self.change)}"]
-        for name, found in self.tests.items():
-            lines.append(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
+        for name, outcome in self.tests.items():
+            lines.append(f"{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in outcome.items()))
         lines += self.moved
         return "\n".join([*lines, *(f"refused: {reason}" for reason in self.refusals)] + ["accepted"] * self.accepted)
 
 
 def normalized(text: str) -> str:
-    """Return a query as repeats of it are recognised: without capitals and further blanks."""
+    """Return a query in lower case with single spaces, so that repeated queries are recognised.
+
+    Args:
+        text: Text of the query.
+    """
     return " ".join(text.lower().split())
 
 
@@ -107,24 +143,24 @@ def learn_from_sessions(
     seed: int = 0,
     allow_anonymous: bool = False,
 ) -> LearningResult:
-    """Learn from the earlier sessions, few parameters first, and test the result on later ones and on the guards.
+    """Learn from earlier sessions, few parameters first, and test the result on later sessions and on the guards.
 
-    Sessions without an authenticated user count as those of one user (:func:`user_weights`), because one client can
-    send any number of them. Where the sessions of known users are too few to learn from or to test on, they count as
-    those of different users if at least ``MIN_JUDGED_QUERIES`` judged questions guard, or if ``allow_anonymous`` says
-    so; otherwise the result is refused.
+    All sessions without an authenticated user together get the weight of a single user (:func:`user_weights`), because
+    one client can send any number of them. If there are too few sessions of authenticated users, anonymous sessions
+    count as sessions of different users, provided that the guards have at least ``MIN_JUDGED_QUERIES`` judged questions
+    or ``allow_anonymous`` is set. Otherwise, the update is refused.
 
     Args:
-        material: What the sessions' queries rank; a session whose query it lacks does not count.
-        sessions: Lists shown, by time.
-        margin: Points of nDCG@10, from 0 to 1, that a guard may lose on average; more is refused, and so is less if it
-            is significant.
-        level: Of the one-sided test on later sessions, in (0, 1].
+        material: Scored lists of the queries. Sessions with other queries are ignored.
+        sessions: Shown lists, in order of time.
+        margin: Largest acceptable loss of mean nDCG@10 on a guard, above 0. A smaller loss is refused if it is
+            significant.
+        level: Level of the one-sided test on later sessions, in (0, 1].
         seed: Seed of the order of batches.
-        allow_anonymous: Whether sessions without an authenticated user may be accepted without judged questions.
+        allow_anonymous: Whether sessions without an authenticated user suffice without judged questions.
 
     Returns:
-        The result, with the reasons against it where it is refused.
+        The result, with the reasons for a refusal.
 
     Raises:
         ValueError: If `margin` is not positive, or `level` is outside (0, 1].
@@ -161,55 +197,64 @@ def learn_from_sessions(
     outcome = _test_on_later(material, change, relevance(divided.tested, propensities.cautious), level, seed)
     learned.tests["later sessions"] = outcome
     if outcome["p"] > level:
-        reason = f"p {outcome['p']:.3f}, needs {level:g}, {outcome['differing']:.0f} queries differ"
+        reason = (
+            f"p = {outcome['p']:.3f}, required {level:g}; the rankings of {outcome['differing']:.0f} queries differ"
+        )
         learned.refusals.append(f"not significantly better on later sessions ({reason})")
         return learned
     for guard in material.guards:
         learned.tests[guard] = loss = _guard(material, guard, change, seed)
         if loss["difference"] < -margin:
-            learned.refusals.append(f"loses {-loss['difference']:.3f} of {MEASURE} on {guard}, margin {margin:g}")
+            learned.refusals.append(
+                f"{MEASURE} on {guard} drops by {-loss['difference']:.3f}, which exceeds the margin of {margin:g}"
+            )
         elif loss["p worse"] <= level:
-            learned.refusals.append(f"significantly worse on {guard} (p {loss['p worse']:.3f})")
+            learned.refusals.append(f"significantly worse on {guard} (p = {loss['p worse']:.3f})")
     learned.moved = _moved(material, change, rows)
     return learned
 
 
 def _lack_of_evidence(divided: "_Divided", needed: int, too_few_users: bool) -> str | None:
-    """Return why the sessions are too few to learn from and to test on, or None if they suffice.
+    """Return the reason why the sessions do not suffice for training and for the test, or None if they do.
 
     Args:
-        divided: Sessions with the limits of single users applied.
+        divided: Weighted sessions of both parts.
         needed: Number of sessions with positive feedback that each part needs.
-        too_few_users: Whether the sessions of known users are too few and those of others may not stand in for them.
+        too_few_users: Whether there are too few sessions of authenticated users, and anonymous ones may not replace
+            them.
     """
     if min(divided.num_fitted, divided.num_tested) < needed:
-        reason = "sessions with positive feedback to learn from and to test on"
-        return f"needs {needed} {reason}, found {divided.num_fitted} and {divided.num_tested}"
+        return (
+            f"needs {needed} sessions with positive feedback for training and {needed} for the test, found "
+            f"{divided.num_fitted} and {divided.num_tested}"
+        )
     if not too_few_users:
         return None
     return (
-        f"too few known users: no user counts for more than 5 sessions or 2 %, and all sessions without an "
-        f"authenticated user count as those of one user, which leaves {divided.evidence:.0f} sessions with "
-        f"positive feedback to learn from and {divided.later_evidence:.0f} to test on, where {needed} are needed; "
-        f"let the service know its users, give {MIN_JUDGED_QUERIES} judged questions, or set allow_anonymous=true if "
-        f"no stranger could write to the log"
+        f"too few known users: the weight of each user is limited to 5 sessions or 2 %, and all sessions without an "
+        f"authenticated user count as one user. This leaves {divided.evidence:.0f} sessions with positive feedback for "
+        f"training and {divided.later_evidence:.0f} for the test, but {needed} are needed for each. Let the service "
+        f"authenticate its users, provide {MIN_JUDGED_QUERIES} judged questions, or set allow_anonymous=true if only "
+        f"trusted clients could write to the log"
     )
 
 
 def _test_on_later(
     material: LearningData, change: ModelUpdate, estimate: Relevance, level: float, seed: int
 ) -> dict[str, float]:
-    """Test a change on the relevance that later sessions show, exactly only where the quick test allows it.
+    """Test an update on the relevance estimated from later sessions.
+
+    The quick test uses approximate scores. Exact scores are computed only if the quick test is significant.
 
     Args:
         material: Lists of the queries.
-        change: ModelUpdate to test.
+        change: Update to test.
         estimate: Relevance estimated from later sessions, with cautious propensities.
         level: Level of the one-sided test, in (0, 1].
         seed: Seed of the sign flips.
 
     Returns:
-        ``estimated clicks more`` per session, ``p``, and the numbers of ``queries`` and of ``differing`` ones.
+        ``estimated clicks more`` per session, ``p``, number of ``queries``, and number of ``differing`` ones.
     """
     tested_rows = estimate.sessions.nonzero().flatten()
     estimate, lists = estimate.select(tested_rows), material.lists.select(tested_rows)
@@ -231,16 +276,16 @@ def _test_on_later(
 
 @dataclass(frozen=True)
 class _Divided:
-    """Sessions to fit on and later ones to test on, and how much positive feedback there is in each part.
+    """Sessions for training and for the test, and the amount of positive feedback in each part.
 
     Attributes:
         weights: Weight of each session, ``[S]``.
-        fitted: Positions of the sessions to fit on.
-        tested: Positions of the sessions to test on.
-        num_fitted: Number of sessions with positive feedback among those to fit on.
-        num_tested: The same among those to test on.
-        evidence: Sum of the weights of the sessions that ``num_fitted`` counts.
-        later_evidence: The same for ``num_tested``.
+        fitted: Positions of the sessions for training.
+        tested: Positions of the sessions for the test.
+        num_fitted: Number of training sessions with positive feedback.
+        num_tested: Number of test sessions with positive feedback.
+        evidence: Sum of the weights of the training sessions with positive feedback.
+        later_evidence: Sum of the weights of the test sessions with positive feedback.
     """
 
     weights: Tensor
@@ -253,7 +298,7 @@ class _Divided:
 
 
 def _divide(sessions: Sequence[Session], weights: Tensor) -> _Divided:
-    """Divide weighted sessions, and count the positive feedback of both parts."""
+    """Split weighted sessions into training and test, and count the positive feedback of each part."""
     fitted, tested = split_sessions(sessions, weights)
     is_positive = torch.tensor([any(session.gains) for session in sessions], dtype=torch.bool)
     return _Divided(
@@ -277,17 +322,18 @@ def _counts(sessions: Sequence[Session], divided: _Divided) -> dict[str, int]:
 
 
 def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -> tuple[list[int], list[int]]:
-    """Divide sessions by time and by query: places of those to fit on, and of later ones of other queries to test on.
+    """Split sessions by time and by query into a training part and a later test part without common queries.
 
-    A query of both times is fitted or tested by a hash, and its other sessions are left out.
+    A query with sessions in both periods goes to one part, chosen by a hash, and its sessions of the other period are
+    ignored.
 
     Args:
-        sessions: ``S`` lists shown.
-        weights: ``[S]`` weight of each. The first 60 % of the weight with positive feedback is the earlier part, so
-            that a user who sends many sessions does not decide when the later part begins. If None, all weigh the same.
+        sessions: ``S`` shown lists.
+        weights: Weight of each session, ``[S]``. The earlier period ends at 60 % of the weight with positive feedback,
+            so that a user with many sessions cannot shift its end. If None, all sessions have the same weight.
 
     Returns:
-        Positions of the sessions to fit on, and of those to test on.
+        Positions of the training sessions, and positions of the test sessions.
     """
     each = [1.0] * len(sessions) if weights is None else weights.tolist()
     timed = sorted((session.time, weight) for session, weight in zip(sessions, each, strict=True) if any(session.gains))
@@ -299,52 +345,70 @@ def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -
     before = {query for query, is_late in zip(queries, late, strict=True) if not is_late}
     after = {query for query, is_late in zip(queries, late, strict=True) if is_late}
     tests = {query for query in after if query not in before or hash_texts([query])[0] % 2}
-    fitted = [at for at, query in enumerate(queries) if not late[at] and query not in tests]
-    return fitted, [at for at, query in enumerate(queries) if late[at] and query in tests]
+    fitted = [index for index, query in enumerate(queries) if not late[index] and query not in tests]
+    return fitted, [index for index, query in enumerate(queries) if late[index] and query in tests]
 
 
 def describe_update(change: ModelUpdate) -> str:
-    """Say what few parameters mean: how much the retriever counts against the model, and each type of edges."""
+    """Return a description of the learned weights: retriever relative to model, and the weight of each edge type.
+
+    Args:
+        change: Learned update.
+
+    Returns:
+        One sentence part per factor, or "weights of the model" if the update is not described by factors.
+
+    Example:
+        >>> model = GATv2Reranker(num_edge_types=5)
+        >>> describe_update(ModelUpdate("few parameters", model, {"retriever": 0.8, "model": 1.0, "reference": 1.3}))
+        'the weight of the retriever relative to the model is multiplied by 0.8; the weight of reference edges by 1.3'
+    """
     factors = dict(change.factors)
     if not factors:
         return "weights of the model"
     trust = factors.pop("retriever") / factors.pop("model")
-    parts = [f"the retriever counts {trust:.2g} times as much against the model"]
-    return "; ".join([*parts, *(f"edges of type {name} count {factor:.2g} times" for name, factor in factors.items())])
+    changes = [f"the weight of the retriever relative to the model is multiplied by {trust:.2g}"]
+    changes += [f"the weight of {name} edges by {factor:.2g}" for name, factor in factors.items()]
+    return "; ".join(changes)
 
 
 def _num_judged(material: LearningData) -> int:
-    """Return the number of judged questions that guard."""
+    """Return the number of judged questions in the guards."""
     return len(material.prepared.dataset.split(JUDGED_GUARD).queries) if JUDGED_GUARD in material.guards else 0
 
 
 def _best_stage(material: LearningData, estimate: Relevance, evidence: float, seed: int) -> ModelUpdate:
-    """Fit the stage that three quarters of the queries show to be best on the others; of equals the smaller one."""
-    parts = material.model, material.prepared, material.lists
-    asked, targets = estimate.sessions.nonzero().flatten(), _targets(material, estimate)
-    texts = [normalized(material.prepared.dataset.query_texts[row]) for row in asked.tolist()]
+    """Fit the best stage on all queries.
+
+    Each stage is first fitted on three quarters of the queries and compared on the others. A stage with more parameters
+    is chosen only if it is better by more than one standard error.
+    """
+    inputs = material.model, material.prepared, material.lists
+    queries, targets = estimate.sessions.nonzero().flatten(), _targets(material, estimate)
+    texts = [normalized(material.prepared.dataset.query_texts[row]) for row in queries.tolist()]
     chooses = torch.tensor([hash_texts([text])[1] % CHOOSING == 0 for text in texts])
-    learning, choosing = asked[~chooses], asked[chooses]
+    learning, choosing = queries[~chooses], queries[chooses]
     chosen, best = FEW_PARAMETERS, None
     stages = [stage for stage, needed in MIN_SESSIONS.items() if evidence >= needed]
     for stage in stages if len(stages) > 1 and len(learning) and len(choosing) else ():
-        change = fit_stage(stage, *parts, learning, targets, seed=seed)
-        scores = quick_scores(change, *parts, choosing)
+        change = fit_stage(stage, *inputs, learning, targets, seed=seed)
+        scores = quick_scores(change, *inputs, choosing)
         if best is not None:
             gain = compare_worth(scores, best, material.lists.nodes[choosing], estimate.select(choosing))
             if float(gain.mean()) <= float(gain.std()) / len(gain) ** 0.5:
                 continue
         chosen, best = stage, scores
-    return fit_stage(chosen, *parts, asked, targets, seed=seed)
+    return fit_stage(chosen, *inputs, queries, targets, seed=seed)
 
 
 def _targets(material: LearningData, estimate: Relevance) -> Tensor:
-    """Mix estimated relevance with the parent's own shares, which count as a number of sessions."""
+    """Return the estimated relevance, mixed with the parent's softmax scores as a prior."""
     lists = material.lists
-    of_parent = torch.softmax(lists.scores.double().masked_fill(~lists.mask, -1e30), dim=1) * lists.mask
-    data, asked = estimate.weight.unsqueeze(1) * estimate.gain, estimate.sessions > 0
-    mass = float(data.clamp(min=0).sum()) / max(float(estimate.weight.sum()), 1e-9)  # of a session
-    return data + of_parent * asked.unsqueeze(1) * (PRIOR_SESSIONS * mass / max(int(asked.sum()), 1))
+    parent_shares = torch.softmax(lists.scores.double().masked_fill(~lists.mask, -1e30), dim=1) * lists.mask
+    data, has_session = estimate.weight.unsqueeze(1) * estimate.gain, estimate.sessions > 0
+    mass = float(data.clamp(min=0).sum()) / max(float(estimate.weight.sum()), 1e-9)  # mean gain per session
+    prior_weight = PRIOR_SESSIONS * mass / max(int(has_session.sum()), 1)
+    return data + parent_shares * has_session.unsqueeze(1) * prior_weight
 
 
 def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -> dict[str, float]:
@@ -362,7 +426,7 @@ def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -
 
 
 def _moved(material: LearningData, change: ModelUpdate, rows: Sequence[int]) -> list[str]:
-    """Describe what comes to the first ranks for the most frequent queries."""
+    """Return lines that list the passages that move into the first ranks for the most frequent queries."""
     frequent = Counter(rows).most_common(NUM_REPORTED_QUERIES)
     queries = torch.tensor([row for row, _ in frequent])
     lists, ids = material.lists.select(queries), material.prepared.dataset.graph.node_ids
@@ -371,13 +435,13 @@ def _moved(material: LearningData, change: ModelUpdate, rows: Sequence[int]) -> 
         for scores in (exact_scores(change.model, material.prepared, queries), lists.scores)
     )
     lines = ["the most frequent queries:"]
-    for at, (row, count) in enumerate(frequent):
-        before = {column: rank for rank, column in enumerate(old[at], 1)}
+    for index, (row, count) in enumerate(frequent):
+        before = {column: rank for rank, column in enumerate(old[index], 1)}
         risen = [
-            f"{ids[int(lists.nodes[at, column])]} {before[column]} -> {rank}"
-            for rank, column in enumerate(new[at][:NUM_REPORTED_PASSAGES], 1)
-            if before[column] != rank and int(lists.nodes[at, column]) >= 0
+            f"{ids[int(lists.nodes[index, column])]} {before[column]} -> {rank}"
+            for rank, column in enumerate(new[index][:NUM_REPORTED_PASSAGES], 1)
+            if before[column] != rank and int(lists.nodes[index, column]) >= 0
         ]
         text = material.prepared.dataset.query_texts[row]
-        lines.append(f"  {count:,} x {text[:60]!r}: {', '.join(risen) or 'the same first three'}")
+        lines.append(f"  {count:,} x {text[:60]!r}: {', '.join(risen) or 'the first three are unchanged'}")
     return lines

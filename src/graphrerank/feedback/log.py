@@ -1,24 +1,31 @@
-"""The log of use: what was shown, and what users clicked, cited, accepted or dismissed of it.
+"""Read feedback logs: the lists that were shown, and the results that users clicked, cited, accepted or dismissed.
 
-One JSON object a line, in any order. What was shown::
+A log has one JSON object per line, in any order. An event for a list that was shown::
 
     {"event": "shown", "request_id": "r1", "time": 1764230400.5, "user": "u1", "authenticated": true,
      "query": "who ...?", "ids": ["a", "b"], "scores": [2.1, 0.3], "swaps": [[1, 2, 0.5]], "artifact": "base",
      "corpus": "9f2c...", "ranker": "live", "teams": ["live", "shadow"]}
 
-``ids`` are in the order shown. ``time`` is in seconds since 1970 or ISO 8601 (UTC where it names no zone). ``swaps``
-are pairs of ranks, from 1, of passages that a coin may exchange, each with the probability of the order that was shown,
-exchanged or not. ``ranker`` is ``live``, ``interleaved`` (``teams`` names each passage's ranker) or ``shadow``, whose
-list nobody saw. ``authenticated`` is false where the client itself chose the name ``user``, which then identifies
-nobody; without this field, the program that wrote the log is trusted to know its users. ``scores``, ``artifact`` and
-``teams`` are not read here. All but ``event``, ``request_id``, ``time``, ``query`` and ``ids`` may be missing or null.
-And feedback on it::
+- ``ids`` are in the order in which they were shown.
+- ``time`` is a number of seconds since 1970 or an ISO 8601 string (UTC if it has no time zone).
+- ``swaps`` are pairs of 1-based ranks whose passages may have been swapped at random, each with the probability of the
+  order that was shown (swapped or not).
+- ``ranker`` is ``live``, ``interleaved`` (``teams`` names the ranker of each passage) or ``shadow`` (nobody saw the
+  list).
+- ``authenticated`` is false if the client itself chose the name ``user``, which is then no proof of identity. Without
+  this field, the program that wrote the log is trusted to know its users.
+- ``scores``, ``artifact`` and ``teams`` are ignored by this module.
+
+Only ``event``, ``request_id``, ``time``, ``query`` and ``ids`` are required. All other fields may be missing or null.
+
+An event for feedback on a list::
 
     {"event": "feedback", "request_id": "r1", "time": 1764230407, "user": "u1", "clicked": ["b"], "weight": 1.0}
 
-with one or more of ``clicked``, ``cited``, ``accepted`` and ``dismissed``, each a list of ids (texts) or ranks
-(integers from 1). A ``weight`` above 10 counts as 10, and one above 1 as 1 where the list has no authenticated user.
-Lines, and ``*.json`` files as a whole, may also be traces of OpenTelemetry or Langfuse
+It has one or more of ``clicked``, ``cited``, ``accepted`` and ``dismissed``, each a list of ids (strings) or 1-based
+ranks (integers). A ``weight`` is limited to 10, and to 1 if the list has no authenticated user.
+
+Lines, and ``*.json`` files as a whole, may also be OpenTelemetry or Langfuse traces
 (:mod:`~graphrerank.feedback.traces`).
 """
 
@@ -53,22 +60,27 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES
 SHOWN_EVENT, FEEDBACK_EVENT = "shown", "feedback"
 LIVE, INTERLEAVED_EVENT, SHADOW = "live", "interleaved", "shadow"  # rankers
 DISMISSED = "dismissed"
-GAINS = {"clicked": 1.0, "cited": 1.0, "accepted": 2.0, DISMISSED: 0.0}  # of kinds; what is dismissed has no other
+GAINS = {
+    "clicked": 1.0,
+    "cited": 1.0,
+    "accepted": 2.0,
+    DISMISSED: 0.0,
+}  # gain by kind of feedback; "dismissed" overrides all others
 MAX_WEIGHT = 10.0
-MAX_ANONYMOUS_WEIGHT = 1.0  # strangers may make their feedback count less, never more
-MAX_LINE, MAX_IDS = 1 << 22, 1000  # bytes; passages of a list
+MAX_ANONYMOUS_WEIGHT = 1.0  # anonymous clients can lower the weight of their feedback but not raise it
+MAX_LINE, MAX_IDS = 1 << 22, 1000  # bytes per line, passages per list
 EARLIEST = 946_684_800.0  # 2000-01-01
-MAX_AHEAD_SECONDS = 86_400.0  # between now and a later time in a log
-MAX_EARLY_SECONDS, MAX_LATE_SECONDS = 60.0, 30 * 86_400.0  # of feedback before and after the list that it is on
-# reasons for which lines are left out; no JSON is a half line, and nobody saw a shadow's list
+MAX_AHEAD_SECONDS = 86_400.0  # a later time in the log counts as a clock jump
+MAX_EARLY_SECONDS, MAX_LATE_SECONDS = 60.0, 30 * 86_400.0  # allowed time of feedback before and after its list
+# Reasons for which lines are skipped. A half line is not valid JSON. Nobody saw the lists of a shadow ranker.
 HALF_LINE, MALFORMED, OTHER_CORPUS, CLOCK_JUMP = "half line", "malformed", "other corpus", "clock jump"
 DOUBLED, UNKNOWN_ID, NOT_SHOWN, UNSEEN = "doubled", "unknown id", "feedback for nothing shown", "shadow"
-NO_TEXT, HASHED = "query without its text", "hash:"  # which begins a query whose text is not kept
+NO_TEXT, HASHED = "query without its text", "hash:"  # HASHED is the prefix of a query logged as a hash
 OTHER_USER = "feedback of another user"
 
 
 class LeftOutError(ValueError):
-    """A line that is left out; its text is the reason."""
+    """Raised for a line that is skipped. The message is the reason."""
 
 
 def _seconds(time: Any) -> Any:
@@ -106,7 +118,7 @@ class _Shown(_Event):
     @model_validator(mode="after")
     def _check(self) -> "_Shown":
         ranks_fit = all(i != j and max(i, j) <= len(self.ids) for i, j, _ in self.swaps)
-        pairs = {frozenset(swap[:2]) for swap in self.swaps}  # a pair that is named twice would count twice
+        pairs = {frozenset(swap[:2]) for swap in self.swaps}  # a repeated pair would count twice
         if len(set(self.ids)) < len(self.ids) or not ranks_fit or len(pairs) < len(self.swaps):
             raise ValueError
         return self
@@ -128,16 +140,16 @@ class _Feedback(_Event):
 
 @dataclass(frozen=True)
 class Session:
-    """A list that was shown, and the feedback on it.
+    """List that was shown, with the feedback on it.
 
     Attributes:
-        request_id: Identifier of the answer.
-        time: When the list was shown, in seconds since 1970.
+        request_id: Identifier of the response.
+        time: Time at which the list was shown, in seconds since 1970.
         user: Name or pseudonym of the user, or None.
         query: Text of the query.
-        ids: Passages in the order shown.
-        gains: Gain of each passage, 0 without feedback or if it was dismissed.
-        swaps: Pairs of ranks, from 1, that a coin may exchange, with the probability of the order shown.
+        ids: Passage ids in the order in which they were shown.
+        gains: Gain of each passage. 0 without feedback or if the passage was dismissed.
+        swaps: Pairs of 1-based ranks that may have been swapped at random, with the probability of the order shown.
         authenticated: Whether ``user`` was verified. False if the client chose the name.
     """
 
@@ -152,24 +164,32 @@ class Session:
 
     @property
     def known_user(self) -> str | None:
-        """The user if it is verified, else None."""
+        """User name if it was verified, otherwise None."""
         return self.user if self.authenticated else None
 
 
 @dataclass
 class FeedbackLog:
-    """Sessions of a log by time, and the number of lines that were left out, by reason."""
+    """Content of a log.
+
+    Attributes:
+        sessions: Sessions in order of time.
+        lines: Number of lines.
+        left_out: Number of skipped lines by reason.
+        digest: SHA-256 of the log.
+    """
 
     sessions: list[Session]
     lines: int
     left_out: Counter[str] = field(default_factory=Counter)
-    digest: str = ""  # SHA-256 of the bytes read
+    digest: str = ""
 
     def __str__(self) -> str:
         left = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
         users = len({session.known_user for session in self.sessions} - {None})
-        shown = f"{len(self.sessions):,} lists shown, {sum(any(session.gains) for session in self.sessions):,} of them"
-        return f"{self.lines:,} lines: {shown} with positive feedback, {users:,} known users; left out: {left}"
+        positive = sum(any(session.gains) for session in self.sessions)
+        shown = f"{len(self.sessions):,} lists shown, {positive:,} of them with positive feedback"
+        return f"{self.lines:,} lines: {shown}, {users:,} known users; left out: {left}"
 
 
 def read_log(
@@ -179,17 +199,22 @@ def read_log(
     corpora: Collection[str] | None = None,
     now: float | None = None,
 ) -> FeedbackLog:
-    """Read a log, a file or a folder of ``*.jsonl`` and ``*.json``, which is never changed.
+    """Read a feedback log.
 
-    Bad lines are counted and left out. A folder's files are read by name.
+    Bad lines are counted and skipped. The files of a folder are read in order of their names. The log is never
+    modified.
 
     Args:
-        path: The log.
-        known: Ids of the corpus. A list without one of them is left out, and so is feedback on unknown ids alone;
-            else an unknown id keeps its place without feedback. None: all ids are known.
-        corpora: Fingerprints of the corpora; lists of others are left out. None: all are of this one. Lists that name
-            no corpus stay.
-        now: Seconds since 1970, by which times of more than a day ahead are a clock jump; None: this machine's.
+        path: A file, or a folder of ``*.jsonl`` and ``*.json`` files.
+        known: Passage ids of the corpus. A list without any known id is skipped, and so is feedback on unknown ids
+            only. An unknown id in another list keeps its rank and has no feedback. If None, all ids are known.
+        corpora: Fingerprints of accepted corpora. Lists from other corpora are skipped; lists that do not name their
+            corpus are accepted. If None, all lists are accepted.
+        now: Current time in seconds since 1970. Times more than a day later are skipped as clock jumps. If None, the
+            clock of this machine is used.
+
+    Returns:
+        The sessions, and the number of skipped lines.
 
     Raises:
         ValueError: If there is no such file or folder.
@@ -213,26 +238,29 @@ def read_log(
 
 
 class _Events:
-    """Events of a log that are read so far, each once.
+    """Distinct events of a log.
 
     Args:
-        known: Ids of the corpus, or None if all are known.
-        corpora: Fingerprints of the corpora, or None if all lists are of this one.
+        known: Passage ids of the corpus, or None to accept all ids.
+        corpora: Fingerprints of accepted corpora, or None to accept all.
     """
 
     def __init__(self, known: Collection[str] | None, corpora: Collection[str] | None) -> None:
         self._known = known
         self._corpora = corpora
-        self.shown: dict[str, _Shown] = {}  # by request id
-        self._of_trace: dict[str, list[str]] = {}  # request ids by trace
-        self._feedback: dict[str, _Feedback] = {}  # by content: doubled lines are one
+        self.shown: dict[str, _Shown] = {}  # keyed by request id
+        self._of_trace: dict[str, list[str]] = {}  # request ids by trace id
+        self._feedback: dict[str, _Feedback] = {}  # keyed by content, which removes duplicate lines
 
     def add(self, event: "_Shown | _Feedback", raw: Any) -> None:
-        """Add an event; a :class:`LeftOutError` says why it does not count.
+        """Add an event.
 
         Args:
-            event: The checked event.
-            raw: The JSON object that it was read from.
+            event: Validated event.
+            raw: JSON object that the event was parsed from.
+
+        Raises:
+            LeftOutError: If the event is skipped.
         """
         if isinstance(event, _Feedback):
             key = json.dumps(raw, sort_keys=True)
@@ -249,13 +277,13 @@ class _Events:
             self._of_trace.setdefault(event.trace, []).append(event.request_id)
 
     def gains(self, left_out: Counter[str]) -> dict[str, dict[int, float]]:
-        """Return the gains of each list by position; feedback that does not count is counted in ``left_out``.
+        """Return the gains of each list, and count skipped feedback in ``left_out``.
 
         Args:
-            left_out: Counts by reason, which grow.
+            left_out: Number of skipped lines by reason, which is updated.
 
         Returns:
-            Gains by request id and position; ``-inf`` where a result was dismissed.
+            Gains by request id and position, ``-inf`` for a dismissed result.
         """
         gains: dict[str, dict[int, float]] = {request_id: {} for request_id in self.shown}
         for feedback in self._feedback.values():
@@ -264,7 +292,7 @@ class _Events:
         return gains
 
     def _add_gains(self, feedback: "_Feedback", gains: dict[str, dict[int, float]]) -> None:
-        """Add the gains of one feedback to the lists that it is on."""
+        """Add the gains of one feedback event to its lists."""
         has_list = feedback.request_id in self.shown
         request_ids = [feedback.request_id] if has_list else self._of_trace.get(feedback.request_id, [])
         _require(bool(request_ids), NOT_SHOWN)
@@ -273,7 +301,7 @@ class _Events:
         marks = [
             (name, kind, position)
             for name in request_ids
-            for kind, position in _places(feedback, self.shown[name].ids, self._known)
+            for kind, position in _feedback_positions(feedback, self.shown[name].ids, self._known)
         ]
         _require(bool(marks), UNKNOWN_ID)
         delays = [feedback.time - self.shown[name].time for name in request_ids]
@@ -288,12 +316,12 @@ class _Events:
 
 
 def _same_user(feedback: "_Feedback", shown: "_Shown") -> bool:
-    """Return whether feedback can be of the user who saw a list: both are the same, or one is unknown."""
+    """Return whether feedback can come from the user who saw a list. It cannot if both are known and differ."""
     return None in (feedback.user, shown.user) or feedback.user == shown.user
 
 
 def _session(event: "_Shown", gains: Mapping[int, float]) -> Session:
-    """Return a list that was shown with the gains of its results; what was dismissed has none."""
+    """Return a session for a shown list and its gains. Dismissed results have no gain."""
     return Session(
         event.request_id,
         event.time,
@@ -310,7 +338,7 @@ def _files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
     files = [file for file in files if file.is_file() and (file == path or file.suffix in (".json", ".jsonl"))]
     if not files:
-        raise UserError(f"{path}: needed a log, a file or folder of JSON lines, found none")
+        raise UserError(f"{path}: the log must be a file or a folder of .json or .jsonl files, but there is none")
     return files
 
 
@@ -324,13 +352,13 @@ def _lines(files: Sequence[Path], sha: Any) -> Iterator[bytes]:
 
 
 def _objects(line: bytes, left_out: Counter[str]) -> list[dict[str, Any]]:
-    """Parse a line; of one that an interrupted write begins, what was written after it."""
-    found = _parsed(line)
-    if found is None:
+    """Return the events of a line. If an interrupted write left half a line, the event after it is recovered."""
+    content = _parsed(line)
+    if content is None:
         left_out[HALF_LINE] += 1
-        found = _parsed(line[max(1, line.rfind(b'{"event"')) :]) or []
+        content = _parsed(line[max(1, line.rfind(b'{"event"')) :]) or []
     try:
-        return [found] if isinstance(found, dict) and "event" in found else list(trace_events(found))
+        return [content] if isinstance(content, dict) and "event" in content else list(trace_events(content))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         left_out[MALFORMED] += 1
         return []
@@ -344,7 +372,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _event(raw: Mapping[str, Any], latest: float) -> Any:
-    """Check an event; a ``_Shown`` or ``_Feedback``."""
+    """Return a JSON object as a validated ``_Shown`` or ``_Feedback``."""
     kinds: dict[Any, type[_Shown | _Feedback]] = {SHOWN_EVENT: _Shown, FEEDBACK_EVENT: _Feedback}
     try:
         kind = kinds[str(raw.get("event"))]
@@ -355,12 +383,12 @@ def _event(raw: Mapping[str, Any], latest: float) -> Any:
     return event
 
 
-def _places(event: _Feedback, ids: Sequence[str], known: Collection[str] | None) -> list[tuple[str, int]]:
-    """List kind and place, from 0, of what an event names of a list and the corpus knows."""
-    place = {each: at for at, each in enumerate(ids) if known is None or each in known}
-    named = [(kind, each) for kind in GAINS for each in getattr(event, kind)]
-    found = [(kind, ids[each - 1] if isinstance(each, int) and 1 <= each <= len(ids) else each) for kind, each in named]
-    return [(kind, place[each]) for kind, each in found if each in place]
+def _feedback_positions(event: _Feedback, ids: Sequence[str], known: Collection[str] | None) -> list[tuple[str, int]]:
+    """Return the kind of feedback and the 0-based position of each known passage that a feedback event refers to."""
+    position_of = {name: position for position, name in enumerate(ids) if known is None or name in known}
+    entries = [(kind, entry) for kind in GAINS for entry in getattr(event, kind)]
+    names = [(kind, ids[n - 1] if isinstance(n, int) and 1 <= n <= len(ids) else n) for kind, n in entries]
+    return [(kind, position_of[name]) for kind, name in names if name in position_of]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Position bias: how likely users look at each rank, estimated from a log, and the bounds of a single user."""
+"""Estimate position bias (how likely users look at each rank) from a log, and limit the influence of a single user."""
 
 import math
 from collections import Counter
@@ -11,22 +11,31 @@ from torch import Tensor
 
 from graphrerank.feedback.log import Session
 
-SLOPE, SLOPE_SPREAD = 0.5, 0.4  # of the curve that is assumed where a log says nothing: rank to the power of -0.5
-RANK_SPREAD = 0.15  # of a single rank's logarithm around the curve
-NUM_RANKS = 1000  # that a curve covers
-LEAST_SHARE = 0.02  # of a random order, that clicks are divided by
-USER_SHARE, USER_SESSIONS = 0.02, 5.0  # share of what all users count, or number of sessions, that one counts at most
+SLOPE, SLOPE_SPREAD = 0.5, 0.4  # mean and standard deviation of the prior on eta in the curve rank^-eta
+RANK_SPREAD = 0.15  # standard deviation of the prior on a single rank's log deviation from the curve
+NUM_RANKS = 1000  # number of ranks of a curve
+LEAST_SHARE = 0.02  # smallest probability of a random order that clicks are divided by
+USER_SHARE, USER_SESSIONS = 0.02, 5.0  # a user's weight is limited to this share of the total or number of sessions
 
 
 @dataclass(frozen=True)
 class Propensities:
-    """The probability that a user looks at a rank, relative to the first one."""
+    """Probability that a user looks at a rank, relative to the first rank.
 
-    curve: Tensor  # `[RANKS]` float64, 1 at the first rank
-    cautious: Tensor  # the same, flatter by one standard error of the slope: clicks far down count less
+    Attributes:
+        curve: Probability of each rank, ``[NUM_RANKS]`` (float64), 1 at the first rank.
+        cautious: The same curve, flatter by one standard error of the slope, which gives less weight to clicks far
+            down.
+        slope: Estimated exponent ``eta`` in ``rank^-eta``.
+        error: Standard error of the slope.
+        source: Description of the evidence.
+    """
+
+    curve: Tensor
+    cautious: Tensor
     slope: float
-    error: float  # standard error of the slope
-    source: str  # what it was estimated from
+    error: float
+    source: str
 
     def __str__(self) -> str:
         first = ", ".join(f"{share:.2f}" for share in self.curve[[0, 1, 2, 4, 9]].tolist())
@@ -35,18 +44,19 @@ class Propensities:
 
 
 def user_weights(sessions: Sequence[Session], *, anonymous_as_one: bool = True) -> Tensor:
-    """Weigh sessions so that no user counts more than 2 % of what all users count together, or 5 sessions.
+    """Return weights of sessions that limit each user to 2 % of the total weight or to 5 sessions, whichever is larger.
 
-    Repeats of a query by one user count once together. The limit is a share of the weights that result, not of the
-    number of sessions, since otherwise a user could raise it by sending more of them.
+    Repetitions of a query by one user together count once. The limit is a share of the resulting weights and not of the
+    number of sessions, so that a user cannot raise it by sending more sessions.
 
     Args:
-        sessions: ``S`` lists shown.
-        anonymous_as_one: Whether all sessions without an authenticated user count as those of one user. If False, names
-            that clients chose tell users apart, and each session without a name is that of another user.
+        sessions: ``S`` shown lists.
+        anonymous_as_one: Whether all sessions without an authenticated user count as sessions of a single user. If
+            False, users are distinguished by the names that clients chose, and each session without a name is a
+            different user.
 
     Returns:
-        Weights ``[S]`` float64, in (0, 1].
+        Weights ``[S]`` (float64) in (0, 1].
     """
     users: list[Hashable] = [
         session.known_user if anonymous_as_one else number if session.user is None else session.user
@@ -63,15 +73,15 @@ def user_weights(sessions: Sequence[Session], *, anonymous_as_one: bool = True) 
 
 
 def _most_of_user(counts: Sequence[int]) -> float:
-    """Return the largest limit that is at most 2 % of the sum of all counts under that limit, and at least 5.
+    """Return the largest limit that is at most 2 % of the sum of the limited counts, but at least 5.
 
-    With the ``k`` largest counts at the limit ``c`` and the others adding up to ``r``, ``c = 0.02 (k c + r)``.
+    If the ``k`` largest counts are limited to ``c`` and the others add up to ``r``, then ``c = 0.02 (k c + r)``.
     """
     ordered = sorted(counts, reverse=True)
     rest = sum(ordered)
     for num_limited, count in enumerate(ordered):
         share = 1 - USER_SHARE * num_limited
-        if share < USER_SHARE / 2:  # 50 users at the limit are 100 %
+        if share < USER_SHARE / 2:  # 50 users at the limit make up 100 %
             break
         limit = USER_SHARE * rest / share
         if count <= limit:
@@ -81,30 +91,39 @@ def _most_of_user(counts: Sequence[int]) -> float:
 
 
 def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Propensities:
-    r"""Estimate the position bias from randomised swaps and from ranks at which one query showed the same passage.
+    r"""Estimate the position bias from random swaps, or from passages that one query showed at different ranks.
 
-    Where chance, or another ranker, puts a passage of a query at rank i here and at j there, its relevance is the same,
-    so that the ratio of clicks is that of the propensities:
+    If chance or another ranker moves a passage of a query between ranks i and j, its relevance is the same at both
+    ranks, so the ratio of clicks is the ratio of propensities:
 
     .. math::
         \log\theta_j - \log\theta_i = \log\frac{C_j}{C_i} \pm \sqrt{1/n_i + 1/n_j}, \qquad
         \log\theta_k = -\eta \log k + u_k
 
-    with clicks :math:`C` divided by the probability of the order that was shown, whose effective number is :math:`n`.
-    Least squares over all pairs of ranks, with the priors :math:`\eta \sim N(0.5, 0.4^2)`, which holds where there is
-    no evidence, and :math:`u_k \sim N(0, 0.15^2)`.
+    where :math:`C` is the number of clicks divided by the probability of the order that was shown, and :math:`n` is its
+    effective sample size. The parameters are estimated by least squares over all pairs of ranks, with the priors
+    :math:`\eta \sim N(0.5, 0.4^2)`, which is the result without evidence, and :math:`u_k \sim N(0, 0.15^2)`.
 
     Source: Joachims, Swaminathan and Schnabel, "Unbiased Learning-to-Rank with Biased Feedback", 2017 (swaps); Agarwal
-    et al., "Estimating Position Bias without Intrusive Interventions", 2019 (harvested pairs). *Where we differ:* the
-    parametric curve, and priors in the place of a minimum of evidence.
+    et al., "Estimating Position Bias without Intrusive Interventions", 2019 (harvested pairs).
+
+    *Differences from the papers:* the curve is parametric, and priors replace a minimum amount of evidence.
+
+    Args:
+        sessions: ``S`` shown lists.
+        weights: Weight of each session, ``[S]``.
+
+    Returns:
+        The estimated propensities.
     """
-    clicks: dict[tuple[int, int], list[float]] = {}  # by ranks i, j: sums of weights and of their squares, of each
+    # Maps ranks (i, j) to the sum of click weights and of their squares at rank i, followed by the same at rank j.
+    clicks: dict[tuple[int, int], list[float]] = {}
     swaps = harvested = 0
 
-    def add(i: int, j: int, parts: Sequence[tuple[float, float]]) -> None:
-        """Count clicks at ranks i and j, each with its weight."""
+    def add(i: int, j: int, clicks_at: Sequence[tuple[float, float]]) -> None:
+        """Add weighted clicks at ranks i and j."""
         sums = clicks.setdefault((i, j), [0.0] * 4)
-        for end, (count, weight) in enumerate(parts):
+        for end, (count, weight) in enumerate(clicks_at):
             sums[2 * end] += count * weight
             sums[2 * end + 1] += count * weight**2
 
@@ -117,7 +136,7 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
             harvested, fewer = harvested + 1, min(ranks[i][0], ranks[j][0])
             add(i, j, [(ranks[rank][1], fewer / max(ranks[rank][0], 1e-9)) for rank in (i, j)])
     last = max((j for _, j in clicks), default=1)
-    # unknowns: the slope's difference from the prior, and u of ranks 2, 3, ..., last
+    # Unknowns: difference of the slope from its prior mean, then u of ranks 2, 3, ..., last.
     precision = torch.diag(torch.tensor([SLOPE_SPREAD**-2, *[RANK_SPREAD**-2] * (last - 1)], dtype=torch.float64))
     moment = torch.zeros(last, dtype=torch.float64)
     for (i, j), sums in clicks.items():
@@ -126,29 +145,31 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
         row[j - 1] += 1.0
         if i > 1:
             row[i - 1] -= 1.0
-        of_i, of_j = sums[0] + 0.5, sums[2] + 0.5
-        variance = (sums[1] + 0.5) / of_i**2 + (sums[3] + 0.5) / of_j**2
+        clicks_i, clicks_j = sums[0] + 0.5, sums[2] + 0.5
+        variance = (sums[1] + 0.5) / clicks_i**2 + (sums[3] + 0.5) / clicks_j**2
         precision += torch.outer(row, row) / variance
-        moment += row * (math.log(of_j / of_i) + SLOPE * math.log(j / i)) / variance
-    found = torch.linalg.solve(precision, moment)
+        moment += row * (math.log(clicks_j / clicks_i) + SLOPE * math.log(j / i)) / variance
+    solution = torch.linalg.solve(precision, moment)
     error = float(torch.linalg.inv(precision)[0, 0].sqrt())
-    slope = max(0.0, SLOPE + float(found[0]))
+    slope = max(0.0, SLOPE + float(solution[0]))
     single = torch.zeros(NUM_RANKS, dtype=torch.float64)
-    single[1 : min(last, NUM_RANKS)] = found[1 : min(last, NUM_RANKS)]
+    single[1 : min(last, NUM_RANKS)] = solution[1 : min(last, NUM_RANKS)]
     log_rank = torch.arange(1, NUM_RANKS + 1, dtype=torch.float64).log()
     curve, cautious = (torch.exp(single - eta * log_rank).clamp(max=1.0) for eta in (slope, max(0.0, slope - error)))
-    source = f"from {swaps:,} random swaps" if swaps else f"from {harvested:,} passages at two ranks for one query"
+    source = f"estimated from {swaps:,} random swaps"
+    if not swaps:
+        source = f"estimated from {harvested:,} passages that one query showed at two ranks"
     if not swaps and not harvested:
-        source = "assumed, as the log has no random swaps and no passage at two ranks for one query"
+        source = "assumed, because the log has no random swaps and no passage that one query showed at two ranks"
     return Propensities(curve, cautious, slope, error, source)
 
 
 def _ranks_seen(sessions: Sequence[Session], weights: Tensor) -> Iterable[dict[int, list[float]]]:
-    """Count views and clicks of each query's passages by rank."""
+    """Return, for each passage of each query, the weighted number of views and of clicks by rank."""
     seen: dict[tuple[str, str], dict[int, list[float]]] = {}
     for session, weight in zip(sessions, weights.tolist(), strict=True):
         for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True), 1):
-            shown = seen.setdefault((session.query, name), {}).setdefault(rank, [0.0, 0.0])
-            shown[0] += weight
-            shown[1] += weight * min(1.0, gain)
+            views_and_clicks = seen.setdefault((session.query, name), {}).setdefault(rank, [0.0, 0.0])
+            views_and_clicks[0] += weight
+            views_and_clicks[1] += weight * min(1.0, gain)
     return seen.values()

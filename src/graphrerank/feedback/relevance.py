@@ -1,4 +1,4 @@
-"""Relevance estimated from clicks: corrected for positions, doubly robust, one row for each query."""
+"""Estimate relevance from clicks with a doubly robust correction of position bias."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,26 +8,37 @@ from torch import Tensor
 
 from graphrerank.feedback.log import Session
 
-CLIP = 0.1  # the least propensity that a click is divided by
+CLIP = 0.1  # smallest propensity that a click is divided by
 MAX_GAIN = 2.0
-ENOUGH_SESSIONS = 8.0  # of one query, beyond which more say little about other queries
+ENOUGH_SESSIONS = 8.0  # limit of a query's weight, because more sessions of it tell little about other queries
 
 
 @dataclass(frozen=True)
 class Relevance:
-    """Estimates for the candidates of each query; ``[Q, K]`` as the lists are."""
+    """Estimated relevance of the candidates of each query.
 
-    gain: Tensor  # `[Q, K]` float64, clicks at the first rank beyond those on anything; below 0 where fewer were seen
-    sessions: Tensor  # `[Q]` float64, weight of each query's sessions; 0 for a query without any
-    shown: Tensor  # `[Q, K]` bool, whether a candidate was ever shown
+    Attributes:
+        gain: Estimated clicks at the first rank minus the base rate of clicks, ``[Q, K]`` (float64). Negative if there
+            were fewer clicks than the base rate.
+        sessions: Total weight of each query's sessions, ``[Q]`` (float64). 0 for a query without sessions.
+        shown: Whether each candidate was ever shown, ``[Q, K]`` (bool).
+    """
+
+    gain: Tensor
+    sessions: Tensor
+    shown: Tensor
 
     def select(self, rows: Tensor) -> "Relevance":
-        """Return the estimates of some queries."""
+        """Return the estimates of the selected queries.
+
+        Args:
+            rows: Rows of the queries, ``[Q']``.
+        """
         return Relevance(self.gain[rows], self.sessions[rows], self.shown[rows])
 
     @property
     def weight(self) -> Tensor:
-        """How much each query counts, ``[Q]``: its sessions, but at most 8."""
+        """Weight of each query, ``[Q]``. Grows with its sessions and approaches 8."""
         return self.sessions / (1 + self.sessions / ENOUGH_SESSIONS)
 
 
@@ -40,30 +51,34 @@ def estimate_relevance(
     scores: Tensor,
     mask: Tensor,
 ) -> Relevance:
-    r"""Estimate how often each candidate would be clicked at the first rank, beyond the clicks that anything gets.
+    r"""Estimate how often each candidate would be clicked at the first rank, minus the base rate of clicks.
 
     .. math::
         y_d = \hat r_d - \epsilon + \frac{1}{N} \sum_s \frac{c_{sd} - \theta_{k(s, d)} \hat r_d}{\max(\rho_d, \tau)},
         \qquad \rho_d = \frac{1}{N} \sum_s \theta_{k(s, d)}, \qquad \hat r = \epsilon + a\,\mathrm{softmax}(s)
 
-    with the scores :math:`s` of the ranker so far, :math:`\epsilon` the clicks on the lower half of lists, and
-    :math:`a` such that as many clicks are expected as there are. What was not shown keeps its expectation; with one
-    rank for each passage and no clipping it is inverse propensity weighting.
+    where :math:`s` are the scores of the current ranker, :math:`\epsilon` is the click rate in the lower half of the
+    lists, and :math:`a` is chosen so that the expected number of clicks equals the observed one. A candidate that was
+    never shown keeps its expected relevance. With one rank per passage and without clipping, the estimate is inverse
+    propensity weighting.
 
     Source: Oosterhuis, "Doubly-Robust Estimation for Correcting Position-Bias in Click Feedback for Unbiased Learning
     to Rank", 2023, Eq. (25) without trust bias.
 
     Args:
-        sessions: ``S`` lists shown.
-        weights: ``[S]`` of each.
+        sessions: ``S`` shown lists.
+        weights: Weight of each session, ``[S]``.
         rows: Row of each session's query.
-        columns: For each row, the column of each passage id among its candidates; others do not count.
-        curve: ``[R]`` propensities by rank.
-        scores: ``[Q, K]`` of the ranker so far.
-        mask: ``[Q, K]`` bool, whether there is a candidate.
+        columns: For each row, maps the ids of the candidates to their columns. Other ids are ignored.
+        curve: Propensity of each rank, ``[R]``.
+        scores: Scores of the current ranker, ``[Q, K]``.
+        mask: Whether there is a candidate, ``[Q, K]`` (bool).
+
+    Returns:
+        The estimated relevance.
     """
-    at: list[tuple[int, int, float, float]] = []
-    low = [1e-9, 0.0]  # looks at the lower halves of lists, and clicks there
+    entries: list[tuple[int, int, float, float]] = []  # row, column, views, clicks
+    low = [1e-9, 0.0]  # views and clicks in the lower half of the lists
     total = torch.zeros(len(scores), dtype=torch.float64)
     looks = curve.tolist()
     for session, weight, row in zip(sessions, weights.tolist(), rows, strict=True):
@@ -74,18 +89,18 @@ def estimate_relevance(
                 low[0] += look
                 low[1] += click
             if (column := columns[row].get(name)) is not None:
-                at.append((row, column, look, click))
+                entries.append((row, column, look, click))
     seen, clicks = torch.zeros(2, *scores.shape, dtype=torch.float64)
-    if at:
-        table = torch.tensor(at, dtype=torch.float64)
+    if entries:
+        table = torch.tensor(entries, dtype=torch.float64)
         index = tuple(table[:, :2].long().T)
         seen.index_put_(index, table[:, 2], accumulate=True)
         clicks.index_put_(index, table[:, 3], accumulate=True)
     shown, floor = seen > 0, low[1] / low[0]
-    of_ranker = torch.softmax(scores.double().masked_fill(~mask, -1e30), dim=1) * mask
-    expected = float((seen * of_ranker).sum())
+    ranker_shares = torch.softmax(scores.double().masked_fill(~mask, -1e30), dim=1) * mask
+    expected = float((seen * ranker_shares).sum())
     excess = max(0.0, float(clicks.sum()) - floor * float(seen.sum())) / expected if expected > 0 else 0.0
-    prior = excess * of_ranker
+    prior = excess * ranker_shares
     count = total.clamp(min=1e-9).unsqueeze(1)
     share = seen / count
     residual = (clicks / count - share * (floor + prior)) / share.clamp(min=CLIP)
@@ -94,12 +109,21 @@ def estimate_relevance(
 
 
 def compare_worth(new: Tensor, old: Tensor, nodes: Tensor, relevance: Relevance) -> Tensor:
-    r"""Compare two rankers by estimated clicks on what was shown, discounted as in DCG: ``[Q]`` float64.
+    r"""Compare two rankers by the estimated clicks on shown candidates, discounted as in DCG.
 
     .. math:: w_q \sum_d y_d \left(\frac{1}{\log_2(1 + r_d)} - \frac{1}{\log_2(1 + r'_d)}\right)
 
-    with the query's :attr:`~Relevance.weight`, and ranks among what was shown: no click speaks for or against the rest.
-    ``new`` and ``old`` are the scores ``[Q, K]`` of ``nodes``.
+    where :math:`w_q` is the query's :attr:`~Relevance.weight`, and :math:`r` and :math:`r'` are the ranks of the new
+    and the old ranker among the shown candidates. The others are ignored because there is no click evidence on them.
+
+    Args:
+        new: Scores of the new ranker, ``[Q, K]``.
+        old: Scores of the old ranker, ``[Q, K]``.
+        nodes: Candidates, ``[Q, K]``, -1 where padded.
+        relevance: Estimated relevance of the candidates.
+
+    Returns:
+        Difference for each query, ``[Q]`` (float64), positive if the new ranker is better.
     """
     nodes = nodes.masked_fill(~relevance.shown, -1)
     difference = _discounts(new, nodes) - _discounts(old, nodes)
@@ -107,7 +131,16 @@ def compare_worth(new: Tensor, old: Tensor, nodes: Tensor, relevance: Relevance)
 
 
 def order(scores: Tensor, nodes: Tensor) -> Tensor:
-    """Return the columns of each row best first, ties by node, padding last: ``[Q, K]``."""
+    """Return the columns of each row from best to worst, ``[Q, K]``. Ties are ordered by node, and padding comes last.
+
+    Args:
+        scores: Scores of the candidates, ``[Q, K]``.
+        nodes: Candidates, ``[Q, K]``, -1 where padded.
+
+    Example:
+        >>> order(torch.tensor([[0.5, 0.9, 0.5, 0.0]]), torch.tensor([[7, 2, 3, -1]]))
+        tensor([[1, 2, 0, 3]])
+    """
     filled = scores.double().masked_fill(nodes < 0, -torch.inf)
     by_node = torch.argsort(nodes, dim=1, stable=True)
     by_score = torch.argsort(filled.gather(1, by_node), dim=1, descending=True, stable=True)

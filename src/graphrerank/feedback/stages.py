@@ -1,8 +1,9 @@
-"""What is learned from feedback, few parameters first: trust and types of edges, the last layers, all of the model.
+"""Stages of learning from feedback: a few factors, the last layers, or all parameters of the model.
 
-The first stage changes how much the retriever counts (with GCS's smoothing), how much the network does, and how much
-the features of each type of edges do: at most seven numbers, which are folded into the weights, so that the result is
-a model as its parent. Their effect is linear in the first two and linearised in the others, from one pass for each.
+The first stage learns at most seven factors: the weight of the retriever (with the smoothing by GCS), the weight of the
+network, and the weight of the features of each edge type. The factors are folded into the weights, so the result is an
+ordinary model. The scores are linear in the first two factors and linearised in the others, with one forward pass per
+edge type.
 """
 
 import copy
@@ -20,26 +21,35 @@ from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.utils.checks import UserError
 
 FEW_PARAMETERS, LAST_LAYERS, ALL_PARAMETERS = STAGES = ("few parameters", "last layers", "all parameters")
-MIN_SESSIONS = {FEW_PARAMETERS: 30, LAST_LAYERS: 150, ALL_PARAMETERS: 2000}  # with positive feedback, to try a stage
-BATCH_OF_LISTS = 64  # queries
-PROBE_FACTOR = 1.25  # factor by which a type's features are scaled to measure its effect
+MIN_SESSIONS = {FEW_PARAMETERS: 30, LAST_LAYERS: 150, ALL_PARAMETERS: 2000}  # sessions with positive feedback
+BATCH_OF_LISTS = 64  # number of queries
+PROBE_FACTOR = 1.25  # factor by which the features of an edge type are scaled to measure their effect
 PRIOR_STD = 0.5  # standard deviation of the prior on the logarithms of factors
 MAX_LOG_FACTOR = math.log(3.0)
-LAST_STEPS, LAST_RATE, LAST_BATCH = 60, 1e-3, 512  # passes over all lists, of so many at once
+LAST_STEPS, LAST_RATE, LAST_BATCH = 60, 1e-3, 512  # number of epochs, learning rate, batch size
 ALL_EPOCHS, ALL_RATE = 3, 1e-4
 HEAD_LAYERS = ("lin_hidden", "lin_out", "gcs_weight")
 
 
 @dataclass(frozen=True)
 class ScoredLists:
-    """The parent's scores of each query's candidates, in parts; ``[Q, K]``, padded."""
+    """Scores of each query's candidates by the parent model, split into their terms.
 
-    nodes: Tensor  # `[Q, K]` int64, -1 where padded
-    gcs_scores: Tensor  # the retriever's part of the score
-    learned: Tensor  # the network's part
-    slopes: Tensor  # `[T, Q, K]`, change of the score with the logarithm of each type's factor
-    types: tuple[int, ...]  # numbers of the `T` types of edges that occur
-    hidden: Tensor  # `[Q, K, C]` float16, what the last layers read
+    Attributes:
+        nodes: Candidates, ``[Q, K]`` (int64), -1 where padded.
+        gcs_scores: Term of the retriever, ``[Q, K]``.
+        learned: Term of the network, ``[Q, K]``.
+        slopes: Derivative of the score with respect to the log factor of each edge type, ``[T, Q, K]``.
+        types: Numbers of the ``T`` edge types that occur.
+        hidden: Input of the last layers, ``[Q, K, C]`` (float16).
+    """
+
+    nodes: Tensor
+    gcs_scores: Tensor
+    learned: Tensor
+    slopes: Tensor
+    types: tuple[int, ...]
+    hidden: Tensor
 
     @property
     def mask(self) -> Tensor:
@@ -48,61 +58,91 @@ class ScoredLists:
 
     @property
     def scores(self) -> Tensor:
-        """The parent's scores, ``[Q, K]``."""
+        """Scores of the parent model, ``[Q, K]``."""
         return self.gcs_scores + self.learned
 
     def select(self, rows: Tensor) -> "ScoredLists":
-        """Return the lists of some queries."""
-        parts = {name: getattr(self, name)[rows] for name in ("nodes", "gcs_scores", "learned", "hidden")}
-        return replace(self, **parts, slopes=self.slopes[:, rows])
+        """Return the lists of the selected queries.
+
+        Args:
+            rows: Rows of the queries, ``[Q']``.
+        """
+        selected = {name: getattr(self, name)[rows] for name in ("nodes", "gcs_scores", "learned", "hidden")}
+        return replace(self, **selected, slopes=self.slopes[:, rows])
 
 
 @dataclass(frozen=True)
 class ModelUpdate:
-    """A model that differs from its parent, or the parent's few parameters changed."""
+    """Model that was learned from its parent.
+
+    Attributes:
+        stage: Name of the stage.
+        model: Updated model.
+        factors: Factors of the retriever, the model and each edge type, by name. Empty for later stages.
+    """
 
     stage: str
     model: GATv2Reranker
-    factors: Mapping[str, float]  # of the retriever, the model and types of edges by name; empty beyond few parameters
+    factors: Mapping[str, float]
 
 
 @torch.no_grad()
 def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
-    """Score all queries of a data set in parts; a ValueError if the model has no such parts."""
+    """Score all queries of a data set with the parent model, split into terms.
+
+    Args:
+        model: Parent model, a ``gatv2_reranker`` with ``features=scores``.
+        prepared: Data set with candidates and features.
+
+    Returns:
+        The scores of all queries.
+
+    Raises:
+        ValueError: If the model is of another class or has other features.
+    """
     if not isinstance(model, GATv2Reranker) or model.features != "scores":
         got = f"features={model.features}" if isinstance(model, GATv2Reranker) else type(model).__name__
         raise UserError(f"`start` must be a gatv2_reranker with features=scores, such as base, got {got}")
     probes = [_folded(model, {EDGE_TYPES[number]: PROBE_FACTOR}) for number in range(model.num_edge_types)]
-    kept: list[Tensor] = []
-    hook = model.norm.register_forward_hook(lambda _, __, out: kept.append(out.half()))
-    parts, present = [], set[int]()
+    activations: list[Tensor] = []
+    hook = model.norm.register_forward_hook(lambda _, __, out: activations.append(out.half()))
+    batches, present = [], set[int]()
     try:
         for graphs in _batches(model, prepared, torch.arange(len(prepared.dataset.query_ids))):
             present |= set() if graphs.edge_type is None else set(graphs.edge_type.unique().tolist())
             arguments = graphs.model_inputs(model.inputs)
             gcs_scores, learned = model.score_parts(*arguments)
-            columns = [graphs.nodes + 1, gcs_scores, learned, *kept.pop().T]
+            columns = [graphs.nodes + 1, gcs_scores, learned, *activations.pop().T]
             for number, probe in enumerate(probes):
                 change = probe(*arguments) - gcs_scores - learned if number in present else torch.zeros_like(learned)
                 columns.append(change / math.log(PROBE_FACTOR))
-            parts.append([_padded(graphs, column, prepared.top_k) for column in columns])
+            batches.append([_padded(graphs, column, prepared.top_k) for column in columns])
     finally:
         hook.remove()
-    nodes, gcs_scores, learned, *others = map(torch.cat, zip(*parts, strict=True))
+    nodes, gcs_scores, learned, *others = map(torch.cat, zip(*batches, strict=True))
     hidden, slopes = others[: len(others) - len(probes)], others[len(others) - len(probes) :]
     types = tuple(sorted(present)) if probes else ()
-    of_types = torch.stack([slopes[number] for number in types]) if types else learned.new_zeros(0, *learned.shape)
-    return ScoredLists(nodes - 1, gcs_scores, learned, of_types, types, torch.stack(hidden, dim=-1))
+    type_slopes = torch.stack([slopes[number] for number in types]) if types else learned.new_zeros(0, *learned.shape)
+    return ScoredLists(nodes - 1, gcs_scores, learned, type_slopes, types, torch.stack(hidden, dim=-1))
 
 
 @torch.no_grad()
 def exact_scores(model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor) -> Tensor:
-    """Score the candidates of queries ``[Q]`` with a model, ``[Q, K]``, 0 where padded."""
-    parts = [
+    """Score the candidates of queries with a forward pass of a model.
+
+    Args:
+        model: Model to score with.
+        prepared: Data set with candidates and features.
+        queries: Rows of the queries, ``[Q]``.
+
+    Returns:
+        Scores ``[Q, K]``, 0 where padded.
+    """
+    scores = [
         _padded(graphs, model(*graphs.model_inputs(model.inputs)), prepared.top_k)
         for graphs in _batches(model, prepared, queries)
     ]
-    return torch.cat(parts) if parts else torch.zeros(0, prepared.top_k)
+    return torch.cat(scores) if scores else torch.zeros(0, prepared.top_k)
 
 
 def fit_stage(
@@ -115,12 +155,24 @@ def fit_stage(
     *,
     seed: int = 0,
 ) -> ModelUpdate:
-    r"""Fit a stage to the targets ``[Q, K]``, some of which may be negative, of queries ``[Q']`` of all lists.
+    r"""Fit the parameters of a stage to target relevance.
 
     .. math:: \min -\sum_{q, d} y_{qd} \log \mathrm{softmax}_d(s) + \frac{|z|^2}{2 \sigma^2}
 
-    with the second term for logarithms z of factors, each at most log 3. The common factor of all scores is not
-    penalised: it changes no order.
+    The second term applies only to the first stage, where z are the logarithms of the factors, each limited to log 3. A
+    common factor of all scores is not penalised because it does not change the ranking.
+
+    Args:
+        stage: One of ``STAGES``.
+        model: Parent model.
+        prepared: Data set with candidates and features.
+        lists: Scores of the parent model for all queries.
+        queries: Rows of the queries to fit on, ``[Q']``.
+        targets: Target relevance of all queries, ``[Q, K]``. May be negative.
+        seed: Seed of the order of batches.
+
+    Returns:
+        The learned update.
     """
     y = targets[queries]
     if stage == FEW_PARAMETERS:
@@ -133,9 +185,20 @@ def fit_stage(
 def quick_scores(
     change: ModelUpdate, model: GATv2Reranker, prepared: PreparedDataset, lists: ScoredLists, queries: Tensor
 ) -> Tensor:
-    """Score queries ``[Q']`` of all lists as a change of the model does, ``[Q', K]``.
+    """Score queries with an updated model, without a forward pass where possible.
 
-    Few parameters are linearised, and last layers read half precision; only other changes need a pass of the network.
+    The scores are linearised for the first stage and computed from half-precision activations for the last layers. An
+    update of all parameters needs a forward pass.
+
+    Args:
+        change: Update whose model scores.
+        model: Parent model.
+        prepared: Data set with candidates and features.
+        lists: Scores of the parent model for all queries.
+        queries: Rows of the queries, ``[Q']``.
+
+    Returns:
+        Scores ``[Q', K]``.
     """
     if change.stage == FEW_PARAMETERS:
         z = torch.tensor([math.log(factor) for factor in change.factors.values()], dtype=torch.float64)
@@ -162,7 +225,7 @@ def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Model
     with torch.no_grad():
         z = MAX_LOG_FACTOR * torch.tanh(u / MAX_LOG_FACTOR)
     names = ["retriever", "model", *(EDGE_TYPES[number] for number in lists.types)]
-    factors = {name: math.exp(each) for name, each in zip(names, z.tolist(), strict=True)}
+    factors = {name: math.exp(log_factor) for name, log_factor in zip(names, z.tolist(), strict=True)}
     return ModelUpdate(FEW_PARAMETERS, _folded(model, factors), factors)
 
 
@@ -178,8 +241,8 @@ def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: i
     for _ in range(LAST_STEPS):
         for rows in torch.split(torch.randperm(len(targets), generator=generator), LAST_BATCH):
             optimizer.zero_grad()
-            some = lists.select(rows)
-            loss = _cross_entropy(_last_scores(model, changed, some), targets[rows], some.mask)
+            batch = lists.select(rows)
+            loss = _cross_entropy(_last_scores(model, changed, batch), targets[rows], batch.mask)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return ModelUpdate(LAST_LAYERS, changed, {})
@@ -189,17 +252,19 @@ def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredList
     hidden = lists.hidden.float()
     assert model.gcs_weight is not None
     assert changed.gcs_weight is not None
-    before, after = (of.lin_out(torch.relu(of.lin_hidden(hidden))).squeeze(-1) for of in (model, changed))
+    before, after = (head.lin_out(torch.relu(head.lin_hidden(hidden))).squeeze(-1) for head in (model, changed))
     scores = (
         lists.gcs_scores * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + after - before.detach()
     )
-    return torch.where((lists.learned != 0).any(1, keepdim=True), scores, lists.scores)  # else there is no evidence
+    return torch.where(
+        (lists.learned != 0).any(1, keepdim=True), scores, lists.scores
+    )  # queries without evidence keep their scores
 
 
 def _fit_all(
     model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor, targets: Tensor, seed: int
 ) -> ModelUpdate:
-    changed = copy.deepcopy(model).eval()  # without dropout, as the parent scores
+    changed = copy.deepcopy(model).eval()  # dropout stays off, because the parent's scores are computed without it
     optimizer = torch.optim.AdamW(changed.parameters(), lr=ALL_RATE)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(ALL_EPOCHS):
@@ -225,7 +290,7 @@ def _cross_entropy(scores: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _folded(model: GATv2Reranker, factors: Mapping[str, float]) -> GATv2Reranker:
-    """Fold factors into a copy of the weights."""
+    """Return a copy of the model with the factors folded into its weights."""
     changed = copy.deepcopy(model)
     assert changed.gcs_weight is not None
     changed.gcs_weight.mul_(factors.get("retriever", 1.0))
@@ -234,16 +299,16 @@ def _folded(model: GATv2Reranker, factors: Mapping[str, float]) -> GATv2Reranker
     for weight in outputs:
         weight.mul_(factors.get("model", 1.0))
     names = changed.score_features.names([""] * changed.score_features.num_scores)
-    read = [names[column] for column in _others(changed)]
+    input_names = [names[column] for column in _others(changed)]
     for edge_type, factor in factors.items():
         if edge_type in EDGE_TYPES:
-            columns = [at for at, name in enumerate(read) if name.endswith(f"_{edge_type}")]
+            columns = [index for index, name in enumerate(input_names) if name.endswith(f"_{edge_type}")]
             changed.lin_in.weight[:, columns] *= factor
     return changed
 
 
 def _others(model: GATv2Reranker) -> list[int]:
-    """Return the feature that each input of the first layer reads."""
+    """Return the index of the feature behind each input of the first layer."""
     columns: Tensor = model.get_buffer("of_others")
     return [int(column) for column in columns.tolist()]
 

@@ -1,9 +1,10 @@
-"""Traces of "retrieved and cited" as events of the log: OpenTelemetry (OTLP as JSON) and Langfuse.
+"""Convert traces of OpenTelemetry (OTLP as JSON) and Langfuse to events of a feedback log.
 
 A retrieval is a span with ``gen_ai.retrieval.documents`` (OpenTelemetry's GenAI conventions) or
 ``retrieval.documents.N.document.id`` (OpenInference), or a Langfuse observation of type ``RETRIEVER`` whose output
-lists documents with ids. Citations are what any other span or observation of the same trace lists as ``cited`` or
-``citations``, in its attributes, metadata or output: ids, or objects with an ``id``. No convention has a name for them.
+lists documents with ids. Citations come from any other span or observation of the same trace, under the key ``cited``
+or ``citations`` of its attributes, metadata or output, as ids or as objects with an ``id``. These two names are this
+library's own, because no convention defines one.
 """
 
 import json
@@ -18,7 +19,11 @@ QUERY_KEYS = ("gen_ai.retrieval.query.text", "input.value")
 
 
 def trace_events(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield the events of one JSON value of a trace file; of a list those of its entries."""
+    """Yield the events of a JSON value from a trace file.
+
+    Args:
+        content: A span, an observation, a trace, an OTLP export, or a list of these.
+    """
     if isinstance(content, list):
         for entry in content:
             yield from trace_events(entry)
@@ -27,7 +32,7 @@ def trace_events(content: Any) -> Iterator[dict[str, Any]]:
             for scope in resource["scopeSpans"]:
                 for span in scope["spans"]:
                     yield from _of_span(span)
-    elif "observations" in content:  # a Langfuse trace as downloaded
+    elif "observations" in content:  # downloaded Langfuse trace
         for observation in content["observations"]:
             yield from _of_observation({"userId": content.get("userId"), "traceId": content.get("id"), **observation})
     elif "spanId" in content:
@@ -37,15 +42,15 @@ def trace_events(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def _of_span(span: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    given = span.get("attributes", {})
-    attributes = given if isinstance(given, dict) else {each["key"]: _plain(each["value"]) for each in given}
+    listed = span.get("attributes", {})
+    attributes = listed if isinstance(listed, dict) else {entry["key"]: _plain(entry["value"]) for entry in listed}
     documents: Any = _loaded(attributes.get("gen_ai.retrieval.documents"))
     if documents is None:
         flat: dict[int, dict[str, Any]] = {}
-        for key, held in attributes.items():
-            if found := FLAT_DOCUMENT_KEY.fullmatch(key):
-                flat.setdefault(int(found[1]), {})[found[2]] = held
-        documents = [flat[at] for at in sorted(flat)]
+        for key, attribute in attributes.items():
+            if match := FLAT_DOCUMENT_KEY.fullmatch(key):
+                flat.setdefault(int(match[1]), {})[match[2]] = attribute
+        documents = [flat[index] for index in sorted(flat)]
     query = next((attributes[key] for key in QUERY_KEYS if key in attributes), None)
     times = {
         "time": int(span["startTimeUnixNano"]) / 1e9,
@@ -55,10 +60,10 @@ def _of_span(span: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _of_observation(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    row = {re.sub(r"_(\w)", lambda letter: letter[1].upper(), key): held for key, held in row.items()}
-    given, output = _loaded(row.get("input")), _loaded(row.get("output"))
+    row = {re.sub(r"_(\w)", lambda letter: letter[1].upper(), key): entry for key, entry in row.items()}
+    inputs, output = _loaded(row.get("input")), _loaded(row.get("output"))
     documents: Any = output.get("documents") if isinstance(output, dict) else output
-    query = given.get("query") if isinstance(given, dict) else given
+    query = inputs.get("query") if isinstance(inputs, dict) else inputs
     retrieves = str(row.get("type", "")).upper() == "RETRIEVER"
     times = {"time": str(row["startTime"]).replace("Z", "+00:00"), "user": row.get("userId")}
     yield from _events(
@@ -86,15 +91,15 @@ def _events(
 def _id(document: Any) -> str:
     if not isinstance(document, dict):
         return str(document)
-    places = [document, _loaded(document.get("metadata"))]
-    found = next((at[key] for at in places if isinstance(at, dict) for key in IDS if key in at), None)
-    if found is None:
+    sources = [document, _loaded(document.get("metadata"))]
+    doc_id = next((source[key] for source in sources if isinstance(source, dict) for key in IDS if key in source), None)
+    if doc_id is None:
         raise KeyError("id")
-    return str(found)
+    return str(doc_id)
 
 
 def _loaded(attribute: Any) -> Any:
-    """Parse JSON in a text; any other text stays."""
+    """Parse a string that contains JSON, and return any other value unchanged."""
     if isinstance(attribute, str) and attribute[:1] in ("[", "{"):
         try:
             return json.loads(attribute)

@@ -1,1 +1,1 @@
-"""The reranker in other libraries, one module per library, which must be installed."""
+"""Adapters to other libraries, one module per library. Each library must be installed separately."""

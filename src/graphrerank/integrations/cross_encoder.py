@@ -1,4 +1,4 @@
-"""The reranker in the form of sentence-transformers' ``CrossEncoder``, for code that calls one; nothing to install."""
+"""Use the reranker in place of a ``CrossEncoder`` from sentence-transformers, which need not be installed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,21 @@ from graphrerank.rerank.graph_reranker import GraphReranker
 
 
 class GraphCrossEncoder:
-    """Ranks documents by the calls ``rank`` and ``predict`` of a ``CrossEncoder``.
+    """Reranker with the methods ``rank`` and ``predict`` of a ``CrossEncoder``.
 
-    *Where we differ:* the documents of a query are scored together, so that a document's score depends on the others.
-    The reranker must not need vectors. ``edges`` returns the edges among texts, pairs of positions ``(i, j)`` or
-    ``(i, j, type)``; None for no edges.
+    *Differences from a cross-encoder:* all documents of a query are scored together, so the score of a document depends
+    on the other documents.
+
+    Args:
+        reranker: Reranker whose model needs no vectors.
+        edges: Function that returns the edges among a list of texts, as pairs of positions ``(i, j)`` or as
+            ``(i, j, type)``. If None, there are no edges.
+
+    Example:
+        >>> model = GraphCrossEncoder(GraphReranker.from_pretrained("base"), edges=lambda texts: [(0, 1)])
+        >>> texts = ["Frank Herbert wrote the novel Dune.", "Dune was filmed in 1984.", "Bees make honey."]
+        >>> [row["corpus_id"] for row in model.rank("Who wrote the novel Dune?", texts, top_k=2)]
+        [0, 1]
     """
 
     def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
@@ -29,22 +39,37 @@ class GraphCrossEncoder:
         return_documents: bool = False,
         **ignored: Any,
     ) -> list[dict[str, Any]]:
-        """Rank the documents of a query, best first; other settings of a ``CrossEncoder`` are ignored.
+        """Rank the documents of a query, best first.
 
-        Each has a ``corpus_id`` (its position among the documents) and a ``score``, the probability of relevance if the
-        model is calibrated, and perhaps the ``text``.
+        Args:
+            query: Text of the query.
+            documents: Texts of the documents.
+            top_k: Number of documents to return. If None, all documents.
+            return_documents: Whether to return the texts too.
+            ignored: Other arguments of ``CrossEncoder.rank``, which have no effect.
+
+        Returns:
+            One dictionary per document, with ``corpus_id`` (its position in ``documents``), ``score`` (the probability
+            of relevance if the model is calibrated, otherwise the model's score) and, if ``return_documents``,
+            ``text``.
         """
         edges = () if self._edges is None or not documents else self._edges(documents)
-        found = ranked(self._reranker, query, documents, edges=edges, top_n=top_k)
-        rows: list[dict[str, Any]] = [{"corpus_id": index, "score": score} for index, score in found]
+        ranking = ranked(self._reranker, query, documents, edges=edges, top_n=top_k)
+        rows: list[dict[str, Any]] = [{"corpus_id": index, "score": score} for index, score in ranking]
         return [row | {"text": documents[row["corpus_id"]]} for row in rows] if return_documents else rows
 
     def predict(
         self, sentences: Sequence[Sequence[str]] | Sequence[str], *, convert_to_tensor: bool = False, **ignored: Any
     ) -> Any:
-        """Score pairs of a query and a document, ``[n]`` float32; the pairs of one query are scored together.
+        """Score pairs of a query and a document. All pairs of the same query are scored together.
 
-        A single pair has one float32. The result is a NumPy array or, with ``convert_to_tensor``, a tensor.
+        Args:
+            sentences: Pairs ``(query, document)``, or a single pair.
+            convert_to_tensor: Whether to return a tensor instead of a NumPy array.
+            ignored: Other arguments of ``CrossEncoder.predict``, which have no effect.
+
+        Returns:
+            Scores ``[num_pairs]`` (float32), or one float32 for a single pair.
         """
         if len(sentences) and isinstance(sentences[0], str):
             return self.predict([sentences], convert_to_tensor=convert_to_tensor)[0]  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""The reranker as a component of Haystack; ``pip install graphrerank[haystack]``."""
+"""Use the reranker as a component of Haystack. Install it with ``pip install graphrerank[haystack]``."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,38 +10,51 @@ from graphrerank.rerank.graph_reranker import GraphReranker
 with importing("haystack", __name__):
     from haystack import Document, component
 
-SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # of Haystack's DocumentSplitter, whose chunks are joined
+SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # metadata written by Haystack's DocumentSplitter
 
 
 @component
 class GraphRerankRanker:
-    """Ranks the documents of a Haystack retriever, in a pipeline or alone.
+    """Haystack component that reranks the documents of a retriever, in a pipeline or on its own.
 
-    The retriever's scores are used if all documents have one, of the metadata ``entities`` (documents that share some
-    are joined), and ``doc_id`` with ``chunk_id`` or the splitter's ``source_id`` with ``split_id`` (neighbouring chunks
-    are joined). The model of the ``checkpoint`` (:meth:`GraphReranker.from_pretrained`) must not need vectors; it runs
-    on ``device``, None for the CPU. ``top_k`` documents are kept, None for all.
+    The retriever's scores are used if all documents have one. Edges come from the metadata: documents that share one of
+    their ``entities`` are connected, and so are neighbouring chunks of a document (``doc_id`` with ``chunk_id``, or the
+    ``source_id`` with ``split_id`` of Haystack's splitter).
+
+    Args:
+        checkpoint: Checkpoint for :meth:`GraphReranker.from_pretrained`. Its model must not need vectors.
+        top_k: Number of documents to return. If None, all documents.
+        device: Device of the model. If None, the CPU.
     """
 
     def __init__(self, checkpoint: str = "base", *, top_k: int | None = None, device: str | None = None) -> None:
-        self.checkpoint, self.top_k, self.device = checkpoint, top_k, device  # which Haystack writes to its files
+        self.checkpoint, self.top_k, self.device = checkpoint, top_k, device  # serialised by Haystack
         self._reranker: GraphReranker | None = None
 
     def warm_up(self) -> None:
-        """Load the checkpoint, once."""
+        """Load the checkpoint if it is not loaded yet."""
         if self._reranker is None:
             self._reranker = GraphReranker.from_pretrained(self.checkpoint, device=self.device)
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
-        """Rank documents; the component's ``top_k`` holds when None.
+        """Rank documents, best first. Documents without text come last.
 
-        Returns ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is
-        calibrated, else the model's score. A ValueError if the query is blank; documents without a text come last.
+        Args:
+            query: Text of the query.
+            documents: Documents to rank.
+            top_k: Number of documents to return. If None, the component's ``top_k`` is used.
+
+        Returns:
+            A dictionary whose entry ``documents`` has copies of the documents. Their ``score`` is the probability of
+            relevance if the model is calibrated, otherwise the model's score.
+
+        Raises:
+            ValueError: If the query is blank.
         """
         self.warm_up()
         assert self._reranker is not None
-        found = ranked(
+        ranking = ranked(
             self._reranker,
             query,
             [document.content for document in documents],
@@ -49,11 +62,11 @@ class GraphRerankRanker:
             scores=[document.score for document in documents],
             top_n=self.top_k if top_k is None else top_k,
         )
-        return {"documents": [replace(documents[index], score=score) for index, score in found]}
+        return {"documents": [replace(documents[index], score=score) for index, score in ranking]}
 
 
 def _with_chunks(meta: dict[str, Any]) -> dict[str, Any]:
-    """Add the metadata that name a chunk to those of Haystack's splitter."""
+    """Return metadata that also has the chunk keys of this library if Haystack's splitter wrote its own."""
     if all(key in meta for key in SPLITTER_KEYS):
         return {**{ours: meta[theirs] for theirs, ours in SPLITTER_KEYS.items()}, **meta}
     return meta

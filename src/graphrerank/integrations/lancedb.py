@@ -1,4 +1,7 @@
-"""The reranker in LanceDB's hybrid, vector and full-text searches; ``pip install graphrerank[lancedb]``."""
+"""Use the reranker in LanceDB's hybrid, vector and full-text searches.
+
+Install it with ``pip install graphrerank[lancedb]``.
+"""
 
 from collections import Counter
 
@@ -12,15 +15,23 @@ with importing("lancedb", __name__):
     from lancedb.rerankers import Reranker
 
 RELEVANCE, DISTANCE, SCORE_COLUMN, ROW_COLUMN = "_relevance_score", "_distance", "_score", "_rowid"  # LanceDB's columns
-RANK_OFFSET = 60  # of LanceDB's reciprocal rank fusion
+RANK_OFFSET = 60  # constant added to ranks in LanceDB's reciprocal rank fusion
 
 
 class GraphRerankReranker(Reranker):
-    """Ranks what LanceDB found: ``table.search(query, query_type="hybrid").rerank(GraphRerankReranker(reranker))``.
+    """Reranker for LanceDB searches.
 
-    The scores that the model reads are those of the search, and of a hybrid search the reciprocal rank fusion of both
-    lists, as LanceDB ranks without a reranker. The table must have row ids and a ``column`` of texts. The reranker must
-    not need vectors; ``edges`` as of :class:`~graphrerank.integrations.cross_encoder.GraphCrossEncoder`.
+    The model gets the scores of the search. For a hybrid search, these are the reciprocal rank fusion of both result
+    lists, which is LanceDB's default ranking. The table must have row ids.
+
+    Args:
+        reranker: Reranker whose model needs no vectors.
+        column: Name of the column with the texts.
+        edges: Function that returns the edges among a list of texts, as in
+            :class:`~graphrerank.integrations.cross_encoder.GraphCrossEncoder`. If None, there are no edges.
+
+    Example:
+        ``table.search(query, query_type="hybrid").rerank(GraphRerankReranker(reranker))``
     """
 
     def __init__(self, reranker: GraphReranker, *, column: str = "text", edges: FindEdges | None = None) -> None:
@@ -28,20 +39,48 @@ class GraphRerankReranker(Reranker):
         self._reranker, self._column, self._edges = reranker, column, edges
 
     def rerank_hybrid(self, query: str, vector_results: pa.Table, fts_results: pa.Table) -> pa.Table:
-        """Rank the union of both searches' rows, best first, with a column ``_relevance_score``."""
+        """Rank the union of the rows of both searches, best first.
+
+        Args:
+            query: Text of the query.
+            vector_results: Rows of the vector search.
+            fts_results: Rows of the full-text search.
+
+        Returns:
+            The ranked rows, with the column ``_relevance_score``.
+
+        Raises:
+            ValueError: If the table has no column of texts.
+        """
         fused: Counter[int] = Counter()
-        for found in (vector_results, fts_results):
-            for rank, row in enumerate(found[ROW_COLUMN].to_pylist() if len(found) else [], start=1):
+        for results in (vector_results, fts_results):
+            for rank, row in enumerate(results[ROW_COLUMN].to_pylist() if len(results) else [], start=1):
                 fused[row] += 1 / (RANK_OFFSET + rank)  # type: ignore[assignment]
         table = self.merge_results(vector_results, fts_results)
         return self._ranked(query, table, [fused[row] for row in table[ROW_COLUMN].to_pylist()] if len(table) else [])
 
     def rerank_vector(self, query: str, vector_results: pa.Table) -> pa.Table:
-        """Rank the rows of a search by vectors; as :meth:`rerank_hybrid`."""
+        """Rank the rows of a vector search, best first.
+
+        Args:
+            query: Text of the query.
+            vector_results: Rows of the search.
+
+        Returns:
+            The ranked rows, with the column ``_relevance_score``.
+        """
         return self._ranked(query, vector_results, [-distance for distance in vector_results[DISTANCE].to_pylist()])
 
     def rerank_fts(self, query: str, fts_results: pa.Table) -> pa.Table:
-        """Rank the rows of a full-text search; as :meth:`rerank_hybrid`."""
+        """Rank the rows of a full-text search, best first.
+
+        Args:
+            query: Text of the query.
+            fts_results: Rows of the search.
+
+        Returns:
+            The ranked rows, with the column ``_relevance_score``.
+        """
         return self._ranked(query, fts_results, fts_results[SCORE_COLUMN].to_pylist())
 
     def _ranked(self, query: str, table: pa.Table, scores: list[float]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The reranker as a document compressor of LangChain; ``pip install graphrerank[langchain]``."""
+"""Use the reranker as a document compressor of LangChain. Install it with ``pip install graphrerank[langchain]``."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,12 +13,17 @@ with importing("langchain", __name__):
 
 
 class GraphRerankCompressor(BaseDocumentCompressor):
-    """Ranks the documents of a LangChain retriever, in a ``ContextualCompressionRetriever`` or alone.
+    """LangChain document compressor that reranks the documents of a retriever.
 
-    Metadata keys: ``score`` (the retriever's), ``entities`` (documents that share some are joined), and ``doc_id`` with
-    ``chunk_id`` (neighbouring chunks are joined).
-    The reranker must not need vectors. ``top_n`` documents are kept, None for all. ``edges`` returns the edges among
-    documents, pairs of indices ``(i, j)`` or ``(i, j, type)``; None for those of the metadata.
+    Use it in a ``ContextualCompressionRetriever`` or on its own. The metadata may have ``score`` (the retriever's
+    score), ``entities`` (documents that share one are connected) and ``doc_id`` with ``chunk_id`` (neighbouring chunks
+    are connected).
+
+    Attributes:
+        reranker: Reranker whose model needs no vectors.
+        top_n: Number of documents to return. If None, all documents.
+        edges: Function that returns additional edges among the documents, as pairs of positions ``(i, j)`` or as
+            ``(i, j, type)``. If None, edges come from the metadata only.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -30,8 +35,17 @@ class GraphRerankCompressor(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
-        """Return copies, best first, with ``relevance_score``, a probability if calibrated, in their metadata."""
-        found = ranked(
+        """Return ranked copies of the documents, best first.
+
+        The metadata of each copy has ``relevance_score``, the probability of relevance if the model is calibrated,
+        otherwise the model's score.
+
+        Args:
+            documents: Documents to rank.
+            query: Text of the query.
+            callbacks: LangChain callbacks, which are not used.
+        """
+        ranking = ranked(
             self.reranker,
             query,
             [document.page_content for document in documents],
@@ -41,5 +55,5 @@ class GraphRerankCompressor(BaseDocumentCompressor):
         )
         return [
             documents[index].model_copy(update={"metadata": {**documents[index].metadata, "relevance_score": score}})
-            for index, score in found
+            for index, score in ranking
         ]

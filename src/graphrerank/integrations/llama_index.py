@@ -1,4 +1,4 @@
-"""The reranker as a node postprocessor of LlamaIndex; ``pip install graphrerank[llama-index]``."""
+"""Use the reranker as a node postprocessor of LlamaIndex. Install it with ``pip install graphrerank[llama-index]``."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,15 @@ with importing("llama-index", __name__):
 
 
 class GraphRerankPostprocessor(BaseNodePostprocessor):
-    """Ranks the nodes of a LlamaIndex retriever, in a query engine or alone.
+    """LlamaIndex node postprocessor that reranks the nodes of a retriever, in a query engine or on its own.
 
-    Consecutive chunks (``prev_node``, ``next_node``) are joined, by edges of the type ``adjacency``. The retriever's
-    scores are used if all nodes have one, and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``. The
-    reranker must not need vectors; ``top_n`` nodes are kept, None for all.
+    The retriever's scores are used if all nodes have one. Consecutive chunks (``prev_node``, ``next_node``) are
+    connected by edges of the type ``adjacency``. The metadata may add edges, by ``entities`` and by ``doc_id`` with
+    ``chunk_id``.
+
+    Attributes:
+        reranker: Reranker whose model needs no vectors.
+        top_n: Number of nodes to return. If None, all nodes.
     """
 
     reranker: GraphReranker = Field(exclude=True)
@@ -26,16 +30,16 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name for LlamaIndex's events."""
+        """Return the name that LlamaIndex shows in its events."""
         return "GraphRerankPostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """Rank nodes, best first, with probabilities of relevance if the model is calibrated, else its scores."""
+        """Rank nodes, best first. Scores are probabilities of relevance if the model is calibrated."""
         if query_bundle is None:
-            raise UserError("`query_bundle` must be given, as nodes are ranked for a query, got none")
-        found = ranked(
+            raise UserError("`query_bundle` must be a query to rank the nodes for, got None")
+        ranking = ranked(
             self.reranker,
             query_bundle.query_str,
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
@@ -44,11 +48,11 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
             edges=sorted(_following([node.node for node in nodes])),
             top_n=self.top_n,
         )
-        return [NodeWithScore(node=nodes[index].node, score=score) for index, score in found]
+        return [NodeWithScore(node=nodes[index].node, score=score) for index, score in ranking]
 
 
 def _following(nodes: Sequence[BaseNode]) -> set[InputEdge]:
-    """Return the edges between consecutive nodes, each of which names the other."""
+    """Return an edge for each pair of consecutive nodes among the given nodes."""
     index_of, pairs = {node.node_id: index for index, node in enumerate(nodes)}, set()
     for index, node in enumerate(nodes):
         for other in (node.prev_node, node.next_node):

@@ -1,4 +1,7 @@
-"""The reranker as a transformer of PyTerrier, and a corpus graph for it; ``pip install graphrerank[pyterrier]``."""
+"""Use the reranker as a transformer of PyTerrier, with a corpus graph.
+
+Install it with ``pip install graphrerank[pyterrier]``.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,10 +20,17 @@ with importing("pyterrier", __name__):
 
 
 class EdgeGraph(pyterrier_adaptive.CorpusGraph):
-    """A corpus graph from a list of edges, for :class:`GraphRerankTransformer` and ``pyterrier_adaptive.GAR``.
+    """Corpus graph built from a list of edges, for :class:`GraphRerankTransformer` and ``pyterrier_adaptive.GAR``.
 
-    ``edges`` are undirected pairs of positions in ``docnos``, each of weight 1 without ``weights``; self-loops are left
-    out. Neighbours stand in the order of their weights.
+    Neighbours are sorted by weight, largest first. Self-loops are ignored.
+
+    Args:
+        docnos: Ids of the documents.
+        edges: Undirected edges, as pairs of positions in ``docnos``.
+        weights: Weight of each edge. If None, all weights are 1.
+
+    Raises:
+        ValueError: If an edge refers to a position outside ``docnos``.
     """
 
     def __init__(
@@ -28,32 +38,51 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
     ) -> None:
         super().__init__("")
         self._docnos = list(docnos)
-        self._place = {docno: place for place, docno in enumerate(self._docnos)}
-        found: list[dict[int, float]] = [{} for _ in self._docnos]
-        for place, (i, j) in enumerate(edges):
-            if not (0 <= i < len(found) and 0 <= j < len(found)):
-                raise UserError(f"`edges` must join two of {len(found)} documents, got {(i, j)} at place {place}")
-            weight = 1.0 if weights is None else weights[place]
+        self._index_of = {docno: index for index, docno in enumerate(self._docnos)}
+        neighbours: list[dict[int, float]] = [{} for _ in self._docnos]
+        for index, (i, j) in enumerate(edges):
+            if not (0 <= i < len(neighbours) and 0 <= j < len(neighbours)):
+                raise UserError(
+                    f"`edges` must be pairs of positions of the {len(neighbours)} documents, got {(i, j)} at index "
+                    f"{index}"
+                )
+            weight = 1.0 if weights is None else weights[index]
             if i == j:
                 continue
-            found[i][j] = found[j][i] = max(weight, found[i].get(j, weight))
-        self._rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in found]
+            neighbours[i][j] = neighbours[j][i] = max(weight, neighbours[i].get(j, weight))
+        self._rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in neighbours]
 
     def neighbours(self, docid: int | str, weights: bool = False) -> Any:
-        """Return the neighbours of a document, by place or by id as it is given, the largest weight first."""
-        row = self._rows[self._place[docid] if isinstance(docid, str) else docid]
-        found = np.array([j for j, _ in row], dtype=np.int64)
-        neighbours = [self._docnos[j] for j in found] if isinstance(docid, str) else found
+        """Return the neighbours of a document, those with the largest weight first.
+
+        Args:
+            docid: Position or id of the document. Neighbours are returned in the same form.
+            weights: Whether to return the weights too.
+
+        Returns:
+            Positions (an int64 array) or ids (a list) of the neighbours. If ``weights``, a pair with the float32
+            weights.
+        """
+        row = self._rows[self._index_of[docid] if isinstance(docid, str) else docid]
+        indices = np.array([j for j, _ in row], dtype=np.int64)
+        neighbours = [self._docnos[j] for j in indices] if isinstance(docid, str) else indices
         return (neighbours, np.array([weight for _, weight in row], dtype=np.float32)) if weights else neighbours
 
 
 class GraphRerankTransformer(pt.Transformer):
-    """Ranks the documents of each query in a result frame: ``retriever >> GraphRerankTransformer(...)``.
+    """Transformer that reranks the documents of each query, as in ``retriever >> GraphRerankTransformer(...)``.
 
-    Reads the columns ``qid``, ``query``, ``docno``, ``score``, and the texts from ``text_field`` or, where the frame
-    has no such column (as within ``pyterrier_adaptive.GAR``), from ``texts``, by ``docno``. Replaces ``score`` and
-    ``rank``. The reranker must not need vectors. Edges of the ``corpus_graph``, any of PyTerrier's, join the documents
-    of one list. ``reads_scores=False`` keeps the frame's scores from the model: within GAR they are of two kinds.
+    Reads the columns ``qid``, ``query``, ``docno``, ``score`` and ``text_field``. Replaces ``score`` and ``rank``.
+
+    Args:
+        reranker: Reranker whose model needs no vectors.
+        corpus_graph: Any corpus graph of PyTerrier. Its edges connect the documents of the same query. If None, there
+            are no edges.
+        text_field: Name of the column with the document texts.
+        texts: Texts of the documents by ``docno``, used if the frame has no column ``text_field``. This is the case
+            within ``pyterrier_adaptive.GAR``.
+        reads_scores: Whether the model uses the column ``score``. Use False within GAR, which mixes two kinds of
+            scores.
     """
 
     def __init__(
@@ -69,10 +98,20 @@ class GraphRerankTransformer(pt.Transformer):
         self._text_field, self._texts, self._reads_scores = text_field, texts, reads_scores
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """Rank each query's documents, all queries in one pass of the model."""
+        """Rank the documents of each query. All queries are scored in one batch.
+
+        Args:
+            inp: Result frame.
+
+        Returns:
+            The frame sorted by rank within each query, with new columns ``score`` and ``rank``.
+
+        Raises:
+            ValueError: If a column or the text of a document is missing.
+        """
         needed = ["qid", "query", "docno", *(["score"] if self._reads_scores else [])]
         if missing := [name for name in needed if name not in inp.columns]:
-            raise UserError(f"the frame must have the columns {needed}, missing are {missing}")
+            raise UserError(f"the frame must have the columns {needed}, but {missing} are missing")
         if not len(inp):
             return pt.model.add_ranks(inp.assign(score=pd.Series(dtype=float)))
         groups = [group for _, group in inp.groupby("qid", sort=False)]
@@ -89,8 +128,10 @@ class GraphRerankTransformer(pt.Transformer):
         if self._text_field in group.columns:
             texts = dict(zip(docnos, group[self._text_field], strict=True))
         if absent := [docno for docno in docnos if docno not in texts]:
-            column = f"the frame has no column {self._text_field!r}"
-            raise UserError(f"`texts` must hold every document, missing is {absent[0]!r}; {column}")
+            raise UserError(
+                f"`texts` must have every document because the frame has no column {self._text_field!r}, but "
+                f"{absent[0]!r} is missing"
+            )
         scores = group["score"].tolist() if self._reads_scores else None
         query, passages = group["query"].iloc[0], ["" if pd.isna(texts[docno]) else texts[docno] for docno in docnos]
         return RerankInput(query, passages, scores=scores, edges=self._edges(docnos))
@@ -98,7 +139,7 @@ class GraphRerankTransformer(pt.Transformer):
     def _edges(self, docnos: list[str]) -> list[tuple[int, int]]:
         if self._corpus_graph is None:
             return []
-        place = {docno: i for i, docno in enumerate(docnos)}
+        index_of = {docno: i for i, docno in enumerate(docnos)}
         graph: Any = self._corpus_graph
-        pairs = ((i, place.get(other, i)) for i, docno in enumerate(docnos) for other in graph.neighbours(docno))
+        pairs = ((i, index_of.get(other, i)) for i, docno in enumerate(docnos) for other in graph.neighbours(docno))
         return sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})

@@ -1,1 +1,1 @@
-"""A launcher of Hydra: the runs of a sweep on Ray."""
+"""Hydra launcher that runs the jobs of a sweep on Ray."""

@@ -1,7 +1,7 @@
-"""``hydra/launcher=ray``: the runs of a sweep as tasks of a Ray cluster.
+"""Run the jobs of a Hydra sweep as tasks of a Ray cluster, with ``hydra/launcher=ray``.
 
-Hydra takes plugins from this package alone. ``hydra-ray-launcher`` is not used: it needs a cloudpickle older than
-joblib's, and the client of AWS.
+The launcher is in ``hydra_plugins`` because Hydra discovers plugins only there. ``hydra-ray-launcher`` is not used
+because it needs the AWS client and an older cloudpickle than joblib does.
 """
 
 import os
@@ -21,12 +21,15 @@ from graphrerank.utils.checks import UserError
 
 
 class RayLauncher(Launcher):
-    """Run each job of a sweep in a separate process on a Ray cluster, which all see one file system.
+    """Launcher that runs each job of a sweep in a separate process on a Ray cluster.
+
+    All machines of the cluster must share one file system.
 
     Args:
-        address: Of a running cluster, ``auto`` for this machine's; None starts one here that ends with the sweep.
-        num_cpus: Processors of a cluster that is started here; None: all.
-        remote: Options of each task, such as ``{num_cpus: 1, num_gpus: 1}``.
+        address: Address of a running cluster, or ``auto`` for the cluster running on this machine. If None, a local
+            cluster is started and stopped after the sweep.
+        num_cpus: Number of processors of a local cluster. If None, all processors.
+        remote: Options of each Ray task, such as ``{num_cpus: 1, num_gpus: 1}``.
     """
 
     def __init__(self, *, address: str | None, num_cpus: int | None, remote: Mapping[str, Any]) -> None:
@@ -35,11 +38,24 @@ class RayLauncher(Launcher):
         self.remote = {str(key): setting for key, setting in remote.items()}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Take what Hydra gives a launcher."""
+        """Store the context of the sweep. Called by Hydra.
+
+        Args:
+            hydra_context: Hydra's configuration loader and callbacks.
+            task_function: Function that runs one job.
+            config: Configuration of the sweep.
+        """
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run the jobs, as many at once as the cluster has room for, and return their results in order.
+        """Run the jobs, in parallel as far as the cluster's resources allow.
+
+        Args:
+            job_overrides: Configuration overrides of each job.
+            initial_job_idx: Number of the first job.
+
+        Returns:
+            Results in the order of the jobs.
 
         Raises:
             ValueError: If Ray is not installed.
@@ -50,18 +66,18 @@ class RayLauncher(Launcher):
             raise UserError("hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'") from error
         setup_globals()
         Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
-        own = {} if self.address else {"num_cpus": self.num_cpus, "include_dashboard": False}
-        ray.init(address=self.address or "local", **own)
+        local_options = {} if self.address else {"num_cpus": self.num_cpus, "include_dashboard": False}
+        ray.init(address=self.address or "local", **local_options)
         try:
-            task = ray.remote(**self.remote, max_calls=1)(_run)  # max_calls: what a run leaves behind ends with it
-            place, state = (str(Path.cwd()), sys.path, sys.argv), Singleton.get_state()
+            task = ray.remote(**self.remote, max_calls=1)(_run)  # max_calls=1 ends the worker process after each job
+            location, state = (str(Path.cwd()), sys.path, sys.argv), Singleton.get_state()
             waiting = []
             for number, overrides in enumerate(job_overrides, initial_job_idx):
                 config = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
                 with open_dict(config):
                     config.hydra.job.id, config.hydra.job.num = str(number), number
-                waiting.append(task.remote(self.hydra_context, self.task_function, config, state, place))
-            ray.wait(waiting, num_returns=len(waiting))  # one whose process dies does not end the others
+                waiting.append(task.remote(self.hydra_context, self.task_function, config, state, location))
+            ray.wait(waiting, num_returns=len(waiting))  # let the other jobs finish even if the process of one dies
             returned: list[JobReturn] = ray.get(waiting)
         finally:
             ray.shutdown()
@@ -73,10 +89,10 @@ def _run(
     task_function: TaskFunction,
     config: DictConfig,
     state: Any,
-    place: tuple[str, list[str], list[str]],
+    location: tuple[str, list[str], list[str]],
 ) -> JobReturn:
-    """Run one job in a worker, where the command was given."""
-    folder, sys.path[:], sys.argv = place
+    """Run one job in a worker process, with the working directory, module path and arguments of the main process."""
+    folder, sys.path[:], sys.argv = location
     os.chdir(folder)
     setup_globals()
     Singleton.set_state(state)

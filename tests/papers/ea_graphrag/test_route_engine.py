@@ -34,7 +34,7 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
     (folder / "model.onnx").write_bytes(b"another file")
     with pytest.raises(ValueError, match="SHA-256 hash must be"):
         load_route_engine(folder, "onnx", None)
-    with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'onnx'\], got `format` 'aot'"):
+    with pytest.raises(ValueError, match=r"`format` must be one of \['torchscript', 'onnx'\], got 'aot'"):
         load_route_engine(folder, "aot", None)
 
 
