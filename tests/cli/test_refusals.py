@@ -84,7 +84,7 @@ REFUSED = [
         "serve.py checkpoint=base formats=[magic]",
         "`formats` must be one or more of ['torchscript',",
     ),
-    ("serve.py checkpoint=base revision=v1", "`revision` is of models from the hub, got 'v1' for base"),
+    ("serve.py checkpoint=base revision=v1", "`revision` applies only to models on the hub, got 'v1' for base"),
     ("export checkpoint=base formats=[magic]", "`formats` must be one or more of ['torchscript',"),
     ("serve.py artifact=attack port=http", "`port`: input should be a valid integer, got 'http'"),
     ("serve.py artifact=attack limits.body_bytes=many", "`limits.body_bytes`: input should be a valid integer"),

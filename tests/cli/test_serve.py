@@ -100,7 +100,7 @@ def test_what_ships_and_paths_are_not_asked_for(settings, hub) -> None:
     for name in ("attack", "base-1"):
         assert artifact_folder(settings(f"artifact={name}")) == PRETRAINED / name
     assert artifact_folder(settings(f"artifact={PRETRAINED / 'base'}")) == PRETRAINED / "base"
-    with pytest.raises(ValueError, match="`revision` is of models from the hub, got 'v1' for attack"):
+    with pytest.raises(ValueError, match="`revision` applies only to models on the hub, got 'v1' for attack"):
         artifact_folder(settings("artifact=attack", "revision=v1"))
     assert hub == []
 

@@ -30,13 +30,13 @@ def test_numbers_of_any_kind_are_copied(given) -> None:
     ("read", "given", "message"),
     [
         (to_floats, [[1, 2], [3]], "`v` must be an array of numbers"),
-        (to_floats, ["1", "x"], "`v` must hold numbers: .*'x'"),
-        (to_integers, ["1", "2.5"], "`v` must hold integers: .*'2.5'"),
-        (to_floats, [True, False], "`v` must hold numbers, got the type bool"),
-        (to_floats, [1j, 2], "`v` must hold numbers, got the type complex128"),
-        (to_floats, np.zeros(3), r"`v` must be of shape \[2\], got \[3\]"),
-        (to_floats, [0, float("-inf")], "`v` must be finite .* got -inf at place 1"),
-        (to_integers, torch.ones(2), "`v` must hold integers, got the type float32"),
+        (to_floats, ["1", "x"], "`v` must contain numbers: .*'x'"),
+        (to_integers, ["1", "2.5"], "`v` must contain integers: .*'2.5'"),
+        (to_floats, [True, False], "`v` must contain numbers, got dtype bool"),
+        (to_floats, [1j, 2], "`v` must contain numbers, got dtype complex128"),
+        (to_floats, np.zeros(3), r"`v` must have shape \[2\], got \[3\]"),
+        (to_floats, [0, float("-inf")], "`v` must be finite .* got -inf at index 1"),
+        (to_integers, torch.ones(2), "`v` must contain integers, got dtype float32"),
     ],
 )
 def test_what_is_no_such_array_is_refused(read, given, message) -> None:

@@ -112,9 +112,7 @@ def test_scores_are_those_given_or_bm25() -> None:
         "base_score": [3, 2, 1],
         "hops": [0, 1, 2],
     }
-    with pytest.raises(
-        ValueError, match=r"`features` must be among those the model reads, \['hops'\], got 'bm25_score'"
-    ):
+    with pytest.raises(ValueError, match=r"`features` must be features of the model, \['hops'\], got 'bm25_score'"):
         scores_of(RerankInput(QUERY, FILMS, scores=[3, 2, 1], features={"bm25_score": [1, 1, 1]}), "hops")
 
 

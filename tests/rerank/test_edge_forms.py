@@ -47,7 +47,7 @@ def test_two_edges_are_never_guessed() -> None:
     assert edges_of(edges=pairs.tolist()) == edges_of(edges=[(0, 1), (2, 3)])
     with pytest.raises(ValueError, match=r"`edges` must not be a tensor of shape \[2, 2\].*`edge_index=edges`"):
         edges_of(edges=pairs)
-    with pytest.raises(ValueError, match=r"of shape \[2, 3\], PyG's form: give `edge_index"):
+    with pytest.raises(ValueError, match=r"of shape \[2, 3\], the format of PyTorch Geometric. Pass `edge_index"):
         edges_of(edges=torch.tensor(PAIRS).T)
 
 
@@ -64,26 +64,29 @@ def test_a_graphs_weights_and_types() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"edges": [("a", "b")]}, "need `ids`"),
-        ({"edges": [("a", "x")], "ids": IDS}, "must join passages of `ids`, got 'x' at place 0"),
-        ({"edges": [("a", ["b"])], "ids": IDS}, r"got \['b'\] at place 0"),
-        ({"edges": [("a", "b"), ("a",)], "ids": IDS}, r"must each be \[i, j\], .* got another at place 1"),
-        ({"edges": [(0, 1), (0, 4)]}, r"join passages 0 to 3, got \[0, 4\] at place 1"),
-        ({"edges": [(0, 1), (-1, 2, 0.5)]}, r"join passages 0 to 3, got \[-1, 2\] at place 1"),
-        ({"edges": [(0, 10**30)]}, "join passages by their numbers"),
-        ({"edges": [(True, 2)]}, "need `ids`"),
-        ({"edges": [(0, 1), (10, 20)], "ids": [10, 20, 30, 40]}, "of `ids`, got 0 at place 0"),  # numbers among ids
-        ({"edges": [(0, 1, 0)]}, r"a weight in \[1e-09, 1e\+09\], got another at place 0"),
-        ({"edges": [(0, 1), (0, 2, True)]}, "a weight in .* at place 1"),
-        ({"edges": [(0, 1, {"weight": "2"})]}, "a weight in .* at place 0"),
-        ({"edges": [(0, 1, math.nan)]}, "a weight in .* at place 0"),
-        ({"edges": [(0, 1, 1.0, 7)]}, "`edge_types` must hold names, got int at place 0"),
-        ({"edges": [(0, 1, 2.0)], "edge_weights": [1.0]}, "`edge_weights` must not be given where `edges` have them"),
-        ({"edges": np.array([[0.5, 1, 1]])}, "need `ids`"),
-        ({"edges": nx.Graph()}, "needs `ids`"),
-        ({"edges": nx.Graph(), "ids": IDS, "edge_types": []}, "are its edges' `type`"),
+        ({"edges": [("a", "b")]}, "require `ids`"),
+        ({"edges": [("a", "x")], "ids": IDS}, "must join passages of `ids`, got 'x' at index 0"),
+        ({"edges": [("a", ["b"])], "ids": IDS}, r"got \['b'\] at index 0"),
+        ({"edges": [("a", "b"), ("a",)], "ids": IDS}, r"must be \[i, j\], .* got another format at index 1"),
+        ({"edges": [(0, 1), (0, 4)]}, r"join passages with indices 0 to 3, got \[0, 4\] at index 1"),
+        ({"edges": [(0, 1), (-1, 2, 0.5)]}, r"join passages with indices 0 to 3, got \[-1, 2\] at index 1"),
+        ({"edges": [(0, 10**30)]}, "pairs of passage indices"),
+        ({"edges": [(True, 2)]}, "require `ids`"),
+        ({"edges": [(0, 1), (10, 20)], "ids": [10, 20, 30, 40]}, "of `ids`, got 0 at index 0"),  # numbers among ids
+        ({"edges": [(0, 1, 0)]}, r"a weight in \[1e-09, 1e\+09\], got another value at index 0"),
+        ({"edges": [(0, 1), (0, 2, True)]}, "a weight in .* at index 1"),
+        ({"edges": [(0, 1, {"weight": "2"})]}, "a weight in .* at index 0"),
+        ({"edges": [(0, 1, math.nan)]}, "a weight in .* at index 0"),
+        ({"edges": [(0, 1, 1.0, 7)]}, "`edge_types` must contain names, got int at index 0"),
+        (
+            {"edges": [(0, 1, 2.0)], "edge_weights": [1.0]},
+            "`edge_weights` cannot be combined with `edges` that contain them",
+        ),
+        ({"edges": np.array([[0.5, 1, 1]])}, "require `ids`"),
+        ({"edges": nx.Graph()}, "requires `ids`"),
+        ({"edges": nx.Graph(), "ids": IDS, "edge_types": []}, "from the attributes `type`"),
         ({"edges": PAIRS, "edge_index": [[0], [1]]}, "got both"),
-        ({"edge_index": [[0, 1]]}, r"`edge_index` must be of shape \[2, any\]"),
+        ({"edge_index": [[0, 1]]}, r"`edge_index` must have shape \[2, any\]"),
     ],
 )
 def test_what_is_unclear_is_refused(given: dict[str, Any], message: str) -> None:

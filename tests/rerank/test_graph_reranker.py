@@ -175,29 +175,29 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"query": ""}, "`query` must be a text that is not blank, got ''"),
-        ({"passages": None, "scores": None}, "`passages` or `scores` must be given"),
-        ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must each be there once, got 1 2 times"),
-        ({"ids": torch.tensor([1, 2, 3, 4, 5, 1])}, "`ids` must each be there once, got 1 2 times"),
-        ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be texts, numbers or other hashable"),
-        ({"passages": "text"}, "`passages` must be a sequence of texts, got the text 'text'"),
-        ({"passages": ["a", None, *"bcde"]}, "`passages` must hold texts, got NoneType at place 1"),
+        ({"query": ""}, "`query` must be a non-blank string, got ''"),
+        ({"passages": None, "scores": None}, "`passages` or `scores` is required"),
+        ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must be unique, got 1 2 times"),
+        ({"ids": torch.tensor([1, 2, 3, 4, 5, 1])}, "`ids` must be unique, got 1 2 times"),
+        ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be strings, numbers or other hashable"),
+        ({"passages": "text"}, "`passages` must be a sequence of strings, got the string 'text'"),
+        ({"passages": ["a", None, *"bcde"]}, "`passages` must contain strings, got NoneType at index 1"),
         ({"scores": 1.0}, "`scores` must be a sequence or an array, got float"),
         ({"scores": SCORES[:5]}, r"`scores` must have one entry per passage \(6\), got 5"),
-        ({"scores": [*SCORES[:5], float("nan")]}, "`scores` must be finite .* got nan at place 5"),
-        ({"edges": [(0, 6)]}, r"`edges` must each join passages 0 to 5, got \[0, 6\] at place 0"),
-        ({"edge_types": ["other"]}, "`edge_types` needs `edges`"),
+        ({"scores": [*SCORES[:5], float("nan")]}, "`scores` must be finite .* got nan at index 5"),
+        ({"edges": [(0, 6)]}, r"`edges` must join passages with indices 0 to 5, got \[0, 6\] at index 0"),
+        ({"edge_types": ["other"]}, "`edge_types` requires `edges`"),
         ({"edges": EDGES, "edge_types": ["other"]}, r"`edge_types` must have one name per edge \(4\), got 1"),
-        ({"edges": EDGES, "edge_types": ["knn", 3, "a", "b"]}, "`edge_types` must hold names, got int at place 1"),
-        ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must lie in .*, got 0.0 at place 2"),
-        ({"entities": [["a"]] * 5 + ["abc"]}, "`entities` must hold a list .* got 'abc' at place 5"),
-        ({"doc_ids": list("aabbcc")}, "`doc_ids` and `chunk_ids` belong together, got `doc_ids` alone"),
+        ({"edges": EDGES, "edge_types": ["knn", 3, "a", "b"]}, "`edge_types` must contain names, got int at index 1"),
+        ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must be in .*, got 0.0 at index 2"),
+        ({"entities": [["a"]] * 5 + ["abc"]}, "`entities` must contain a list .* got 'abc' at index 5"),
+        ({"doc_ids": list("aabbcc")}, "`doc_ids` and `chunk_ids` must be given together, got only `doc_ids`"),
         ({"doc_ids": list("aabbcc"), "chunk_ids": [0] * 6}, "`chunk_ids` must be unique .* got 0 twice in 'a'"),
-        ({"vectors": VECTORS}, "`query_vector` and `vectors` belong together, got `vectors` alone"),
-        ({"query_vector": VECTORS[0], "vectors": VECTORS[:, :5]}, r"`vectors` must be of shape \[6, 8\], got \[6, 5\]"),
-        ({"features": {"hop": SCORES}}, r"`features` must be among .*'hops'.*, got 'hop'"),
-        ({"features": {"base_score": SCORES}}, "got 'base_score'; give it as `scores`"),
-        ({"cross_encoder_scores": SCORES}, "`cross_encoder_scores` need a model that was trained with them"),
+        ({"vectors": VECTORS}, "`query_vector` and `vectors` must be given together, got only `vectors`"),
+        ({"query_vector": VECTORS[0], "vectors": VECTORS[:, :5]}, r"`vectors` must have shape \[6, 8\], got \[6, 5\]"),
+        ({"features": {"hop": SCORES}}, r"`features` must be features of the model, .*'hops'.*, got 'hop'"),
+        ({"features": {"base_score": SCORES}}, r"got 'base_score'\. Pass it as `scores`"),
+        ({"cross_encoder_scores": SCORES}, "`cross_encoder_scores` require a model that was trained with them"),
         ({"top_n": 0}, "`top_n` must be a positive integer, got 0"),
     ],
 )
@@ -208,7 +208,7 @@ def test_bad_arguments_are_refused_by_name(reranker, change, message) -> None:
 
 def test_the_query_of_a_batch_is_named(reranker) -> None:
     inputs = [random_input(0, 3), RerankInput(QUERY, PASSAGES, edges=[(0, 9)])]
-    with pytest.raises(ValueError, match=r"query 1: `edges` must each join passages 0 to 5"):
+    with pytest.raises(ValueError, match=r"query 1: `edges` must join passages with indices 0 to 5"):
         reranker.rerank_batch(inputs)
 
 
@@ -216,16 +216,16 @@ def test_the_query_of_a_batch_is_named(reranker) -> None:
 def test_models_that_read_vectors_ask_for_them(make_checkpoint, features) -> None:
     reranker = GraphReranker(make_checkpoint(features=features))
     assert reranker.inputs.reads_vectors
-    with pytest.raises(ValueError, match=r"`query_vector` and `vectors` must be given: .* reads vectors of width 8"):
+    with pytest.raises(ValueError, match=r"`query_vector` and `vectors` are required .* uses vectors of dimension 8"):
         reranker.rerank(QUERY, PASSAGES, scores=SCORES)
-    with pytest.raises(ValueError, match=r"`query_vector` must be of shape \[8\], got \[5\]"):
+    with pytest.raises(ValueError, match=r"`query_vector` must have shape \[8\], got \[5\]"):
         reranker.rerank(QUERY, PASSAGES, query_vector=QUERY_VECTOR[:5], vectors=VECTORS[:, :5])
 
 
 def test_scores_that_are_unknown_are_named(make_checkpoint) -> None:
-    with pytest.raises(ValueError, match=r"somewhere.*found \['clicks'\]"):
+    with pytest.raises(ValueError, match=r"somewhere.*got \['clicks'\]"):
         GraphReranker(make_checkpoint(("base_score", "clicks")))
-    with pytest.raises(ValueError, match=r"needed 'base_score' first .*found \['bm25_score', 'base_score'\]"):
+    with pytest.raises(ValueError, match=r"must be 'base_score' followed by .*got \['bm25_score', 'base_score'\]"):
         GraphReranker(make_checkpoint(("bm25_score", "base_score")))
 
 

@@ -68,14 +68,18 @@ def test_what_the_hub_does_not_have(fake_hub: FakeHub, monkeypatch: pytest.Monke
         GraphReranker.from_pretrained(HUB_ID)
     shutil.rmtree(fake_hub.folder / "cache")
     shutil.rmtree(there)
-    with pytest.raises(ValueError, match=r"someone/reranker: needed manifest\.json in the hub's repository"):
+    with pytest.raises(
+        ValueError, match=r"someone/reranker: the repository on the hub does not contain manifest\.json"
+    ):
         GraphReranker.from_pretrained(HUB_ID)
 
     def refuse(*arguments: Any, **more: Any) -> None:
         raise huggingface_hub.errors.LocalEntryNotFoundError("offline")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
-    with pytest.raises(ValueError, match=r"someone/reranker: no such path here, and not to be had from .*: offline"):
+    with pytest.raises(
+        ValueError, match=r"someone/reranker is not a local path and could not be downloaded from .*: offline"
+    ):
         GraphReranker.from_pretrained(HUB_ID)
 
 
@@ -85,7 +89,7 @@ def test_paths_come_before_the_hub(fake_hub: FakeHub, tmp_path: Path) -> None:
             GraphReranker.from_pretrained(name)
     shutil.copytree(PRETRAINED / "attack", tmp_path / HUB_ID)
     assert GraphReranker.from_pretrained(HUB_ID).name == "gatv2"
-    with pytest.raises(ValueError, match="`revision` is of models from the hub"):
+    with pytest.raises(ValueError, match="`revision` applies only to models on the hub"):
         GraphReranker.from_pretrained(HUB_ID, revision="v1")
     assert fake_hub.asked == []
 
@@ -108,7 +112,10 @@ def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> N
 
     with serving(there, commit=COMMIT) as web:
         online = load("main", "0")
-        assert online.stdout == f"{HUB_ID} at {COMMIT}, of {web.url} (HF_ENDPOINT)\n", online.stderr
+        assert online.stdout == f"{HUB_ID} at {COMMIT}, from {web.url} (HF_ENDPOINT)\n", online.stderr
     place = f"the cache {tmp_path} (HF_HUB_OFFLINE), not {web.url} (HF_ENDPOINT)"
-    assert load(COMMIT, "1").stdout == f"{HUB_ID} at {COMMIT}, of {place}\n"
-    assert f"UserError: {HUB_ID} at v2: no such path here, and not to be had from {place}: " in load("v2", "1").stderr
+    assert load(COMMIT, "1").stdout == f"{HUB_ID} at {COMMIT}, from {place}\n"
+    assert (
+        f"UserError: {HUB_ID} at v2 is not a local path and could not be downloaded from {place}: "
+        in load("v2", "1").stderr
+    )

@@ -25,8 +25,8 @@ BODIES = {
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("", "`query` must be a text that is not blank"),
-        (" \t\n\u3000", "`query` must be a text that is not blank"),
+        ("", "`query` must be a non-blank string"),
+        (" \t\n\u3000", "`query` must be a non-blank string"),
         ("four words of a query", "`query` must have at most 20 characters, got 21"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reranking with a trained model, in your code or in a pipeline over a corpus graph."""
+"""Rerank candidates with a trained model, either directly from Python or as a step of a pipeline over a corpus."""
 
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.rerank.rerank_input import RerankInput

@@ -1,4 +1,4 @@
-"""Arguments that are torch, NumPy or nested sequences, as arrays of a known shape and type."""
+"""Convert arguments (torch, NumPy or nested sequences) to arrays, and check their shapes and types."""
 
 from typing import Any
 
@@ -9,14 +9,24 @@ from torch import Tensor
 
 from graphrerank.utils.checks import UserError
 
-MAX_MAGNITUDE = 1e30  # keeps sums and differences of such numbers within float32
+#: Largest absolute value accepted. Sums and differences of numbers up to this size do not overflow float32.
+MAX_MAGNITUDE = 1e30
 
 
 def to_floats(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
-    """Return a float32 copy on the CPU of torch, NumPy or nested sequences; sizes of ``shape`` that are None are any.
+    """Return the numbers as a float32 tensor on the CPU.
 
-    Numbers may be texts, as in metadata. A ValueError names the argument where there is anything but finite numbers up
-    to 1e30, or another shape.
+    Args:
+        name: Name of the argument, for error messages.
+        values: Tensor, NumPy array or nested sequence of numbers. Numbers may be strings such as ``"1.5"``, as in
+            metadata.
+        shape: Expected size of each dimension. A size of None accepts any number of entries.
+
+    Returns:
+        Copy of the numbers with the given shape.
+
+    Raises:
+        UserError: If the shape differs, or if a value is not a finite number of absolute value at most 1e30.
     """
     array = to_array(name, values, shape, "iuf", "numbers").astype(np.float64)
     check_entries(name, np.abs(array) <= MAX_MAGNITUDE, array, f"be finite and at most {MAX_MAGNITUDE:g} in size")
@@ -24,18 +34,45 @@ def to_floats(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
 
 
 def to_integers(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
-    """Return an int64 copy on the CPU; as :func:`to_floats`, for integers."""
+    """Return the integers as an int64 tensor on the CPU.
+
+    Args:
+        name: Name of the argument, for error messages.
+        values: Tensor, NumPy array or nested sequence of integers. Integers may be strings such as ``"2"``.
+        shape: Expected size of each dimension. A size of None accepts any number of entries.
+
+    Returns:
+        Copy of the integers with the given shape.
+
+    Raises:
+        UserError: If the shape differs, or if a value is not an integer.
+    """
     return torch.from_numpy(to_array(name, values, shape, "iu", "integers").astype(np.int64))
 
 
 def to_array(name: str, values: Any, shape: tuple[int | None, ...], kinds: str, needed: str) -> npt.NDArray[Any]:
-    """Return an array of a shape, whose type is of NumPy's ``kinds``; as :func:`to_floats`, for ``needed``."""
+    """Convert values to a NumPy array and check its shape and type.
+
+    Args:
+        name: Name of the argument, for error messages.
+        values: Tensor, NumPy array or nested sequence.
+        shape: Expected size of each dimension. A size of None accepts any number of entries.
+        kinds: Accepted NumPy type kinds, such as ``"iuf"`` for integers and floats. Strings are converted to
+            floats if ``kinds`` contains ``"f"``, and to integers otherwise.
+        needed: Plural noun for the accepted values in error messages, such as ``"numbers"``.
+
+    Returns:
+        Array of the given shape. It may share memory with ``values``.
+
+    Raises:
+        UserError: If the values do not form an array of the given shape and type.
+    """
     if isinstance(values, Tensor):
         values = values.detach().cpu()
-        values = values.float() if values.dtype == torch.bfloat16 else values  # which NumPy does not know
+        values = values.float() if values.dtype == torch.bfloat16 else values  # NumPy has no bfloat16
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, lists of tensors on a GPU
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, or lists of tensors on a GPU
         raise UserError(f"`{name}` must be an array of numbers: {error}") from error
     if not array.size and 0 in (empty := [size or 0 for size in shape]):
         return np.zeros(empty, dtype=np.int64)
@@ -43,19 +80,29 @@ def to_array(name: str, values: Any, shape: tuple[int | None, ...], kinds: str, 
         try:
             array = array.astype(np.float64 if "f" in kinds else np.int64)
         except ValueError as error:
-            raise UserError(f"`{name}` must hold {needed}: {error}") from error
+            raise UserError(f"`{name}` must contain {needed}: {error}") from error
     if array.dtype.kind not in kinds:
-        raise UserError(f"`{name}` must hold {needed}, got the type {array.dtype}")
-    found = zip(shape, array.shape, strict=False)
-    if array.ndim != len(shape) or any(size not in (None, actual) for size, actual in found):
+        raise UserError(f"`{name}` must contain {needed}, got dtype {array.dtype}")
+    sizes_and_actual = zip(shape, array.shape, strict=False)
+    if array.ndim != len(shape) or any(size not in (None, actual) for size, actual in sizes_and_actual):
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
-        raise UserError(f"`{name}` must be of shape [{sizes}], got {list(array.shape)}")
+        raise UserError(f"`{name}` must have shape [{sizes}], got {list(array.shape)}")
     return array
 
 
 def check_entries(name: str, good: Any, array: Any, needed: str) -> None:
-    """Refuse the first entry along the axes of ``good`` that is False there."""
+    """Raise an error for the first entry of an array that fails a check.
+
+    Args:
+        name: Name of the argument, for the error message.
+        good: Boolean array, True where an entry passes the check. Its dimensions are the leading ones of ``array``.
+        array: Entries that were checked.
+        needed: Requirement, worded to follow "must" in the error message, such as ``"be finite"``.
+
+    Raises:
+        UserError: If an entry of ``good`` is False. The message contains the entry and its index.
+    """
     if not good.all():
-        place = np.argwhere(~np.asarray(good))[0].tolist()
-        where = place[0] if len(place) == 1 else place
-        raise UserError(f"`{name}` must {needed}, got {array[tuple(place)].tolist()} at place {where}")
+        index = np.argwhere(~np.asarray(good))[0].tolist()
+        index_text = index[0] if len(index) == 1 else index
+        raise UserError(f"`{name}` must {needed}, got {array[tuple(index)].tolist()} at index {index_text}")

@@ -1,4 +1,4 @@
-"""A caller's query and candidates, in all forms that callers give them, as a :class:`CandidateList`."""
+"""Convert a :class:`RerankInput` to a :class:`CandidateList`, the form from which candidate graphs are built."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,25 +22,25 @@ from graphrerank.rerank.rerank_input import Numbers, RerankInput
 from graphrerank.utils.checks import UserError
 
 BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
-KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # filled here, in addition to the base score
+KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # features that this module computes besides the base score
 
 
 def candidate_list(
     rerank_input: RerankInput, names: Sequence[str], dim: int | None, hybrid_weights: Mapping[str, float]
 ) -> CandidateList:
-    """Check one query and its candidates, and read them for :class:`CandidateGraphBuilder`.
+    """Check one query and its candidates, and convert them for :class:`CandidateGraphBuilder`.
 
     Args:
-        rerank_input: The query and its ``n`` candidates.
-        names: Names of the scores that the model reads, ``base_score`` first.
-        dim: Width of the vectors that the model reads. If None, any width is right.
-        hybrid_weights: ``bm25_weight`` and ``dense_weight`` of the base score where no scores are given.
+        rerank_input: Query and its ``n`` candidates.
+        names: Names of the model's score features, ``base_score`` first.
+        dim: Vector dimension that the model expects. If None, any dimension is accepted.
+        hybrid_weights: ``bm25_weight`` and ``dense_weight`` of the base score for candidates without scores.
 
     Returns:
-        The candidates with their given scores and edges in the order of the passages.
+        Candidates in the order of the passages, with the scores and edges of the input.
 
     Raises:
-        UserError: If an argument does not fit the candidates or the model.
+        UserError: If an argument does not match the candidates or the model.
     """
     vectors, texts = unit_vectors(rerank_input, dim), None
     if rerank_input.passages is not None:
@@ -50,12 +50,23 @@ def candidate_list(
 
 
 def unit_vectors(rerank_input: RerankInput, dim: int | None) -> ListVectors | None:
-    """Return the query's and the passages' vectors, scaled to unit length; None if there are none."""
+    """Return the query's and the passages' vectors, scaled to unit length.
+
+    Args:
+        rerank_input: Query and its ``n`` candidates.
+        dim: Expected dimension of the vectors. If None, any dimension is accepted.
+
+    Returns:
+        Unit vectors, or None if the input has no vectors.
+
+    Raises:
+        UserError: If the vectors have another shape, or contain values that are not finite numbers.
+    """
     if rerank_input.query_vector is None or rerank_input.vectors is None:
         return None
     query = to_floats("query_vector", rerank_input.query_vector, (dim,)).unsqueeze(0).double()
     nodes = to_floats("vectors", rerank_input.vectors, (rerank_input.num_passages, query.shape[1])).double()
-    return ListVectors(F.normalize(query, dim=1).float(), F.normalize(nodes, dim=1).float())  # norms beyond float32
+    return ListVectors(F.normalize(query, dim=1).float(), F.normalize(nodes, dim=1).float())  # float32 norms overflow
 
 
 def given_scores(
@@ -65,34 +76,35 @@ def given_scores(
     vectors: ListVectors | None,
     hybrid_weights: Mapping[str, float],
 ) -> dict[str, Tensor]:
-    r"""Return the scores of the candidates by name, those among ``names`` that are given or follow from what is given.
+    r"""Return the score features of the candidates that the input contains or that can be computed from it.
 
-    - ``base_score``: the given ``scores``. Without scores it is
-      :math:`w_b\,\mathrm{BM25} / \max \mathrm{BM25} + w_d \cos`, as
+    - ``base_score`` is ``scores`` if the input has them. Otherwise it is
+      :math:`w_b\,\mathrm{BM25} / \max \mathrm{BM25} + w_d \cos`, the score by which
       :class:`~graphrerank.operators.hybrid.HybridRetriever` ranks a corpus, or BM25 alone if there are no vectors.
-    - ``bm25_score``: BM25 among the passages, divided by its maximum; ``dense_score``: the cosine.
-    - ``cross_encoder_score`` and the like: columns of the given ``cross_encoder_scores``.
+    - ``bm25_score`` is BM25 among the passages, divided by its maximum. ``dense_score`` is the cosine similarity.
+    - ``cross_encoder_score`` and the related features are computed from ``cross_encoder_scores``.
 
-    ``rerank_input.features`` replaces all but the first. :class:`CandidateGraphBuilder` computes the matches of the
-    query's words, and fills the columns of an expansion, and those that miss texts, vectors or scores, with 0.
+    ``rerank_input.features`` overrides every feature except ``base_score``. :class:`CandidateGraphBuilder` adds the
+    word-match features. It sets the features of an expansion to 0, and also those for which texts, vectors or scores
+    are missing.
 
     Args:
-        rerank_input: The query and its ``n`` candidates.
-        names: Names of the scores that the model reads, ``base_score`` first.
-        texts: The texts, or None.
-        vectors: Unit vectors, or None.
+        rerank_input: Query and its ``n`` candidates.
+        names: Names of the model's score features, ``base_score`` first.
+        texts: Texts of the query and the passages. None if the input has no passages.
+        vectors: Unit vectors. None if the input has no vectors.
         hybrid_weights: ``bm25_weight``, :math:`w_b`, and ``dense_weight``, :math:`w_d`.
 
     Returns:
-        ``[n]`` float32 scores, ``base_score`` first.
+        Scores ``[n]`` (float32) by name, ``base_score`` first.
 
     Raises:
-        UserError: If a score is given that the model does not read, or is not a finite number per passage.
+        UserError: If a feature is not one of ``names``, or if a score is not a finite number.
     """
     features = rerank_input.features or {}
     if unknown := [name for name in features if name not in names[1:]]:
-        hint = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
-        raise UserError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{hint}")
+        hint = ". Pass it as `scores`" if unknown[0] == BASE_SCORE else ""
+        raise UserError(f"`features` must be features of the model, {list(names[1:])}, got {unknown[0]!r}{hint}")
     count = rerank_input.num_passages
     scores = {BASE_SCORE: torch.zeros(count)}
     if rerank_input.cross_encoder_scores is not None:
@@ -118,11 +130,11 @@ def given_scores(
 def _cross_encoder_scores(
     rerank_input: Numbers | Sequence[float | None], names: Sequence[str], count: int
 ) -> dict[str, Tensor]:
-    """Return the columns of a cross-encoder's scores, NaN or None where there is none; ``[n]`` each."""
+    """Return the feature columns ``[n]`` of a cross-encoder's scores, which may be NaN or None for some passages."""
     if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
         raise UserError(
-            "`cross_encoder_scores` need a model that was trained with them "
-            f"(features=scores_match_typed_cross_encoder), got one without {missing}"
+            "`cross_encoder_scores` require a model that was trained with them "
+            f"(features=scores_match_typed_cross_encoder), got a model without {missing}"
         )
     numbers = (
         rerank_input
@@ -137,7 +149,17 @@ def _cross_encoder_scores(
 
 
 def input_edges(rerank_input: RerankInput) -> TypedEdges:
-    """List directed edges of all kinds that are given, in both directions; parallel ones are not merged."""
+    """Return all edges among the candidates: given edges, neighbouring chunks and shared entities.
+
+    Args:
+        rerank_input: Query and its ``n`` candidates.
+
+    Returns:
+        Directed edges, each in both directions. Parallel edges are not merged.
+
+    Raises:
+        UserError: If an edge or a chunk number is invalid.
+    """
     parts = [(rerank_input.edge_list.pairs, rerank_input.edge_list.weights, rerank_input.edge_list.types)]
     if rerank_input.doc_ids is not None and rerank_input.chunk_ids is not None:
         known = [

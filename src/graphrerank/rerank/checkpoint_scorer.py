@@ -1,4 +1,4 @@
-"""A trained graph reranker as a step of a pipeline over a corpus graph."""
+"""Graph scorer for pipelines that uses the model of a checkpoint."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -21,11 +21,19 @@ from graphrerank.rerank.explanation import DocumentExplanation, Explainer
 
 
 class CheckpointScorer(GraphScorer, LoadsCheckpoint):
-    """Scores candidates with a checkpoint's model, as ``python evaluate.py checkpoint=...`` does.
+    """Score candidates with the model of a checkpoint, as ``python evaluate.py checkpoint=...`` does.
 
-    The words of the corpus are indexed if the model reads which of the query's words a passage covers. ``checkpoint``
-    is a shipped name, a run folder (its primary model), a ``.ckpt`` file or an artifact's folder; ``text_encoder`` is
-    that of the corpus, for models that read vectors; ``device`` is CUDA where there is one when None.
+    The words of the corpus are indexed if the model has word-match features.
+
+    Args:
+        graph: Corpus graph of the candidates.
+        checkpoint: Name of a shipped checkpoint, run folder (its primary model is loaded), ``.ckpt`` file or folder of
+            an artifact.
+        text_encoder: Encoder of the vectors of ``graph``. Required by models that use vectors.
+        device: Device of the model. If None, CUDA if it is available, otherwise the CPU.
+
+    Raises:
+        UserError: If there is no such checkpoint, or if its model was trained with another encoder.
     """
 
     def __init__(
@@ -63,17 +71,25 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
         self._match = (match or TextMatch.of(graph)) if reads else None
 
     def over(self, graph: CorpusGraph, **_: Any) -> "CheckpointScorer":
-        """Return a scorer with the same model over another graph of the same encoder, such as a part of this one's."""
+        """Return a scorer with the same model for another graph, such as a subgraph of the current graph.
+
+        Args:
+            graph: Corpus graph whose vectors come from the same encoder.
+        """
         other = copy(self)
         other._over(graph)
         return other
 
     def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
-        """Return :meth:`over`, so that the loaded model is shared."""
+        """Return :meth:`over`, so that all scorers share the loaded model."""
         return self.over
 
     def with_model(self, model: "str | Path | CheckpointScorer") -> "CheckpointScorer":
-        """Return a scorer over the same graph with the model of another checkpoint or scorer."""
+        """Return a scorer for the same graph with another model.
+
+        Args:
+            model: Checkpoint to load (see ``checkpoint`` of the constructor), or a scorer whose model is used.
+        """
         other = copy(model if isinstance(model, CheckpointScorer) else self)
         if not isinstance(model, CheckpointScorer):
             other.__dict__.pop("_explainer", None)
@@ -82,10 +98,10 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
         return other
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the graphs of candidates with the scores that the model was trained on.
+        """Build the candidate graphs with the features that the model was trained on.
 
         Args:
-            queries: ``B`` queries, with vectors for a model that reads them.
+            queries: ``B`` queries, with vectors if the model uses vectors.
             ranking: ``[B, K]`` candidates with ``features [B, K, F]``.
             feature_names: Names of the ``F`` features.
 
@@ -93,21 +109,26 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
             ``B`` packed graphs.
 
         Raises:
-            UserError: If the ranking misses a score that the model reads.
+            UserError: If the ranking lacks a feature of the model.
         """
         builder = CandidateGraphBuilder(self.inputs, self.feature_names)
         return builder.from_corpus(CorpusCandidates(self._graph, queries, ranking, feature_names, self._match))
 
     @torch.no_grad()
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Score the candidates: ``[N]``, on the model's device; comparable within a query only."""
+        """Return the scores ``[N]`` of the candidates, on the model's device. They are comparable within a query."""
         scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores
 
     def probabilities(self, scores: Tensor) -> Tensor | None:
-        """Return how likely the candidates of one query are relevant, by their scores ``[n]``.
+        """Convert the scores of one query's candidates to probabilities of relevance.
 
-        None for a model that is not calibrated, and where all have one score, which then tells nothing.
+        Args:
+            scores: ``[n]`` scores.
+
+        Returns:
+            ``[n]`` probabilities. None if the model is not calibrated, or if all scores are equal and therefore carry
+            no information.
         """
         is_known = self.calibration is not None and bool((scores != scores[:1]).any())
         return self.calibration.probabilities(scores.cpu()) if is_known and self.calibration is not None else None
@@ -115,7 +136,17 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
     def explain(
         self, queries: Queries, graphs: CandidateGraphs, *, max_edges: int, check: Callable[[], None]
     ) -> list[DocumentExplanation]:
-        """Explain the scores of one query's candidates, as :meth:`Explainer.explain_graph`."""
+        """Explain the scores of one query's candidates (see :meth:`Explainer.explain_graph`).
+
+        Args:
+            queries: One query.
+            graphs: Candidate graph of the query.
+            max_edges: Maximum number of undirected edges. The model is evaluated once per edge.
+            check: Function that is called repeatedly during the computation. It may raise an exception to cancel it.
+
+        Returns:
+            One explanation per candidate, in the order of the nodes.
+        """
         graph, (query,) = graphs.to("cpu"), queries.texts
         return self._explainer.explain_graph(graph, query, self._match, max_edges=max_edges, check=check)
 

@@ -1,4 +1,4 @@
-"""Edges among a query's passages, in all forms that Python, HTTP and adapters give them."""
+"""Parse edges among a query's passages from the formats that Python, HTTP and the integrations use."""
 
 import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -17,20 +17,29 @@ from graphrerank.utils.checks import UserError
 
 __getattr__ = moved_names(__name__)
 
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # sums of such weights, and their shares, stay within float32
+#: Range of edge weights. Sums and ratios of weights in this range neither overflow nor underflow float32.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9
 EDGE_FORMS = "[i, j], [i, j, weight], [i, j, type], [i, j, weight, type] or [i, j, attributes]"
-InputEdgeRow = tuple[Any, Any, Any, Any]  # both ends, weight and type; None where there is none
+InputEdgeRow = tuple[Any, Any, Any, Any]  # first end, second end, weight or None, type or None
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeList:
-    """Undirected edges between different passages; of one that comes again, the largest weight counts."""
+    """Undirected edges between different passages. The largest weight of a repeated edge is used.
 
-    pairs: Tensor  # `[M, 2]` int64
-    weights: Tensor  # `[M]`
-    types: Tensor  # `[M]`, numbers in `EDGE_TYPES`
-    num_loops: int = 0  # self-loops, which are left out
-    num_repeated: int = 0  # edges of a type that came before
+    Attributes:
+        pairs: ``[M, 2]`` int64, indices of the two passages of each edge.
+        weights: ``[M]`` float32.
+        types: ``[M]`` int64, indices into :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+        num_loops: Number of self-loops in the input, which are left out.
+        num_repeated: Number of edges that repeat an earlier edge of the same type.
+    """
+
+    pairs: Tensor
+    weights: Tensor
+    types: Tensor
+    num_loops: int = 0
+    num_repeated: int = 0
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -39,7 +48,21 @@ class EdgeList:
 def parse_edges(
     edges: Any, num_passages: int, *, ids: Any = None, weights: Any = None, types: Sequence[str | None] | None = None
 ) -> EdgeList:
-    """Read edges in the forms that ``RerankInput.edges`` describes; a ValueError names the first bad one.
+    """Parse edges in any of the formats of ``RerankInput.edges``.
+
+    Args:
+        edges: Edges, as described in :class:`~graphrerank.rerank.rerank_input.RerankInput`, or an :class:`EdgeList`,
+            which is returned unchanged.
+        num_passages: Number of passages.
+        ids: Unique ids of the passages. If None, the ends of edges must be passage indices.
+        weights: ``[M]`` weights. If None, weights are taken from ``edges``, or are 1 for edges without a weight.
+        types: Type names of the ``M`` edges. If None, types are taken from ``edges``, or are ``other``.
+
+    Returns:
+        Parsed edges.
+
+    Raises:
+        UserError: If an edge is invalid. The message contains the index of the first invalid edge.
 
     Example:
         >>> edges = parse_edges([("a", "b", "citation"), ("b", "a", 2.0), ("a", "a")], 2, ids=["a", "b"])
@@ -54,23 +77,23 @@ def parse_edges(
     if is_graph:
         if ids is None or types is not None or weights is not None:
             raise UserError(
-                "`edges` as a graph needs `ids`, the passages' nodes in it, and neither `edge_types` nor "
-                "`edge_weights`, which are its edges' `type` and `weight`"
+                "a graph as `edges` requires `ids`, the node of each passage, and excludes `edge_types` and "
+                "`edge_weights`, which are read from the attributes `type` and `weight` of the graph's edges"
             )
         edges = edges.subgraph(ids).edges(data=True)
     if isinstance(edges, Tensor) and edges.dim() == 2 and edges.shape[0] == 2:
         raise UserError(
-            f"`edges` must not be a tensor of shape {list(edges.shape)}, PyG's form: give `edge_index=edges`, or "
-            "`edges=edges.tolist()` for pairs"
+            f"`edges` must not be a tensor of shape {list(edges.shape)}, the format of PyTorch Geometric. Pass "
+            "`edge_index=edges`, or `edges=edges.tolist()` if the tensor contains two pairs"
         )
     listed = _listed(edges)
-    if set(map(type, listed)) <= {list, tuple} and set(map(len, listed)) <= {2}:  # most requests: pairs alone
+    if set(map(type, listed)) <= {list, tuple} and set(map(len, listed)) <= {2}:  # fast path for plain pairs
         ends = list(chain.from_iterable(listed))
     else:
         rows = edge_rows(listed)
         for name, column, separate in (("edge_weights", 2, weights), ("edge_types", 3, types)):
             if separate is not None and any(row[column] is not None for row in rows):
-                raise UserError(f"`{name}` must not be given where `edges` have them, got both")
+                raise UserError(f"`{name}` cannot be combined with `edges` that contain them, got both")
         weights = weights_of(rows) if weights is None else weights
         types = [row[3] for row in rows] if types is None else types
         ends = [end for row in rows for end in row[:2]]
@@ -79,7 +102,22 @@ def parse_edges(
 
 
 def read_edge_index(edge_index: Any, num_passages: int, *, weights: Any = None, types: Any = None) -> EdgeList:
-    """Read edges ``[2, M]`` between numbers of passages, to which self-loops and both directions belong."""
+    """Parse edges in the format of PyTorch Geometric.
+
+    Self-loops and the reverse direction of an edge are normal in this format, so they are not counted as defects.
+
+    Args:
+        edge_index: ``[2, M]`` passage indices.
+        num_passages: Number of passages.
+        weights: ``[M]`` weights. If None, every weight is 1.
+        types: Type names of the ``M`` edges. If None, every edge has the type ``other``.
+
+    Returns:
+        Parsed edges without self-loops.
+
+    Raises:
+        UserError: If an edge, a weight or a type is invalid.
+    """
     pairs = to_integers("edge_index", edge_index, (2, None)).T
     return replace(_checked(pairs, num_passages, weights, types), num_loops=0, num_repeated=0)
 
@@ -87,35 +125,50 @@ def read_edge_index(edge_index: Any, num_passages: int, *, weights: Any = None, 
 def _checked(
     pairs: Tensor, num_passages: int, weights: Any, types: Sequence[str | None] | None, *, is_directed: bool = False
 ) -> EdgeList:
-    """Check edges ``[M, 2]``, leave out self-loops, and count what comes again; an edge back does, unless directed."""
+    """Check edges ``[M, 2]``, remove self-loops and count repeated edges.
+
+    Unless the edges are directed, ``(j, i)`` repeats ``(i, j)``.
+    """
     inside = ((pairs >= 0) & (pairs < num_passages)).all(1)
-    check_entries("edges", inside, pairs, f"each join passages 0 to {num_passages - 1}")
+    check_entries("edges", inside, pairs, f"join passages with indices 0 to {num_passages - 1}")
     count = len(pairs)
     if weights is None:
         weight = torch.ones(count)
     else:
         weight = to_floats("edge_weights", weights, (count,))
         is_inside = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
-        check_entries("edge_weights", is_inside, weight, f"lie in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
-    kept = pairs[:, 0] != pairs[:, 1]
+        check_entries("edge_weights", is_inside, weight, f"be in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
+    is_no_loop = pairs[:, 0] != pairs[:, 1]
     if types is None:
-        kind = named = torch.full((count,), OTHER)
+        type_ids = name_ids = torch.full((count,), OTHER)
     else:
-        kind, place_of = type_numbers(types, count), {name: place for place, name in enumerate(dict.fromkeys(types))}
-        named = torch.tensor([place_of[name] for name in types], dtype=torch.int64)  # two names may mean one type
-    num_repeated = count_repeated((pairs if is_directed else pairs.sort(1).values)[kept], named[kept])
-    return EdgeList(pairs[kept], weight[kept], kind[kept], count - int(kept.sum()), num_repeated)
+        type_ids = type_numbers(types, count)
+        id_of_name = {name: name_id for name_id, name in enumerate(dict.fromkeys(types))}
+        name_ids = torch.tensor([id_of_name[name] for name in types], dtype=torch.int64)  # two names can mean one type
+    num_repeated = count_repeated((pairs if is_directed else pairs.sort(1).values)[is_no_loop], name_ids[is_no_loop])
+    num_loops = count - int(is_no_loop.sum())
+    return EdgeList(pairs[is_no_loop], weight[is_no_loop], type_ids[is_no_loop], num_loops, num_repeated)
 
 
 def edge_rows(edges: Iterable[Any]) -> list[InputEdgeRow]:
-    """Return ends, weight and type of edges in any of ``EDGE_FORMS``, or with a multigraph's key before attributes."""
+    """Return the ends, the weight and the type of each edge.
+
+    Args:
+        edges: Edges in any of ``EDGE_FORMS``, or edges ``(i, j, key, attributes)`` of a networkx multigraph.
+
+    Returns:
+        Tuple ``(i, j, weight, type)`` per edge. Weight and type are None if the edge has none.
+
+    Raises:
+        UserError: If an edge has another format.
+    """
     rows: list[InputEdgeRow] = []
-    for place, edge in enumerate(edges):
+    for index, edge in enumerate(edges):
         match edge:
             case [first, second]:
                 weight = name = None
-            case [first, second, Mapping() as more] | [first, second, _, Mapping() as more]:
-                weight, name = more.get("weight"), more.get("type")
+            case [first, second, Mapping() as attributes] | [first, second, _, Mapping() as attributes]:
+                weight, name = attributes.get("weight"), attributes.get("type")
             case [first, second, str(name)]:
                 weight = None
             case [first, second, weight]:
@@ -123,35 +176,56 @@ def edge_rows(edges: Iterable[Any]) -> list[InputEdgeRow]:
             case [first, second, weight, name]:
                 pass
             case _:
-                raise UserError(f"`edges` must each be {EDGE_FORMS}, got another at place {place}")
+                raise UserError(f"each of `edges` must be {EDGE_FORMS}, got another format at index {index}")
         rows.append((first, second, weight, name))
     return rows
 
 
 def weights_of(rows: Sequence[InputEdgeRow]) -> list[float]:
-    """Return the weights of edges, 1 where there is none."""
+    """Return the weights of edges, 1 for edges without a weight.
+
+    Args:
+        rows: Edges, as returned by :func:`edge_rows`.
+
+    Returns:
+        One weight per edge.
+
+    Raises:
+        UserError: If a weight is not a number in [1e-9, 1e9].
+    """
     weights = [1.0 if weight is None else weight for _, _, weight, _ in rows]
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         is_number = hasattr(weight, "__float__") and not isinstance(weight, bool)
         if not (is_number and SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT):
             needed = f"a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]"
-            raise UserError(f"`edges` must each have {needed}, got another at place {place}")
+            raise UserError(f"each of `edges` must have {needed}, got another value at index {index}")
     return weights
 
 
 def type_numbers(names: Sequence[str | None], count: int) -> Tensor:
-    """Return the number of each edge's type, ``[M]``; ``other`` where there is none."""
+    """Return the indices of edge types in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+
+    Args:
+        names: Type names of the ``M`` edges. None means ``other``.
+        count: Number of edges, ``M``.
+
+    Returns:
+        ``[M]`` int64 indices.
+
+    Raises:
+        UserError: If the number of names is not ``M``, or if an entry is not a name.
+    """
     if isinstance(names, str) or len(names) != count:
         raise UserError(f"`edge_types` must have one name per edge ({count}), got {len(names)}")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not isinstance(name, str | None):
-            raise UserError(f"`edge_types` must hold names, got {type(name).__name__} at place {place}")
+            raise UserError(f"`edge_types` must contain names, got {type(name).__name__} at index {index}")
     number = {name: OTHER if name is None else edge_type_of(name) for name in set(names)}
     return torch.tensor([number[name] for name in names], dtype=torch.int64)
 
 
 def _plain(end: Any) -> Any:
-    """Return an integer of any library, or one in an array of floats, as Python's."""
+    """Convert an integer of any library, or a float with an integer value, to ``int``. Return other ends unchanged."""
     if isinstance(end, float) and end.is_integer():
         return int(end)
     return operator.index(end) if hasattr(end, "__index__") and not isinstance(end, bool) else end
@@ -162,21 +236,22 @@ def _listed(sequence: Any) -> list[Any]:
 
 
 def _numbers(ends: list[Any], ids: list[Any] | None, *, by_id: bool) -> Tensor:
-    """Return the numbers of passages that edges join, ``[M, 2]``, of numbers or ids, of which two are an edge.
+    """Return the passage indices ``[M, 2]`` of a flat list of ends, two per edge.
 
-    Integers are numbers, but ids where all ids are integers and an edge has one of them.
+    Ends are looked up among the ids if ``by_id`` is set, if an end is not an integer, or if all ids are integers and an
+    end is one of them.
     """
     number_of = {name: number for number, name in enumerate(ids or ())}
     if set(map(type, ends)) - {int} or (set(map(type, number_of)) == {int} and not number_of.keys().isdisjoint(ends)):
         by_id = True
     if by_id:
         if ids is None:
-            raise UserError("`edges` between ids need `ids`, got none; or number the passages from 0")
-        for place, end in enumerate(ends):
+            raise UserError("`edges` between ids require `ids`, got none. Pass `ids`, or use passage indices (from 0)")
+        for position, end in enumerate(ends):
             if not isinstance(end, Hashable) or end not in number_of:
-                raise UserError(f"`edges` must join passages of `ids`, got {end!r} at place {place // 2}")
+                raise UserError(f"`edges` must join passages of `ids`, got {end!r} at index {position // 2}")
         ends = [number_of[end] for end in ends]
     try:
         return torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)
     except (ValueError, RuntimeError) as error:
-        raise UserError(f"`edges` must each join passages by their numbers: {error}") from error
+        raise UserError(f"`edges` must contain pairs of passage indices: {error}") from error

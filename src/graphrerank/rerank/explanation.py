@@ -1,8 +1,10 @@
-"""Explanations of a candidate's score: its base score, the smoothed score, the network, and single edges.
+"""Explain a candidate's score by its base score, its smoothed score, the output of the network and single edges.
 
-- An edge's effect is measured, not attributed: the score is computed again without it, all edges in few batches.
-- Where the model reads types, each type that joins two passages is a separate edge.
-- Removing an edge also changes features that depend on it, such as the words that a passage's neighbours cover.
+- The effect of an edge is measured by removal. The model scores the candidates again without the edge; the graphs
+  without one edge each are scored in a few batches.
+- If the model distinguishes edge types, edges of different types between the same passages are separate edges.
+- Removing an edge also changes the features that depend on it, such as the query words that a passage's neighbours
+  contain.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,37 +26,60 @@ from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.utils.checks import UserError
 
 NEIGHBOURHOOD = MATCH_FEATURES[2]
-ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors
-SMALLEST_EFFECT = 1e-6  # smaller ones are rounding
-EdgeKey = tuple[tuple[int, int], str | None]  # indices of two passages, the lower first, and the type
+#: Maximum number of nodes and edges per batch. It bounds each tensor of a layer to 8 MiB.
+ROWS_AT_ONCE = 1 << 15
+SMALLEST_EFFECT = 1e-6  # smaller effects are rounding errors
+EdgeKey = tuple[tuple[int, int], str | None]  # passage indices in ascending order, and the type
 
 
 class EdgeEffect(NamedTuple):
-    """The effect of an edge: the score minus the score without it."""
+    """Effect of an edge on the score of a passage.
 
-    pair: tuple[int, int]  # indices of the passages that it joins, the lower first
+    Attributes:
+        pair: Indices of the two passages that the edge joins, in ascending order.
+        effect: Score of the passage minus its score without the edge.
+        edge_type: Name of the type, one of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`. None if the model does
+            not distinguish types.
+    """
+
+    pair: tuple[int, int]
     effect: float
-    edge_type: str | None  # one of `EDGE_TYPES`; None where the model merges types
+    edge_type: str | None
 
 
 @dataclass(frozen=True)
 class DocumentExplanation:
-    """The parts of a candidate's score."""
+    """Components of a candidate's score, which is ``gcs_part + learned_part``.
 
-    base_rank: int  # by the base score, from 1, ties by place
+    Attributes:
+        base_rank: Rank by the base score, counted from 1. Candidates with equal scores keep their input order.
+        base_score: Score of the retriever.
+        gcs_part: Score from Graph Cohesive Smoothing.
+        learned_part: Score from the network.
+        edges: Edges with the largest effects, in descending order of magnitude. Ties are ordered by pair and type.
+    """
+
+    base_rank: int
     base_score: float
-    gcs_part: float  # of Graph Cohesive Smoothing
-    learned_part: float  # of the network; both sum to the score
-    edges: tuple[EdgeEffect, ...]  # the largest change first, ties by pair and type
+    gcs_part: float
+    learned_part: float
+    edges: tuple[EdgeEffect, ...]
 
 
 class Explainer:
-    """Explains the scores of a GATv2 reranker; a ValueError for another model."""
+    """Explain the scores of a GATv2 reranker.
+
+    Args:
+        checkpoint: Loaded checkpoint.
+
+    Raises:
+        UserError: If the model of the checkpoint is not a ``gatv2_reranker``.
+    """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         if not isinstance(checkpoint.model, GATv2Reranker):
             raise UserError(
-                f"{checkpoint.path}: needed a gatv2_reranker to explain, found {type(checkpoint.model).__name__}"
+                f"{checkpoint.path}: explanations require a gatv2_reranker, got {type(checkpoint.model).__name__}"
             )
         self._reranker = GraphReranker(checkpoint)
         self._model = checkpoint.model
@@ -68,10 +93,19 @@ class Explainer:
         max_edges: int = 1000,
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
-        """Explain the score of each passage, in their order, naming ``num_edges`` edges each.
+        """Explain the score of each passage.
 
-        Each edge is left out once; more than ``max_edges`` are a ValueError. ``check`` is called between the steps of
-        the work; it may raise, to stop it.
+        Args:
+            inputs: Query and its ``n`` candidates.
+            num_edges: Maximum number of edges to list per passage.
+            max_edges: Maximum number of undirected edges. The model is evaluated once per edge.
+            check: Function that is called repeatedly during the computation. It may raise an exception to cancel it.
+
+        Returns:
+            One explanation per passage, in input order.
+
+        Raises:
+            UserError: If there are more than ``max_edges`` edges, or if an input is invalid.
         """
         graphs = self._reranker.candidate_graphs([inputs], check=check)
         match = None
@@ -91,16 +125,31 @@ class Explainer:
         max_edges: int,
         check: Callable[[], None],
     ) -> list[DocumentExplanation]:
-        """Explain as :meth:`explain` the candidates of one query's graph, on the CPU.
+        """Explain the scores of the candidates in one query's graph, on the CPU.
 
-        ``match`` has the words of the nodes; None where removing an edge does not change what is covered of them.
+        Args:
+            graphs: Candidate graph of the query.
+            query: Query text.
+            match: Word index of the passages, from which the features of a passage's neighbours are recomputed when an
+                edge is removed. If None, these features are not recomputed.
+            num_edges: Maximum number of edges to list per candidate.
+            max_edges: Maximum number of undirected edges. The model is evaluated once per edge.
+            check: Function that is called repeatedly during the computation. It may raise an exception to cancel it.
+
+        Returns:
+            One explanation per candidate, in the order of the nodes.
+
+        Raises:
+            UserError: If there are more than ``max_edges`` edges.
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
         rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
         edges, number_of = _undirected_edges(graphs)
         if len(edges) > max_edges:
-            raise UserError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(edges)} edges")
+            raise UserError(
+                f"`explain` requires at most {max_edges} edges, got {len(edges)}. The list is scored once per edge"
+            )
         covered = None
         if match is not None and NEIGHBOURHOOD in self._reranker.feature_names:
             nodes = torch.arange(graphs.num_nodes) if graphs.nodes is None else graphs.nodes
@@ -114,7 +163,7 @@ class Explainer:
     def _without_each(
         self, graphs: CandidateGraphs, covered: Tensor | None, number_of: Tensor, check: Callable[[], None]
     ) -> Iterator[Tensor]:
-        """Score the passages without the first undirected edge, without the second, and so on: ``[n]`` each."""
+        """Yield, for each undirected edge, the scores ``[n]`` of the passages without that edge."""
         column = 0 if covered is None else self._reranker.feature_names.index(NEIGHBOURHOOD)
         count = int(number_of.max()) + 1 if number_of.numel() else 0
         at_once = max(1, ROWS_AT_ONCE // (graphs.num_nodes + number_of.numel()))
@@ -130,7 +179,7 @@ class Explainer:
                 ptr=torch.arange(len(left_out) + 1) * graphs.num_nodes,
                 inputs={name: vectors.repeat(len(left_out), 1) for name, vectors in graphs.inputs.items()},
             )
-            if covered is not None:  # it changes for the ends of the edges that are left out, and for no other
+            if covered is not None:  # the feature changes only for the ends of the edges that are left out
                 edge = ((number_of >= start) & (number_of < start + at_once)).nonzero().squeeze(1)
                 copy = number_of[edge] - start
                 variants.x[copy * graphs.num_nodes + graphs.edge_index[1, edge], column] = covered[edge]
@@ -138,7 +187,7 @@ class Explainer:
 
 
 def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[EdgeKey], Tensor]:
-    """List the undirected edges, pairs and types; and the number of each directed edge's, ``[E]``."""
+    """Return the undirected edges, and the index of the undirected edge of each directed edge, ``[E]``."""
     names = (None,) if graphs.edge_type is None else EDGE_TYPES
     low, high = graphs.edge_index.min(0).values, graphs.edge_index.max(0).values
     edge_type = torch.zeros_like(low) if graphs.edge_type is None else graphs.edge_type
@@ -148,7 +197,7 @@ def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[EdgeKey], Tensor]:
 
 
 def _largest(edges: Sequence[EdgeKey], effects: Tensor, num_edges: int) -> list[tuple[EdgeEffect, ...]]:
-    """Name, for each passage, the edges of the largest effects ``[P, n]``."""
+    """Return the edges with the largest effects for each of the ``n`` passages. ``effects`` is ``[P, n]``."""
     order = effects.abs().argsort(dim=0, descending=True, stable=True)[:num_edges]
     chosen = effects.gather(0, order)
     return [

@@ -1,4 +1,4 @@
-"""Models from the Hugging Face hub: manifest and safetensors, which hold no program."""
+"""Download models from the Hugging Face hub. Only a manifest and safetensors are read; neither can execute code."""
 
 import os
 import re
@@ -10,45 +10,71 @@ from graphrerank.models.manifest import MANIFEST
 from graphrerank.utils.checks import UserError
 
 HUB_ID_PATTERN = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
-SNAPSHOTS = "snapshots"  # of a model in the hub's cache: a folder for each commit
+SNAPSHOTS = "snapshots"  # folder in the hub's cache with one subfolder per downloaded commit of a model
 
 
 def is_hub_id(name: str) -> bool:
-    """Return whether a name that is no path here could be one of the hub: ``owner/name``."""
+    """Return whether a name has the form ``owner/name`` of a model on the hub and is not an existing path.
+
+    Args:
+        name: Name or path.
+    """
     return HUB_ID_PATTERN.fullmatch(name) is not None and not Path(name).exists()
 
 
 def locate_model(name: str, *, revision: str | None = None) -> str:
-    """Download the model of a hub's id, or find it in the hub's cache; return a path or a shipped name unchanged.
+    """Download a model from the hub unless it is in the local cache, and return its folder.
 
-    The hub is that of ``HF_ENDPOINT`` (a mirror), else Hugging Face's; with ``HF_HUB_OFFLINE=1`` the cache alone counts
-    (``HF_HUB_CACHE``). A ``revision`` is a branch, tag or commit; one that was downloaded is there without the network.
+    The environment variable ``HF_ENDPOINT`` selects a mirror of the hub, ``HF_HUB_CACHE`` sets the cache folder, and
+    ``HF_HUB_OFFLINE=1`` restricts the search to the cache.
+
+    Args:
+        name: Hub id ``owner/name``, or a path or the name of a shipped checkpoint.
+        revision: Branch, tag or commit of a model on the hub. If None, the default branch is used. A revision that was
+            downloaded before is available offline.
+
+    Returns:
+        Folder of the model in the hub's cache, or ``name`` unchanged if it is not a hub id.
+
+    Raises:
+        UserError: If ``revision`` is set for a name that is not a hub id, if the model cannot be downloaded, or if its
+            repository lacks the manifest or the weights.
     """
     if not is_hub_id(name):
         if revision is not None:
-            raise UserError(f"`revision` is of models from the hub, got {revision!r} for {name}")
+            raise UserError(f"`revision` applies only to models on the hub, got {revision!r} for {name}")
         return name
     hub = optional("huggingface_hub", "a model of the hub")
     try:
         folder = Path(hub.snapshot_download(name, revision=revision, allow_patterns=[MANIFEST, WEIGHTS_FILE]))
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
-        wanted = name if revision is None else f"{name} at {revision}"
-        raise UserError(f"{wanted}: no such path here, and not to be had from {_hub_place()}: {error}") from error
+        model = name if revision is None else f"{name} at {revision}"
+        raise UserError(
+            f"{model} is not a local path and could not be downloaded from {_hub_address()}: {error}"
+        ) from error
     if missing := [file for file in (MANIFEST, WEIGHTS_FILE) if not (folder / file).is_file()]:
-        raise UserError(f"{name}: needed {missing[0]} in the hub's repository, found none")
+        raise UserError(f"{name}: the repository on the hub does not contain {missing[0]}")
     return str(folder)
 
 
 def model_source(name: str, located: str | Path) -> str:
-    """Describe where a model was loaded from (:func:`locate_model`): its path, or of the hub the commit and the hub."""
+    """Describe where a model was loaded from.
+
+    Args:
+        name: Name that was passed to :func:`locate_model`.
+        located: Path that :func:`locate_model` returned.
+
+    Returns:
+        Path of a local model. For a model on the hub, its id, its commit and the address of the hub.
+    """
     folder = Path(located)
     if str(located) == name or folder.parent.name != SNAPSHOTS:
         return str(located)
-    return f"{name} at {folder.name}, of {_hub_place()}"
+    return f"{name} at {folder.name}, from {_hub_address()}"
 
 
-def _hub_place() -> str:
-    """Name the hub that models come from: its address, and the cache where that alone is looked at."""
+def _hub_address() -> str:
+    """Return the address of the hub or, if ``HF_HUB_OFFLINE`` is set, the cache that is used instead."""
     constants = optional("huggingface_hub.constants", "a model of the hub")
     address = str(constants.ENDPOINT) + (" (HF_ENDPOINT)" if "HF_ENDPOINT" in os.environ else "")
     if constants.HF_HUB_OFFLINE:

@@ -1,4 +1,4 @@
-"""One query and its candidates."""
+"""Input of a reranker: one query and its candidates."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,46 +25,64 @@ PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", 
 
 @dataclass(frozen=True, eq=False)
 class RerankInput:
-    """One query and its ``n`` candidates. Arrays are torch, NumPy or plain sequences.
+    """One query and its ``n`` candidates. Arrays are tensors, NumPy arrays or plain sequences.
 
-    Edges may be given in several ways at once; their union is taken, and parallel edges become one with the larger
-    weight: all, or for a model that reads types those of one type. No edge at all is fine too: the model then goes by
-    the scores. Bad items end nothing, and are counted (``bad_items``): a blank passage ranks last, halves of characters
-    are replaced, self-loops and edges that come again are left out.
+    Edges may be given in several ways at once: ``edges`` or ``edge_index``, ``entities``, and ``doc_ids`` with
+    ``chunk_ids``. The model sees their union, in which parallel edges are merged into the one with the largest weight
+    (per edge type, if the model distinguishes types). Without edges, the model ranks by the scores alone.
+
+    Minor defects of the input are not errors. A blank passage is ranked last, incomplete surrogate pairs in texts are
+    replaced, and self-loops and repeated edges are ignored. The property ``bad_items`` counts these defects.
 
     Attributes:
-        query: The query, not blank.
-        passages: ``n`` texts; None to go without BM25, where ``scores`` are given.
-        scores: ``[n]`` scores of your retriever, of any scale, higher is better. None for BM25 among the passages,
-            mixed with the cosine where there are vectors.
-        edges: ``M`` undirected edges ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``, ``(i, j, weight, type)`` or
-            networkx's ``(i, j, {"weight": ..., "type": ...})``. Ends are passages, numbered from 0 in the order they
-            are given, or ``ids``; integers are ids where all ids are integers and an edge has one of them. Or a
-            networkx graph over ``ids``: its edges among the passages.
-        edge_index: ``[2, M]`` numbered pairs, PyG's form, instead of ``edges``; a self-loop is no edge, a pair in both
-            directions is one.
-        edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
-        edge_types: ``M`` names of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`, or that mean one of them, as
-            ``citation`` does (:func:`~graphrerank.corpus.edge_types.edge_type_of`); all ``other`` when None.
-        entities: ``n`` collections of entity names. Passages that share entities are joined, each edge weighted by the
-            shared part of its source's entities; a name in more than 10 passages (and 0.1% of them) is too common.
-        doc_ids: ``n`` names of the documents that the passages are chunks of. With ``chunk_ids``, neighbouring chunks
-            are joined.
-        chunk_ids: ``n`` integers, the chunks' numbers within their documents; None, here or in ``doc_ids``, for a
-            passage that is no chunk.
-        ids: ``n`` ids to return; indices 0 to ``n - 1`` when None.
-        query_vector: ``[d]``; with ``vectors`` for models that read vectors, and else for the cosine.
-        vectors: ``[n, d]`` passage vectors of the same encoder. Vectors are scaled to unit length here.
-        cross_encoder_scores: ``[n]`` scores of a cross-encoder, of any scale, NaN or None for each passage that it has
-            not read; for models of ``features=scores_match_typed_cross_encoder``, which rank without them too.
-        features: ``[n]`` numbers by name, for scores of the training that cannot be computed here (``hops`` of an
-            expansion), or instead of those that can; else 0.
-        top_n: How many to return; all when None.
-        min_probability: Leave out passages with a lower probability of relevance, by the model's calibration.
-        min_perfect_recall: Return the fewest passages that hold everything relevant with at least this probability, by
-            the model's ``list_confidence``; if no number does, all that ``top_n`` and ``min_probability`` leave.
-        language: In which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that of the
-            passages, if their stop words are sure (:func:`~graphrerank.text.languages.detect_language`), else English.
+        query: Query text. Must not be blank.
+        passages: Texts of the ``n`` candidates. If None, ``scores`` is required and BM25 is not computed.
+        scores: ``[n]`` scores of your retriever on any scale, where higher is better. If None, the score is BM25
+            among the passages, mixed with the cosine similarity if there are vectors.
+        edges: ``M`` undirected edges, each ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``, ``(i, j, weight, type)``
+            or ``(i, j, {"weight": ..., "type": ...})`` as in networkx. The ends ``i`` and ``j`` are passage indices
+            (from 0) or values of ``ids``. If all ``ids`` are integers and an edge contains one of them, the ends are
+            values of ``ids``. A networkx graph whose nodes are ``ids`` is also accepted; its edges among the passages
+            are used.
+        edge_index: ``[2, M]`` passage indices of the edges, as in PyTorch Geometric. Replaces ``edges``. Self-loops
+            are ignored, and an edge given in both directions counts once.
+        edge_weights: ``[M]`` weights in [1e-9, 1e9]. If None, every weight is 1.
+        edge_types: Types of the ``M`` edges: names of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES` or synonyms
+            such as ``citation`` (see :func:`~graphrerank.corpus.edge_types.edge_type_of`). If None, every edge has the
+            type ``other``.
+        entities: Entity names of each of the ``n`` passages. Passages that share entities are joined. The weight of an
+            edge is the fraction of its source's entities that are shared. A name is ignored if it occurs in more than
+            10 passages and in more than 0.1% of them.
+        doc_ids: Ids of the documents that the ``n`` passages are chunks of. With ``chunk_ids``, consecutive chunks of
+            a document are joined.
+        chunk_ids: Positions of the ``n`` chunks in their documents. An entry of None here or in ``doc_ids`` marks a
+            passage that is not a chunk.
+        ids: Ids of the ``n`` passages, which the result contains. If None, the ids are the indices 0 to ``n - 1``.
+        query_vector: ``[d]`` vector of the query. Required with ``vectors`` by models that use vectors. For other
+            models the two vectors add the cosine similarity to the scores.
+        vectors: ``[n, d]`` vectors of the passages by the same encoder. Vectors are scaled to unit length.
+        cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, NaN or None for passages that it did not
+            score. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without.
+        features: ``[n]`` values of further features by name, for features of the model that cannot be computed from
+            the other attributes (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
+        top_n: Maximum number of passages to return. If None, all are returned.
+        min_probability: Minimum probability of relevance of a returned passage, in [0, 1]. Requires a calibrated
+            model. If None, no passage is removed.
+        min_perfect_recall: Probability, in [0, 1], with which the result must contain every relevant passage. The
+            shortest such prefix of the ranking is returned, or the full ranking if no prefix reaches the probability;
+            ``top_n`` and ``min_probability`` still apply. Requires a model with ``list_confidence``. If None, no
+            passage is removed.
+        language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`. ``auto`` detects
+            the language of the passages from their stop words
+            (:func:`~graphrerank.text.languages.detect_language`), and uses English if the detection is uncertain.
+        num_halved: Number of texts in which an incomplete surrogate pair was replaced. Set by the constructor.
+
+    Raises:
+        UserError: If an argument is invalid or does not match the number of passages.
+
+    Example:
+        >>> RerankInput("USB sticks", ["cake", " ", "infected USB sticks"], edges=[(0, 2), (1, 1)]).bad_items
+        Counter({'blank passages, which rank last': 1, 'self-loops, which are left out': 1})
     """
 
     query: str
@@ -87,88 +105,89 @@ class RerankInput:
     min_probability: float | None = None
     min_perfect_recall: float | None = None
     language: str = AUTO
-    num_halved: int = field(default=0, init=False, repr=False)  # texts whose halves of characters were replaced
+    num_halved: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
-            raise UserError(f"`query` must be a text that is not blank, got {self.query!r}")
+            raise UserError(f"`query` must be a non-blank string, got {self.query!r}")
         if self.passages is None and self.scores is None:
-            raise UserError("`passages` or `scores` must be given, got neither")
+            raise UserError("`passages` or `scores` is required, got neither")
         if isinstance(self.passages, str):
-            raise UserError(f"`passages` must be a sequence of texts, got the text {self.passages!r}")
+            raise UserError(f"`passages` must be a sequence of strings, got the string {self.passages!r}")
         for name in PER_PASSAGE:
-            if (given := getattr(self, name)) is not None:
+            if (entries := getattr(self, name)) is not None:
                 try:
-                    count = len(given)
+                    count = len(entries)
                 except TypeError as error:
-                    raise UserError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
+                    raise UserError(f"`{name}` must be a sequence or an array, got {type(entries).__name__}") from error
                 if count != self.num_passages:
                     raise UserError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
-        for place, passage in enumerate(() if self.passages is None else self.passages):
+        for index, passage in enumerate(() if self.passages is None else self.passages):
             if not isinstance(passage, str):
-                raise UserError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
-        for place, names in enumerate(() if self.entities is None else self.entities):
+                raise UserError(f"`passages` must contain strings, got {type(passage).__name__} at index {index}")
+        for index, names in enumerate(() if self.entities is None else self.entities):
             if isinstance(names, str) or not isinstance(names, Iterable):
-                raise UserError(f"`entities` must hold a list of names per passage, got {names!r} at place {place}")
+                raise UserError(f"`entities` must contain a list of names per passage, got {names!r} at index {index}")
         self._replace_halves()
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
-            given = [name for name in (first, second) if getattr(self, name) is not None]
-            if len(given) == 1:
-                raise UserError(f"`{first}` and `{second}` belong together, got `{given[0]}` alone")
+            present = [name for name in (first, second) if getattr(self, name) is not None]
+            if len(present) == 1:
+                raise UserError(f"`{first}` and `{second}` must be given together, got only `{present[0]}`")
         for name in ("edge_weights", "edge_types"):
             if getattr(self, name) is not None and self.edges is None and self.edge_index is None:
-                raise UserError(f"`{name}` needs `edges`, got none")
+                raise UserError(f"`{name}` requires `edges`, got none")
         if self.edges is not None and self.edge_index is not None:
-            raise UserError("`edges` and `edge_index` are two forms of the same, got both")
+            raise UserError("`edges` and `edge_index` are alternatives, got both. Pass one of them")
         try:
             counts = Counter(getattr(self.ids, "tolist", lambda: self.ids)())
         except TypeError as error:
-            raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
+            raise UserError(f"`ids` must be strings, numbers or other hashable objects: {error}") from error
         for name, count in counts.most_common(1):
             if count > 1:
-                raise UserError(f"`ids` must each be there once, got {name!r} {count} times")
+                raise UserError(f"`ids` must be unique, got {name!r} {count} times")
         check_counts(top_n=self.top_n)
         if self.language != AUTO:
             language_of(self.language)
         check_share(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
 
     def _replace_halves(self) -> None:
-        """Replace halves of characters in the texts, which no encoder reads, and count the texts."""
+        """Replace incomplete surrogate pairs, which no text encoder accepts, and count the affected texts."""
         texts = [self.query, *(() if self.passages is None else self.passages)]
         query, *passages = whole = list(map(whole_characters, texts))
-        self.__dict__.update(query=query, num_halved=sum(map(ne, texts, whole)))  # frozen for others
+        self.__dict__.update(query=query, num_halved=sum(map(ne, texts, whole)))  # bypasses the frozen dataclass
         if self.passages is not None:
             self.__dict__["passages"] = passages
 
     @cached_property
     def blank(self) -> list[int]:
-        """Places of passages without a text, which rank last."""
-        return [place for place, text in enumerate(self.passages or ()) if not text.strip()]
+        """Indices of the blank passages, which are ranked last."""
+        return [index for index, text in enumerate(self.passages or ()) if not text.strip()]
 
     @cached_property
     def edge_list(self) -> EdgeList:
-        """The edges of ``edges`` or ``edge_index``; a ValueError names one that is none."""
-        given, count = () if self.edges is None else self.edges, self.num_passages
+        """Edges parsed from ``edges`` or ``edge_index``. Raises a :class:`UserError` for an invalid edge."""
+        edges, count = () if self.edges is None else self.edges, self.num_passages
         weights, types = self.edge_weights, self.edge_types
         if self.edge_index is None:
-            return parse_edges(given, count, ids=self.ids, weights=weights, types=types)
+            return parse_edges(edges, count, ids=self.ids, weights=weights, types=types)
         return read_edge_index(self.edge_index, count, weights=weights, types=types)
 
     @property
     def bad_items(self) -> Counter[str]:
-        """How many items were read otherwise than given, by what is done with them."""
+        """Number of defects of each kind, by a description of the kind and of how it is handled."""
         edges, blank = self.edge_list, "blank passages, which rank last"
         counts = {blank: len(self.blank), "texts with half a character, which is replaced": self.num_halved}
-        return +Counter({**counts, SELF_LOOPS: edges.num_loops, REPEATED_EDGES: edges.num_repeated})  # without zeros
+        counts |= {SELF_LOOPS: edges.num_loops, REPEATED_EDGES: edges.num_repeated}
+        return +Counter(counts)  # the unary plus removes zero counts
 
     @property
     def language_of_passages(self) -> str:
-        """The name of the language in which words are matched."""
+        """Name of the language in which words are matched."""
         return self.language if self.passages is None else matched_language(self.passages, self.language)
 
     @property
     def num_passages(self) -> int:
         """Number of candidates."""
-        counted = self.scores if self.passages is None else self.passages
-        assert counted is not None
-        return len(counted)
+        entries = self.scores if self.passages is None else self.passages
+        assert entries is not None
+        return len(entries)

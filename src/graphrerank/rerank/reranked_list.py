@@ -1,4 +1,4 @@
-"""The answer for one query."""
+"""Result of reranking the candidates of one query."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,16 +8,29 @@ from torch import Tensor
 
 from graphrerank.calibration.list_confidence import ListConfidence
 
-NUM_IN_REPR = 5  # passages in the representation
+NUM_IN_REPR = 5  # number of passages that `repr` lists
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RerankedList(Sequence[tuple[Any, float]]):
-    """Passages in their new order: a sequence of ``(id, score)``, best first, ties by place.
+    """Ranking of one query's passages: a sequence of ``(id, score)`` pairs, best first.
 
-    ``probabilities`` are None for a model without calibration. Where all passages have one score, as one passage alone
-    has, scores tell nothing: each then has the mean probability that the model gives to these texts in a list with the
-    query itself and an empty text, too low rather than too high; None without texts. A blank passage has 0.
+    Passages with equal scores keep their input order.
+
+    Identical scores carry no information about relevance. If all passages have the same score, as a single passage
+    always does, the model scores the texts again in a list that also contains the query itself and an empty text.
+    Every passage is then given the mean probability of the texts in that list, which underestimates relevance rather
+    than overestimating it. Without texts, ``probabilities`` is None in this case. Blank passages have probability 0.
+
+    Attributes:
+        ids: Ids of the ``k`` returned passages, or their input indices if the input has no ids.
+        indices: ``[k]`` int64, input index of each returned passage, counted from 0.
+        scores: ``[k]`` float32, where higher is more relevant. Scores are comparable within one list only.
+        probabilities: ``[k]`` probabilities of relevance, comparable between lists. None if the model is not
+            calibrated or if the probabilities are unknown.
+        candidates: ``[K]`` probabilities of all input passages, best first, including those that were not returned.
+            None if ``probabilities`` is None.
+        confidence: Model of the probability that a list is complete. None if the checkpoint has none.
 
     Example:
         >>> import torch
@@ -26,19 +39,20 @@ class RerankedList(Sequence[tuple[Any, float]]):
         (2, ('b', 2.0), [('b', 2.0), ('a', 0.5)])
     """
 
-    ids: tuple[Any, ...]  # the caller's ids, or indices if there were none
-    indices: Tensor  # `[k]` int64, each passage's place among those that were given, from 0
-    scores: Tensor  # `[k]` float32; higher is more relevant, comparable within one list only
-    probabilities: Tensor | None = None  # `[k]` in [0, 1], of relevance, comparable between lists; None: unknown
-    candidates: Tensor | None = None  # `[K]`, probabilities of all given passages, also of those that were left out
-    confidence: ListConfidence | None = None  # of the model; None where it has none
+    ids: tuple[Any, ...]
+    indices: Tensor
+    scores: Tensor
+    probabilities: Tensor | None = None
+    candidates: Tensor | None = None
+    confidence: ListConfidence | None = None
 
     @property
     def perfect_recall(self) -> Tensor | None:
-        """``[K]`` float32: at position ``k - 1`` the probability that the best ``k`` hold all that is relevant.
+        """Probabilities ``[K]`` of perfect recall: entry ``k - 1`` is for the best ``k`` passages.
 
-        Relevant passages that were not among those given count as missed. None where the model was not calibrated for
-        it (``graphrerank calibrate checkpoint=RUN``).
+        It is the probability that the best ``k`` passages include every relevant passage of the corpus, even those
+        that are not among the candidates. None if the checkpoint was not calibrated for perfect recall with
+        ``graphrerank calibrate checkpoint=RUN``.
         """
         if self.candidates is None or self.confidence is None:
             return None
@@ -46,7 +60,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
 
     @property
     def relevance(self) -> Tensor:
-        """``[k]`` float32: probabilities, or scores of a model without calibration: the output of adapters."""
+        """Probabilities ``[k]``, or scores if there are no probabilities. Integrations return this tensor."""
         return self.scores if self.probabilities is None else self.probabilities
 
     def __repr__(self) -> str:

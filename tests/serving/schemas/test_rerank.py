@@ -103,7 +103,7 @@ def test_limits() -> None:
         ),
         ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must hold valid Unicode"),
         ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
-        ({"edges": [[0, 3]]}, "join passages 0 to 2"),
+        ({"edges": [[0, 3]]}, "join passages with indices 0 to 2"),
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
         ({"language": "klingon"}, r"`language` must be auto or one of \['english'"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),
@@ -119,10 +119,10 @@ def test_what_does_not_fit(change: dict[str, object], message: str) -> None:
     [
         ("01", "must be a list of .* got str"),
         ([[0, 1]] * 4, "must be at most 3, got 4"),
-        ([[0, 1], 7], r"be \[i, j\], .* got another at place 1"),
+        ([[0, 1], 7], r"be \[i, j\], .* got another format at index 1"),
         ([["0", 1]], "between ids"),
         ([[0, 1], [3, 1.5]], "between ids"),
-        ([[0, 1], [0, 6]], r"join passages 0 to 2, got \[0, 6\] at place 1"),
+        ([[0, 1], [0, 6]], r"join passages with indices 0 to 2, got \[0, 6\] at index 1"),
     ],
 )
 def test_what_is_no_edge(given: object, message: str) -> None:

@@ -33,7 +33,7 @@ def check_most(most: int, count: int, name: str) -> None:
 
 def _check_query(query: str, info: ValidationInfo) -> str:
     if not query.strip():
-        raise UserError("`query` must be a text that is not blank")
+        raise UserError("`query` must be a non-blank string")
     if len(query) > (most := limits_of(info).query_chars):
         raise UserError(f"`query` must have at most {most} characters, got {len(query)}")
     return query
