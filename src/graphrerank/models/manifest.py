@@ -248,7 +248,7 @@ class RerankerManifest(Manifest):
 
     @property
     def trained_on(self) -> Mapping[str, DataEntry]:
-        """All data sets of the training by name, starting with those of the checkpoint from which it started.
+        """All data sets of the training by name, beginning with those of the initial checkpoint.
 
         The arguments of each data set contain its file in ``conf/data`` as ``data``.
         """
@@ -257,7 +257,7 @@ class RerankerManifest(Manifest):
 
     @property
     def last_trained_on(self) -> Mapping[str, DataEntry]:
-        """Data sets of :attr:`trained_on` without those of the checkpoint from which the training started."""
+        """Data sets of :attr:`trained_on` without those of the initial checkpoint."""
         return {
             name: entry.model_copy(update={"arguments": {"data": name, **entry.arguments}})
             for name, entry in {str(self.data.choice): self.data, **self.mix}.items()

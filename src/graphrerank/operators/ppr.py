@@ -132,7 +132,7 @@ class CorpusPPR(nn.Module):
         transition: Sparse transition matrix :math:`P` without entities, ``[N, N]``.
         to_entities: Sparse incidence matrix ``[M, N]``, 1 where a passage contains an entity.
         from_entities: Transpose of ``to_entities``, ``[N, M]``.
-        entity_share: Fraction of a passage's mass that flows to each other passage of one of its entities, ``[N]``.
+        entity_share: Fraction of a passage's mass that flows to a passage for each entity that both share, ``[N]``.
         num_shared: Number of entities that a passage shares with other passages, ``[N]``.
 
     Example:
