@@ -177,7 +177,7 @@ def test_what_is_refused(body, message):
     [
         (
             {"metadata": {"Principals": ["hr"]}},
-            r"`metadata\.Principals` must be `metadata\.principals` if it says who may",
+            r"`metadata\.Principals` must be named `metadata\.principals` if it restricts who may",
         ),
         (
             {"metadata": {"access": {"principals": []}}},
