@@ -155,11 +155,11 @@ def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDatase
     [
         ({"node_ids": ["a"], "texts": []}, "`texts` must have one entry per id"),
         ({"node_ids": ["a", "a"], "texts": ["", ""]}, "`node_ids` must be unique, got 'a' twice"),
-        ({"remove": ["x"]}, "`remove` must hold ids of the corpus, got 'x'"),
-        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "x")]}, "'x' is of none"),
-        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("d1", "d2")]}, "neither is new"),
+        ({"remove": ["x"]}, "`remove` must contain ids of the corpus, got 'x'"),
+        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "x")]}, "'x' is unknown"),
+        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("d1", "d2")]}, "neither passage is new"),
         ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "d1", -1.0)]}, "have a positive, finite weight"),
-        ({"node_ids": ["a"], "texts": [""], "encoder": None}, "`encoder` must be that of"),
+        ({"node_ids": ["a"], "texts": [""], "encoder": None}, "`encoder` must be"),
         ({"node_ids": ["a"], "texts": [""], "encoder": HashEncoder(fingerprint="another")}, "`encoder` must be"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
@@ -178,7 +178,7 @@ def test_entities_without_their_names_and_a_second_writer_are_refused(
     make_dataset: MakeDataset, tmp_path: Path
 ) -> None:
     folder = prepare_corpus(make_dataset(20), tmp_path / "corpus")
-    with pytest.raises(ValueError, match="does not name the entities of each passage"):
+    with pytest.raises(ValueError, match="does not contain the entities of each passage"):
         grow_corpus(folder, ["a"], ["text"])
     with sole_use(folder):
         for write in (partial(grow_corpus, remove=["d1"]), compact_corpus, partial(prepare_corpus, make_dataset())):
@@ -339,7 +339,7 @@ def test_it_starts_by_itself_where_many_passages_are_new(tmp_path: Path, monkeyp
     [
         ({"title_lengths": []}, r"`title_lengths` must have one entry per id \(1\), got 0"),
         ({"entities": []}, r"`entities` must have one entry per id \(1\), got 0"),
-        ({}, "`entities` must be given, as those of .* are by Capitals, got none"),
+        ({}, "`entities` is required, because those of .* were extracted by Capitals, got None"),
     ],
 )
 def test_entities_of_another_extractor_are_given(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:

@@ -41,7 +41,7 @@ def test_a_killed_preparation_continues(make_dataset: MakeDataset, tmp_path: Pat
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
-    with pytest.raises(ValueError, match=r"needed corpus\.json"):
+    with pytest.raises(ValueError, match=r"expected corpus\.json"):
         open_corpus(tmp_path / "corpus")
     encoder = HashEncoder()
     prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, part_size=10)
@@ -95,7 +95,7 @@ def test_the_size_of_parts_changes_nothing_and_nothing_is_written_again(
 
 def test_a_folder_with_other_files_is_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"must be a new folder or a corpus folder, found 'letter\.txt' in it"):
+    with pytest.raises(ValueError, match=r"must be a new folder or a corpus folder, got a folder with 'letter\.txt'"):
         prepare_corpus(make_dataset(), tmp_path)
 
 

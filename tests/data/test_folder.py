@@ -273,7 +273,7 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("corpus", ANT.encode() + b'{"_id": "b", "text": "caf\xe9"}\n', r"corpus\.jsonl, line 2: needed UTF-8, found"),
         ("corpus", b'{"_id": "a", "text": "\xed\xa0\x80"}\n', r"corpus\.jsonl, line 1: needed UTF-8"),
         ("corpus", "", r"the corpus must hold a document, found none"),
-        ("corpus", None, r"needed corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* found none of them"),
+        ("corpus", None, r"expected corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* found none of them"),
         (
             "corpus",
             '{"_id": "a", "text": "x", "principals": ["hr"]}\n',

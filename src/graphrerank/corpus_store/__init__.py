@@ -1,1 +1,1 @@
-"""A corpus on disk: written part by part, opened in constant time, mapped and not read."""
+"""Corpus folder on disk: written in shards, memory-mapped, and opened in constant time."""

@@ -1,6 +1,6 @@
-"""Columns of a corpus folder that hold the graph, the metadata, and the queries of a data set.
+"""Columns of a corpus folder for the graph, the metadata, and the queries of a data set.
 
-Each function returns one group of columns by their names. :func:`graph_columns` puts the groups together.
+Each function returns one group of columns by name. :func:`graph_columns` combines the groups.
 """
 
 import json
@@ -20,13 +20,16 @@ ColumnGroup = dict[str, npt.NDArray[Any]]
 
 
 def graph_columns(dataset: Dataset, stated: Edges | None) -> ColumnGroup:
-    """Return all columns but those of texts, words and vectors.
+    """Return all columns except those of texts, words and vectors.
 
-    The manifest lists columns in this order, so that one data set always gives the same bytes.
+    The manifest lists columns in this order, so the same data set always gives the same bytes.
 
     Args:
-        dataset: The data set, with edges to nearest neighbours if it is to have them.
-        stated: Edges from which a compaction finds all others. None if there are no others.
+        dataset: Data set, including its edges to nearest neighbours.
+        stated: Explicit edges, from which a compaction derives all others. None if there are no derived edges.
+
+    Returns:
+        Arrays by the name of the column.
     """
     graph = dataset.graph
     return {
@@ -49,13 +52,23 @@ def string_columns(name: str, strings: PackedStrings) -> ColumnGroup:
 
     Args:
         name: Name of the list.
-        strings: The strings.
+        strings: Strings of the list.
+
+    Returns:
+        Offsets and content.
     """
     return {f"{name}.offsets": strings.offsets, f"{name}.content": strings.content}
 
 
 def edge_columns(graph: CorpusGraph) -> ColumnGroup:
-    """Return the rows of edges, and their weights by type if there is a type other than ``other``."""
+    """Return the rows of edges, and their weights by type if any type differs from ``other``.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     columns = {"indptr": graph.indptr, "indices": graph.indices, "weight": graph.weight}
     if graph.weight_by_type is not None:
         columns["weight_by_type"] = graph.weight_by_type
@@ -63,13 +76,27 @@ def edge_columns(graph: CorpusGraph) -> ColumnGroup:
 
 
 def title_columns(graph: CorpusGraph) -> ColumnGroup:
-    """Return the lengths of titles, if they are known."""
+    """Return the lengths of the titles, or no columns if they are unknown.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     lengths = graph.passages.title_lengths
     return {} if lengths is None else {"title_lengths": _array(lengths.int())}
 
 
 def entity_columns(graph: CorpusGraph) -> ColumnGroup:
-    """Return which passage contains which shared entity, and the reverse, if there are entities."""
+    """Return the shared entities of each passage and the passages of each entity, or no columns without entities.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     if (entities := graph.entities) is None:
         return {}
     return {
@@ -82,7 +109,15 @@ def entity_columns(graph: CorpusGraph) -> ColumnGroup:
 
 
 def entity_name_columns(graph: CorpusGraph, derived: DerivedEdges | None) -> ColumnGroup:
-    """Return the names of shared entities, and all entities of each passage where edges were derived from them."""
+    """Return the names of shared entities and, if edges were derived from entities, all entities of each passage.
+
+    Args:
+        graph: Corpus graph.
+        derived: Sources of the derived edges. None if there are none.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     columns: ColumnGroup = {}
     if graph.entities is not None:
         columns |= string_columns("entities.names", PackedStrings.of(graph.entities.names))
@@ -93,7 +128,14 @@ def entity_name_columns(graph: CorpusGraph, derived: DerivedEdges | None) -> Col
 
 
 def stated_edge_columns(stated: Edges | None) -> ColumnGroup:
-    """Return the edges that a compaction keeps while it finds all others again, if there are others."""
+    """Return the explicit edges, which a compaction keeps while it derives all others.
+
+    Args:
+        stated: Explicit edges. If None, there are no columns.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     if stated is None:
         return {}
     pairs, weight, types = stated
@@ -101,19 +143,40 @@ def stated_edge_columns(stated: Edges | None) -> ColumnGroup:
 
 
 def guarded_edge_columns(graph: CorpusGraph) -> ColumnGroup:
-    """Return the edges with principals, if there are any."""
+    """Return the edges with principals, or no columns if there are none.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     if graph.guarded is None:
         return {}
     return {f"guarded.{name}": _array(column) for name, column in graph.guarded.columns.items()}
 
 
 def guarded_group_columns(graph: CorpusGraph) -> ColumnGroup:
-    """Return the groups of principals who may see edges, if there are any."""
+    """Return the groups of principals of edges, or no columns if there are none.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     return {} if graph.guarded is None else string_columns("guarded.groups", PackedStrings.of(graph.guarded.groups))
 
 
 def judgement_columns(dataset: Dataset) -> ColumnGroup:
-    """Return the judgements of each split."""
+    """Return the judgements of each split.
+
+    Args:
+        dataset: Data set.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     return {
         f"split{number}.{name}": _array(column)
         for number, qrels in enumerate(dataset.splits.values())
@@ -122,18 +185,25 @@ def judgement_columns(dataset: Dataset) -> ColumnGroup:
 
 
 def growth_columns() -> ColumnGroup:
-    """Return empty columns for passages that will be added and removed."""
+    """Return empty columns for passages that are added or removed later."""
     return {
-        "added.ptr": np.zeros(1, dtype=np.int64),  # row boundaries of the tokens of added passages
+        "added.ptr": np.zeros(1, dtype=np.int64),  # Row boundaries of the tokens of added passages.
         "added.tokens": np.zeros(0, dtype=np.int32),
         "added.counts": np.zeros(0, dtype=np.int32),
-        "edges.moved": np.zeros((0, 3), dtype=np.int64),  # (node, start, stop) of rows that lie elsewhere
-        "removed": np.zeros(0, dtype=np.int64),  # passage numbers
+        "edges.moved": np.zeros((0, 3), dtype=np.int64),  # (node, start, stop) of rows that were rewritten.
+        "removed": np.zeros(0, dtype=np.int64),  # Passage numbers.
     }
 
 
 def query_columns(dataset: Dataset) -> ColumnGroup:
-    """Return ids and texts of the queries."""
+    """Return the ids and texts of the queries.
+
+    Args:
+        dataset: Data set.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     return {
         **string_columns("query_ids", PackedStrings.of(dataset.query_ids)),
         **string_columns("query_texts", PackedStrings.of(dataset.query_texts)),
@@ -141,7 +211,14 @@ def query_columns(dataset: Dataset) -> ColumnGroup:
 
 
 def metadata_columns(graph: CorpusGraph) -> ColumnGroup:
-    """Return the metadata of the passages as JSON, and their inverted index."""
+    """Return the metadata of the passages as JSON, and their inverted index.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Arrays by the name of the column.
+    """
     metadata = graph.passages.metadata or Metadata([""] * graph.num_nodes)
     entries = Entries.of(metadata.records)
     return {

@@ -1,13 +1,15 @@
-"""Passages that are added to a corpus folder and removed from it, at the cost of what is added; and its compaction.
+"""Add passages to a corpus folder, remove them, and compact it.
 
-Columns are appended to; a row of edges that changes is written again, behind all others. The manifest, which says how
-many rows count, is written last: a growth that is killed before has changed nothing, and is overwritten.
+The cost of an update is proportional to the change, not to the corpus.
+Columns are appended to. A row of edges that changes is written again after all other rows. The manifest, which contains
+the number of valid rows, is written last, so an update that is killed before has no effect and is overwritten.
 """
 
 import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -52,35 +54,65 @@ from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_json
 
-COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000  # of the prepared passages, and number, of changes that make it due
-BLOCK_EDGES = 1 << 20  # written together, when the first edge with a type is added
+# Minimum share of the prepared passages, and minimum number of passages, that changed before a compaction is due.
+COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000
+BLOCK_EDGES = 1 << 20  # Number of edges per block when the column of types is created.
 Integers = npt.NDArray[np.int64]
 
 
 class NewEdge(NamedTuple):
-    """An undirected edge of a passage that is added with another one, of the same growth or of the corpus."""
+    """Undirected edge between an added passage and another one, which may be new or already in the corpus.
 
-    source: str  # id of a passage
+    Attributes:
+        source: Id of a passage.
+        target: Id of another passage.
+        weight: Positive weight.
+        edge_type: Index in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+    """
+
+    source: str
     target: str
-    weight: float = 1.0  # positive
-    edge_type: int = OTHER  # number in `graphrerank.corpus.edge_types.EDGE_TYPES`
+    weight: float = 1.0
+    edge_type: int = OTHER
 
 
 class EdgeError(UserError):
-    """A new edge, at ``place`` among the new edges, does not join a new passage with one of the corpus."""
+    """Error raised if a new edge does not connect a new passage with a passage of the corpus.
+
+    Args:
+        edge: Invalid edge.
+        position: Index of the edge in the list of new edges.
+        reason: Reason why the edge is invalid.
+
+    Attributes:
+        position: Index of the edge in the list of new edges.
+    """
 
     def __init__(self, edge: NewEdge, position: int, reason: str) -> None:
-        super().__init__(f"`edges` must join a new passage with one of the corpus, got {tuple(edge[:2])}: {reason}")
-        self.place = position
+        super().__init__(f"`edges` must connect a new passage with one of the corpus, got {tuple(edge[:2])}: {reason}")
+        self.position = position
+
+    @property
+    def place(self) -> int:
+        """Deprecated alias of :attr:`position`."""
+        warnings.warn("EdgeError.place is now EdgeError.position; removed in 0.5.0", DeprecationWarning, stacklevel=2)
+        return self.position
 
 
 class Growth(NamedTuple):
-    """How a corpus has changed."""
+    """Result of an update of a corpus folder.
 
-    num_added: int  # passages, those that replaced others among them
-    num_removed: int  # passages, those that were replaced among them
-    num_nodes: int  # passages of the corpus now
-    needs_compaction: bool = False  # whether many of them came or went since the preparation
+    Attributes:
+        num_added: Number of added passages, including replacements.
+        num_removed: Number of removed passages, including replaced ones.
+        num_nodes: Number of passages in the corpus after the update.
+        needs_compaction: Whether so many passages changed since the preparation that a compaction is due.
+    """
+
+    num_added: int
+    num_removed: int
+    num_nodes: int
+    needs_compaction: bool = False
 
 
 def grow_corpus(
@@ -98,33 +130,37 @@ def grow_corpus(
     metadata: Sequence[Mapping[str, Any]] | None = None,
     compact: bool = True,
 ) -> Growth:
-    """Remove passages from a corpus folder and add others to it, all or nothing.
+    """Add passages to a corpus folder and remove others in one transaction.
 
-    A process that opens the folder afterwards finds the added passages by their words, by their vectors and along
-    ``edges``, with the scores that a preparation with these passages gives. Edges that the preparation finds in texts
-    (mentions, shared entities, nearest neighbours) join them only after :func:`compact_corpus`; until then passages
-    keep their numbers. Time grows with what is added and the edges of its neighbours.
+    A process that opens the folder afterwards finds the added passages by words, by vectors and along ``edges``, with
+    the same scores as if the folder had been prepared with them. Derived edges (mentions, shared entities, nearest
+    neighbours) of the added passages are computed by :func:`compact_corpus`. Until then passages keep their numbers.
+    The run time is proportional to the number of added passages and the edges of their neighbours.
 
     Args:
-        folder: A corpus folder.
-        node_ids: ``n`` different ids of new passages.
-        texts: Their texts.
-        edges: Edges among them and to those that are there; self-loops are left out.
-        entities: Names of the entities of each new passage, if the corpus was prepared with entities: needed if they
-            came from an extractor of yours; when None, others are extracted by the compaction.
+        folder: Corpus folder.
+        node_ids: ``n`` unique ids of new passages.
+        texts: ``n`` texts of the new passages.
+        edges: Edges of new passages, to each other or to passages of the corpus. Self-loops are ignored.
+        entities: Names of the entities of each new passage. Required if the corpus was prepared with a custom
+            extractor. If None, entities are extracted by the compaction. Ignored if the corpus has no entities.
         remove: Ids of passages to remove, with their edges and judgements.
-        replace: Whether a new passage may have the id of one that is there, which is then removed.
-        ignore_absent: Whether ids in ``remove`` may be of no passage.
-        encoder: Encodes the texts; needed if the corpus has vectors.
-        title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
-        metadata: Metadata of each new passage, with the ``principals`` that may see it. None for no metadata, so that
-            all are public.
-        compact: Whether to compact the folder at once where that is due: 1,000 passages, and a quarter of those that
-            it was prepared with, came or went since. A service leaves it to :func:`start_compaction`.
+        replace: Whether to replace passages whose ids are in ``node_ids``. By default, existing ids raise an error.
+        ignore_absent: Whether to ignore ids in ``remove`` that are not in the corpus. By default, they raise an error.
+        encoder: Encoder of the texts. Required if the corpus has vectors.
+        title_lengths: Number of characters of the title at the start of each text. If None, the texts have no titles.
+        metadata: Metadata of each new passage, including the ``principals`` who may see it. If None, the passages have
+            no metadata and are public.
+        compact: Whether to compact the folder if a compaction is due, that is, if at least 1,000 passages and a quarter
+            of the prepared ones were added or removed. A service uses :func:`start_compaction` instead.
+
+    Returns:
+        Number of added and removed passages, and the new size of the corpus.
 
     Raises:
-        ValueError: If another command writes to the folder, it is damaged, has symbolic links or is of an older
-            version, an id, an edge or a passage's metadata do not fit, or the encoder is not that of the corpus.
+        ValueError: If another command is writing to the folder; if the folder is damaged, contains symbolic links or is
+            of an older version; if an id, an edge or the metadata of a passage is invalid; or if the encoder is not
+            that of the corpus.
     """
     folder = Path(folder)
     for node_id, record in zip(node_ids, metadata or (), strict=False):
@@ -132,14 +168,14 @@ def grow_corpus(
             check_record(record)
         except UserError as error:
             raise UserError(f"`metadata` of {node_id!r}: {error}") from None
-    read_corpus_manifest(folder)  # before a folder is made
+    read_corpus_manifest(folder)  # `sole_use` would create a missing folder.
     with sole_use(folder):
         growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})
         lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
         lists = {"texts": texts, "title_lengths": lengths, "entities": entities, "metadata": metadata}
-        for name, given in lists.items():
-            if given is not None and len(given) != len(node_ids):
-                raise UserError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(given)}")
+        for name, entries in lists.items():
+            if entries is not None and len(entries) != len(node_ids):
+                raise UserError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(entries)}")
         removed = growth.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
         growth.append_texts(node_ids, texts, lengths, entities, metadata, encoder)
         growth.append_edges(node_ids, edges, removed)
@@ -150,7 +186,7 @@ def grow_corpus(
 
 
 class _Growth:
-    """A corpus folder while it grows, with the numbers of some ids; nothing counts before :meth:`commit`."""
+    """Transaction on a corpus folder. Changes become visible only after :meth:`commit`."""
 
     def __init__(self, folder: Path, node_ids: set[str]) -> None:
         self._folder = folder
@@ -159,7 +195,9 @@ class _Growth:
         self._columns = ColumnWriter(self._old.folder, self._old.entries)
         self._num_tokens = self._manifest.num_tokens
         if self._graph.entities is not None and self._manifest.derived is None:
-            raise UserError(f"{folder}: does not name the entities of each passage, so cannot grow; prepare it again")
+            raise UserError(
+                f"{folder}: does not contain the entities of each passage, so it cannot grow; prepare the corpus again"
+            )
         passages = self._graph.passages
         hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
         if passages.removed is not None:
@@ -170,16 +208,18 @@ class _Growth:
     def take_removed(
         self, node_ids: Sequence[str], remove: Sequence[str], *, replaces: bool, ignore_absent: bool
     ) -> Integers:
-        """Return the numbers of passages that go, ascending: those to remove, and those that are replaced."""
+        """Return the sorted numbers of the passages to remove, including those that are replaced."""
         absent = [node_id for node_id in remove if node_id not in self._numbers]
         if absent and not ignore_absent:
-            raise UserError(f"`remove` must hold ids of the corpus, got {absent[0]!r}, which is none")
+            raise UserError(f"`remove` must contain ids of the corpus, got {absent[0]!r}")
         going = {*remove} & self._numbers.keys()
         for node_id, count in Counter(node_ids).items():
             if count > 1:
                 raise UserError(f"`node_ids` must be unique, got {node_id!r} twice")
             if node_id in self._numbers and node_id not in going and not replaces:
-                raise UserError(f"`node_ids` must be new, got {node_id!r}, which the corpus has; see `replace`")
+                raise UserError(
+                    f"`node_ids` must be new, got {node_id!r}, which is in the corpus; set `replace` to replace it"
+                )
         going |= {*node_ids} & self._numbers.keys()
         return np.array(sorted(self._numbers.pop(node_id) for node_id in going), dtype=np.int64)
 
@@ -192,7 +232,7 @@ class _Growth:
         metadata: Sequence[Mapping[str, Any]] | None,
         encoder: Encoder | None,
     ) -> None:
-        """Append ids, texts, their words and, where the corpus has them, titles, entities and vectors."""
+        """Append ids, texts and words and, where the corpus has them, titles, entities, metadata and vectors."""
         if not node_ids:
             return
         columns, append = self._columns, self._columns.append
@@ -202,19 +242,23 @@ class _Growth:
         if "metadata.ptr" in self._old:
             columns.append_strings("metadata", Metadata(metadata or [{}] * len(texts)).as_json())
         elif any(PRINCIPALS in record for record in metadata or ()):
-            raise UserError(f"{self._folder}: an older version wrote it, without principals; prepare it again")
+            raise UserError(
+                f"{self._folder}: was written by an older version without principals; prepare the corpus again"
+            )
         if "title_lengths" in self._old:
             append("title_lengths", np.array(title_lengths))
         if (rule := self._manifest.derived) is not None and rule.entity_source is not None:
             if entities is None and (source := rule.entity_source) not in (FILE_ENTITIES, *EXTRACTORS):
-                raise UserError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
+                raise UserError(
+                    f"`entities` is required, because those of {self._folder} were extracted by {source}, got None"
+                )
             names = [None] * len(texts) if entities is None else map(sorted, normalized_names(entities))
             columns.append_strings("stated.entities", map(json.dumps, names))
-        if (wanted := self._manifest.encoder) is not None:
-            if encoder is None or encoder.fingerprint != wanted.fingerprint:
-                needed = f"{wanted.name} ({wanted.fingerprint[:12]})"
-                got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
-                raise UserError(f"`encoder` must be that of {self._folder}, {needed}, got {got}")
+        if (expected := self._manifest.encoder) is not None:
+            if encoder is None or encoder.fingerprint != expected.fingerprint:
+                name = f"{expected.name} ({expected.fingerprint[:12]})"
+                got = "None" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
+                raise UserError(f"`encoder` must be {name}, the encoder of {self._folder}, got {got}")
             append("vectors", check_finite_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
         words = read_words(texts, self._graph.passages.language)
         self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))
@@ -232,29 +276,29 @@ class _Growth:
         append("stem.in_lead", words["stem.in_lead"][order])
 
     def _append_words(self, words: Mapping[str, Array], kind: str) -> Integers:
-        """Number the tokens or stems of new texts; those that the corpus lacks follow in order of appearance."""
-        found = PackedStrings(words[f"{kind}.words.offsets"], words[f"{kind}.words.content"])
+        """Return the numbers of the tokens or stems of new texts, and append those that are new to the vocabulary."""
+        strings = PackedStrings(words[f"{kind}.words.offsets"], words[f"{kind}.words.content"])
         index = self._graph.passages.words
         assert index is not None
         vocabulary = index.tokens.words if kind == "token" else index.stems.words
-        numbers = np.array([vocabulary.rank(word) for word in found], dtype=np.int64)
+        numbers = np.array([vocabulary.rank(word) for word in strings], dtype=np.int64)
         new = np.flatnonzero(numbers < 0)
         numbers[new] = np.arange(len(vocabulary), len(vocabulary) + len(new))
-        self._columns.append_strings(f"{kind}.words", (found[place] for place in new.tolist()))
+        self._columns.append_strings(f"{kind}.words", (strings[index] for index in new.tolist()))
         if kind == "stem":
-            self._columns.append("stem.texts_with", np.zeros(len(new), dtype=np.int64))  # of prepared texts
+            self._columns.append("stem.texts_with", np.zeros(len(new), dtype=np.int64))  # Counts prepared texts only.
         return numbers
 
     def append_edges(self, node_ids: Sequence[str], new_edges: Sequence[NewEdge], removed: Integers) -> None:
-        """Append the rows of new passages, and again those of old ones whose edges change."""
+        """Append the rows of new passages, and rewrite the rows of old passages whose edges change."""
         graph, append, gone = self._graph, self._columns.append, torch.from_numpy(removed)
         first, num_nodes = graph.num_nodes, graph.num_nodes + len(node_ids)
-        new = {node_id: first + place for place, node_id in enumerate(node_ids)}
+        new = {node_id: first + index for index, node_id in enumerate(node_ids)}
         numbers = self._numbers | new
         for position, edge in enumerate(new_edges):
             absent = [end for end in edge[:2] if end not in numbers]
             if absent or not {*edge[:2]} & new.keys():
-                raise EdgeError(edge, position, f"{absent[0]!r} is of none" if absent else "neither is new")
+                raise EdgeError(edge, position, f"{absent[0]!r} is unknown" if absent else "neither passage is new")
         new_edges = [edge for edge in new_edges if edge.source != edge.target]
         ends = [[numbers[end] for end in edge[:2]] for edge in new_edges]
         pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)
@@ -265,14 +309,14 @@ class _Growth:
         touched = torch.unique(torch.cat([pairs.flatten(), graph.indices[slot]]))
         touched = touched[(touched < first) & ~torch.isin(touched, gone)]
         row, slot = row_slots(graph.indptr, touched, graph.row_stop)
-        kept = ~torch.isin(graph.indices[slot], gone)
-        row, slot = row[kept], slot[kept]
-        place, old_weight, old_types = graph.types_of(slot)
+        mask = ~torch.isin(graph.indices[slot], gone)
+        row, slot = row[mask], slot[mask]
+        position, old_weight, old_types = graph.types_of(slot)
         both = torch.cat([pairs, pairs.flip(1)])
-        edges = torch.cat([torch.stack([touched[row], graph.indices[slot]], dim=1)[place], both])
+        edges = torch.cat([torch.stack([touched[row], graph.indices[slot]], dim=1)[position], both])
         weights, kinds = torch.cat([old_weight, weight, weight]), torch.cat([old_types, types, types])
         merged, largest = merge_parallel(edges, weights, num_nodes)
-        if graph.weight_by_type is None and bool((types != OTHER).any()):  # all edges have types from now on
+        if graph.weight_by_type is None and bool((types != OTHER).any()):  # From now on, all edges have types.
             before, after = OTHER, len(EDGE_TYPES) - 1 - OTHER
             tables = (pad(old[:, None], (before, after)).numpy() for old in torch.split(graph.weight, BLOCK_EDGES))
             self._columns.write("edges.weight_by_type", "<f4", tables, (len(EDGE_TYPES),))
@@ -291,14 +335,16 @@ class _Growth:
         append("removed", removed)
 
     def commit(self, num_added: int, removed: Integers) -> Growth:
-        """Write the manifest if anything has changed."""
+        """Write the manifest if anything has changed, and return the result."""
         old, entries = self._manifest, self._columns.entries
         if num_added or len(removed):
             lengths = self._old.array("token.lengths", "<i4")
             changed = {
-                "fingerprint": short_hash(hash_texts([old.fingerprint, *(repr(of.pieces) for of in entries.values())])),
+                "fingerprint": short_hash(
+                    hash_texts([old.fingerprint, *(repr(entry.pieces) for entry in entries.values())])
+                ),
                 "num_tokens": self._num_tokens - int(lengths[removed].sum(dtype=np.int64)),
-                "edge_counts": {},  # counted by source when it was prepared
+                "edge_counts": {},  # The counts by source are known only at preparation.
                 "columns": entries,
             }
             write_json(self._folder / CORPUS_MANIFEST, old.model_copy(update=changed).model_dump())
@@ -308,28 +354,38 @@ class _Growth:
 
 
 def compact_corpus(folder: str | Path) -> Path:
-    """Prepare a corpus folder again, if it has grown, from its texts, vectors and explicit edges, without an encoder.
+    """Prepare a corpus folder again from its texts, vectors and explicit edges, without an encoder.
 
-    The folder then equals one that was prepared with these passages, but for nearest neighbours of float16 vectors,
-    which are those of the rounded numbers. Processes that have the folder open go on with what they have; until the end
-    it is what it was, and takes no passages. Errors are those of :func:`grow_corpus`; all hashes are compared first.
+    The result equals a folder that was prepared with the current passages, except that nearest neighbours of float16
+    vectors are computed from the rounded vectors. Processes that have opened the folder are not affected. Until the
+    compaction completes, the folder has its previous content and cannot be updated. All files are compared with their
+    hashes first.
+
+    Args:
+        folder: Corpus folder. Nothing is done if it has not changed since its preparation.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: If another command is writing to the folder, or if the folder is damaged.
     """
     folder = Path(folder)
-    read_corpus_manifest(folder)  # before a folder is made
+    read_corpus_manifest(folder)  # `sole_use` would create a missing folder.
     with sole_use(folder):
         manifest, columns = read_columns(folder, thorough=True)
         if not manifest.has_grown():
             return folder
         dataset = open_corpus(folder)
         removed = dataset.graph.passages.removed
-        kept = torch.arange(dataset.graph.num_nodes) if removed is None else torch.nonzero(~removed).flatten()
-        shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # of a stopped preparation
+        nodes = torch.arange(dataset.graph.num_nodes) if removed is None else torch.nonzero(~removed).flatten()
+        shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # Left over from an interrupted preparation.
         encoder, vectors = None, "float16"
-        if (known := manifest.encoder) is not None:
-            encoder = StoredVectors(known.name, known.fingerprint, dataset.graph.encoded, kept)
+        if (name := manifest.encoder) is not None:
+            encoder = StoredVectors(name.name, name.fingerprint, dataset.graph.encoded, nodes)
             vectors = str(dataset.graph.encoded.dtype).removeprefix("torch.")
         return prepare_corpus(
-            _prepared_again(dataset, columns, manifest, kept),
+            _prepared_again(dataset, columns, manifest, nodes),
             folder,
             encoder=encoder,
             vectors=vectors,
@@ -339,26 +395,33 @@ def compact_corpus(folder: str | Path) -> Path:
 
 
 def start_compaction(folder: str | Path) -> "subprocess.Popen[bytes]":
-    """Compact a corpus folder in another process, which goes on when this one ends; its output is dropped."""
+    """Compact a corpus folder in another process, which continues if this process ends.
+
+    Args:
+        folder: Corpus folder.
+
+    Returns:
+        The process. Its output is discarded.
+    """
     command = f"from {__name__} import compact_corpus; compact_corpus({str(folder)!r})"
     quiet = subprocess.DEVNULL
-    # -P: else Python would look for modules in the current folder first
+    # -P prevents Python from importing modules of the current folder.
     return subprocess.Popen([sys.executable, "-P", "-c", command], stdin=quiet, stdout=quiet, stderr=quiet)
 
 
-def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest, kept: Tensor) -> Dataset:
-    """Build the data set of the passages that are left, renumbered, with its edges as a reader finds them."""
-    graph, places = dataset.graph.with_rows_in_order(), kept.numpy()
+def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest, nodes: Tensor) -> Dataset:
+    """Return the data set of the remaining passages, renumbered, with its edges derived again."""
+    graph, node_array = dataset.graph.with_rows_in_order(), nodes.numpy()
     number = torch.full((graph.num_nodes,), -1)
-    number[kept] = torch.arange(len(kept))
-    passages = replace(graph.passages, words=None).select(places)
+    number[nodes] = torch.arange(len(nodes))
+    passages = replace(graph.passages, words=None).select(node_array)
     stated = stated_edges(columns) or graph.typed_edges()
     pairs = number[stated[0]]
     left = (pairs >= 0).all(1)
     again, derived = graph_of(passages, [(pairs[left], stated[1][left], stated[2][left])], None), None
     if (rule := manifest.derived) is not None:
         source = rule.entity_source
-        names = None if source is None else _entity_names(columns, source, passages.texts, places)
+        names = None if source is None else _entity_names(columns, source, passages.texts, node_array)
         derived = DerivedEdges(again.typed_edges(), rule, names)
         again = derived.join(passages)
     guarded = None if graph.guarded is None else graph.guarded.select(number)
@@ -367,19 +430,20 @@ def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest
         graph=replace(again, guarded=guarded),
         splits={split: Qrels(qrels.query, number[qrels.node], qrels.gain) for split, qrels in dataset.splits.items()},
         knn=manifest.knn,
-        knn_below=len(kept) if manifest.knn_below == manifest.num_prepared else manifest.knn_below,  # all, as before
+        # A limit equal to the number of passages means that all passages get these edges.
+        knn_below=len(nodes) if manifest.knn_below == manifest.num_prepared else manifest.knn_below,
         encoded_by=None,
         derived=derived,
         found=None,
     )
 
 
-def _entity_names(columns: Columns, source: str, texts: Sequence[str], places: Integers) -> list[set[str]]:
-    """List the entities of some passages; those of added ones, whose names were not given, are extracted."""
-    held = [json.loads(names) for names in columns.strings("stated.entities").chosen(places)]
-    unknown = [place for place, names in enumerate(held) if names is None]
+def _entity_names(columns: Columns, source: str, texts: Sequence[str], nodes: Integers) -> list[set[str]]:
+    """Return the entities of passages. Entities of added passages are extracted if they were not specified."""
+    names_of_passages = [json.loads(names) for names in columns.strings("stated.entities").chosen(nodes)]
+    unknown = [index for index, names in enumerate(names_of_passages) if names is None]
     if unknown and source in EXTRACTORS:
-        extracted = EXTRACTORS[source]().extract([texts[place] for place in unknown])
-        for place, names in zip(unknown, normalized_names([of_text.names for of_text in extracted]), strict=True):
-            held[place] = names
-    return [set(names or ()) for names in held]
+        extracted = EXTRACTORS[source]().extract([texts[index] for index in unknown])
+        for index, names in zip(unknown, normalized_names([knowledge.names for knowledge in extracted]), strict=True):
+            names_of_passages[index] = names
+    return [set(names or ()) for names in names_of_passages]

@@ -1,9 +1,9 @@
-"""A corpus folder: its columns, the manifest that makes them count, and the data set whose graph is mapped from them.
+"""Columns and manifest of a corpus folder, and the data set whose graph is mapped from them.
 
-A column is one file of plain numbers, with its size and hashes in the manifest. It is written once, or appended to:
-rows that the manifest counts never change, so that processes that have mapped the file go on. Rows beyond them are left
-over from a growth that was stopped. A folder opens in constant time, but for the check of the rows of edges, and many
-processes share its pages.
+A column is one file of plain numbers, described by an entry in the manifest with its size and hashes. It is written
+once and can be appended to. Rows that the manifest counts never change, so processes that have mapped the file are not
+affected. Rows beyond them are left over from an interrupted update. A folder opens in constant time, except for the
+check of the rows of edges, and processes share the mapped pages.
 """
 
 import hashlib
@@ -55,10 +55,11 @@ FORMAT = 3
 CONTENT_COLUMNS = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 Array = npt.NDArray[Any]
-PlainName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder: no path
-CHECKED_BYTES = 1 << 26  # of columns whose numbers are checked on opening: 30 ms; all with `thorough`
-CHECKED_ROWS = 1 << 20  # at once
-ROWS_OF = {  # column that says where rows begin: column of the rows
+PlainName = Annotated[str, AfterValidator(plain_name)]  # Name of a file or folder, without a path.
+# Columns of up to this many bytes are checked on opening, which takes 30 ms. With `thorough`, all columns are checked.
+CHECKED_BYTES = 1 << 26
+CHECKED_ROWS = 1 << 20  # Number of rows checked at once.
+ROWS_OF = {  # Columns of row boundaries, and the columns that contain the rows.
     "token.ptr": "token.postings",
     "added.ptr": "added.tokens",
     "stem.ptr": "stem.stems",
@@ -66,9 +67,9 @@ ROWS_OF = {  # column that says where rows begin: column of the rows
     "entities.indptr": "entities.indices",
     "entities.holder_ptr": "entities.holders",
 }
-NUMBERS_OF = {  # column of numbers: the strings that they number
+NUMBERS_OF = {  # Columns of indices, and the lists of strings that they index.
     "edges.indices": "node_ids",
-    "edges.moved": "node_ids",  # of each row the first, as for the next one
+    "edges.moved": "node_ids",  # Only the first number of each row is an index. The same holds for the next entry.
     "token.postings": "node_ids",
     "added.tokens": "token.words",
     "stem.stems": "stem.words",
@@ -82,42 +83,66 @@ NUMBERS_OF = {  # column of numbers: the strings that they number
     "split.node": "node_ids",
     "removed": "node_ids",
 }
-HASH_BYTES = 1 << 20  # read at once
-END_BYTES = 1 << 16  # at a file's start and end, which are compared whenever the folder is opened
-WHOLE_BYTES = 1 << 22  # of files that are then compared as a whole: 5 ms; a GB takes 1.1 s, and is left to `thorough`
+HASH_BYTES = 1 << 20  # Number of bytes read at once.
+END_BYTES = 1 << 16  # Number of bytes at the start and end of each file that are compared on every opening.
+# Files of up to this many bytes are compared as a whole, which takes 5 ms. A file of 1 GB takes 1.1 s.
+WHOLE_BYTES = 1 << 22
 
 
 class Column(BaseModel):
-    """One file of numbers."""
+    """Manifest entry of one file of numbers.
+
+    Attributes:
+        dtype: NumPy type of the numbers: byte order, kind and number of bytes.
+        shape: Shape of the array. The first dimension is the number of rows.
+        pieces: Number of bytes and SHA-256 of the first write, and of each piece appended since.
+        ends: SHA-256 of the first and last 64 KiB.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    dtype: Literal["<i8", "<i4", "<f4", "<f2", "|u1", "|b1"]  # byte order, kind and bytes
+    dtype: Literal["<i8", "<i4", "<f4", "<f2", "|u1", "|b1"]
     shape: tuple[NonNegativeInt, ...] = Field(min_length=1)
-    pieces: tuple[tuple[NonNegativeInt, str], ...]  # bytes and SHA-256 of what was written first, and of what followed
-    ends: str  # SHA-256 of the first and last 64 KiB
+    pieces: tuple[tuple[NonNegativeInt, str], ...]
+    ends: str
 
     @model_validator(mode="after")
     def _pieces_make_the_whole(self) -> Self:
         if sum(size for size, _ in self.pieces) != self.num_bytes:
-            raise UserError(f"pieces must have {self.num_bytes:,} bytes together, as `shape` says")
+            raise UserError(f"`pieces` must have {self.num_bytes:,} bytes in total to match `shape`")
         return self
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the file that count."""
+        """Number of bytes that the manifest counts."""
         return np.dtype(self.dtype).itemsize * math.prod(self.shape)
 
 
 class ColumnWriter:
-    """Writes columns of a folder, and appends to them; they count when the manifest holds its ``entries``."""
+    """Writer of the columns of a folder. Columns become visible once the manifest contains ``entries``.
+
+    Args:
+        folder: Folder of the columns.
+        entries: Manifest entries of existing columns, by name.
+
+    Attributes:
+        folder: Folder of the columns.
+        entries: Manifest entries of all columns, by name.
+    """
 
     def __init__(self, folder: Path, entries: Mapping[str, Column]) -> None:
         self.folder = folder
         self.entries = dict(entries)
 
     def write(self, name: str, dtype: str, blocks: Iterable[Array], row_shape: tuple[int, ...] = ()) -> None:
-        """Write the rows of an array block by block, atomically; blocks ``[n, *row_shape]`` are converted."""
+        """Write a column atomically, block by block.
+
+        Args:
+            name: Name of the column.
+            dtype: NumPy type of the column. Blocks are converted to it.
+            blocks: Blocks of rows, ``[n, *row_shape]`` each.
+            row_shape: Shape of a row.
+        """
         chunks = (np.ascontiguousarray(block, dtype=dtype).data.cast("B") for block in blocks if block.size)
         sha256 = write_chunks(self.folder / name, chunks)
         size = (self.folder / name).stat().st_size
@@ -125,19 +150,35 @@ class ColumnWriter:
         self._note(name, dtype, (count, *row_shape), [(size, sha256)])
 
     def write_arrays(self, arrays: Mapping[str, Array]) -> None:
-        """Write arrays, in their types."""
+        """Write columns with the types of the given arrays.
+
+        Args:
+            arrays: Arrays by the name of the column.
+        """
         for name, array in arrays.items():
             self.write(name, array.dtype.str, [array], array.shape[1:])
 
     def note_file(self, name: str) -> None:
-        """Describe a file that something else wrote, as bytes."""
+        """Add an entry for a file that was written by other code, as a column of bytes.
+
+        Args:
+            name: Name of the file.
+        """
         size = (self.folder / name).stat().st_size
         self._note(name, "|u1", (size,), [(size, hash_files([self.folder / name]))])
 
     def append(self, name: str, rows: Array) -> None:
         """Append rows to a column.
 
-        Pieces that are not longer than what follows are joined, so that their number grows with its logarithm.
+        Pieces that are not longer than the rows after them are merged, so that the number of pieces grows
+        logarithmically.
+
+        Args:
+            name: Name of an existing column.
+            rows: Rows to append. They are converted to the type of the column.
+
+        Raises:
+            OSError: If the rows cannot be written.
         """
         if not len(rows):
             return
@@ -152,7 +193,12 @@ class ColumnWriter:
         self._note(name, column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), [*pieces, (length, sha256)])
 
     def append_strings(self, name: str, added: Iterable[str]) -> None:
-        """Append strings to the two columns of a list of them."""
+        """Append strings to the two columns of a list of strings.
+
+        Args:
+            name: Name of the list.
+            added: Strings to append.
+        """
         strings = PackedStrings.of(added)
         self.append(f"{name}.offsets", strings.offsets[1:] + self.entries[f"{name}.content"].shape[0])
         self.append(f"{name}.content", strings.content)
@@ -163,11 +209,25 @@ class ColumnWriter:
 
 
 class Columns:
-    """The columns of a manifest, checked as :func:`open_corpus` says, and mapped; ``pages`` are those that are read."""
+    """Columns of a manifest, checked and memory-mapped.
+
+    Args:
+        folder: Folder of the columns.
+        entries: Manifest entries by the name of the column.
+        thorough: Whether to check all files as a whole (:func:`open_corpus`).
+
+    Attributes:
+        folder: Folder of the columns.
+        entries: Manifest entries by the name of the column.
+        pages: Mapped pages of the columns that were read.
+
+    Raises:
+        ValueError: If a file is missing, damaged or a symbolic link, or contains indices out of range.
+    """
 
     def __init__(self, folder: Path, entries: Mapping[str, Column], *, thorough: bool = False) -> None:
         self.folder, self.entries, self.pages = folder, entries, MappedPages()
-        if folder.exists() or folder.is_symlink():  # else each file is missing
+        if folder.exists() or folder.is_symlink():  # If the folder is missing, the check of the files says so.
             os.close(open_plain(folder, getattr(os, "O_DIRECTORY", 0)))
         for name, column in entries.items():
             _check_file(folder / name, column, thorough=thorough)
@@ -176,7 +236,7 @@ class Columns:
                 self._check_numbers(name, column)
 
     def _check_numbers(self, name: str, column: Column) -> None:
-        """Check that a column's numbers lead to no place outside another column."""
+        """Check that the numbers of a column are valid indices into another column."""
         rows = f"{name.removesuffix('offsets')}content" if name.endswith(".offsets") else ROWS_OF.get(name, "")
         if rows in self.entries:
             self.check_rows(name, self.array(name, "<i8"), self.entries[rows].shape[0])
@@ -187,58 +247,93 @@ class Columns:
                 numbers = numbers.reshape(len(numbers), -1)[:, 0]
             least, most, count = int(numbers.min()), int(numbers.max()), self.entries[strings].shape[0] - 1
             if least < 0 or most >= count:
-                found = least if least < 0 else most
-                raise self._odd(name, f"must hold numbers from 0 to {count - 1:,}, found {found:,}")
+                number = least if least < 0 else most
+                raise self._damage(name, f"must contain numbers from 0 to {count - 1:,}, got {number:,}")
 
     def check_rows(self, name: str, start: Array, count: int, stop: Array | None = None) -> None:
-        """Check that rows of a column lie within another one.
+        """Check that row boundaries are valid indices into another column.
 
         Args:
-            name: The column, for messages.
-            start: Where each row begins, ``[N + 1]``, or ``[N]`` with ``stop``.
+            name: Name of the column of boundaries, used in error messages.
+            start: Start of each row, ``[N + 1]``, or ``[N]`` with ``stop``.
             count: Number of rows of the other column.
-            stop: Where each row ends, ``[N]``. If None, each ends where the next begins, and the last at ``count``.
+            stop: End of each row, ``[N]``. If None, each row ends where the next begins, and the last ends at
+                ``count``.
 
         Raises:
-            ValueError: If a row does; the message names the file.
+            ValueError: If a boundary is out of range. The message names the file.
         """
         if stop is None and (not len(start) or start[0] != 0 or start[-1] != count):
-            found = f"{int(start[0]):,} to {int(start[-1]):,}" if len(start) else "none"
-            raise self._odd(name, f"must have rows from 0 to {count:,}, found {found}")
+            bounds = f"{int(start[0]):,} to {int(start[-1]):,}" if len(start) else "none"
+            raise self._damage(name, f"must have rows from 0 to {count:,}, got {bounds}")
         first, last = (start[:-1], start[1:]) if stop is None else (start, stop)
-        for at in range(0, len(first), CHECKED_ROWS):
-            begins, ends = first[at : at + CHECKED_ROWS], last[at : at + CHECKED_ROWS]
-            odd = np.flatnonzero((begins < 0) | (begins > ends) | (ends > count))
-            if len(odd):
-                row = f"{int(begins[odd[0]]):,} to {int(ends[odd[0]]):,} of {count:,}"
-                raise self._odd(
-                    name, f"must have rows that lie behind each other, found row {at + int(odd[0]):,} at {row}"
-                )
+        for offset in range(0, len(first), CHECKED_ROWS):
+            begins, ends = first[offset : offset + CHECKED_ROWS], last[offset : offset + CHECKED_ROWS]
+            invalid = np.flatnonzero((begins < 0) | (begins > ends) | (ends > count))
+            if len(invalid):
+                bounds = f"{int(begins[invalid[0]]):,} to {int(ends[invalid[0]]):,} of {count:,}"
+                row = offset + int(invalid[0])
+                raise self._damage(name, f"must have rows in ascending order, got {bounds} for row {row:,}")
 
-    def _odd(self, name: str, reason: str) -> UserError:
+    def _damage(self, name: str, reason: str) -> UserError:
         return UserError(f"{self.folder / name}: {reason}; prepare the corpus again")
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
 
     def array(self, name: str, dtype: str, row_shape: tuple[int, ...] = (), *, private: bool = False) -> Array:
-        """Map a column of some type; a ``private`` one may be written to, which no other process sees."""
+        """Map a column as an array.
+
+        Args:
+            name: Name of the column.
+            dtype: Expected NumPy type.
+            row_shape: Expected shape of a row.
+            private: Whether the array may be written to. Changes are visible to this process only.
+
+        Returns:
+            Array ``[n, *row_shape]``.
+
+        Raises:
+            ValueError: If the column is missing, or has another type or shape.
+        """
         column = self.entries.get(name)
         if column is None or column.dtype != dtype or column.shape[1:] != row_shape:
-            raise UserError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
+            raise UserError(f"{self.folder}: expected a column {name!r} of type {dtype}, got {column}")
         if not column.num_bytes:
             return np.zeros(column.shape, dtype=dtype)
         return self.pages.map(self.folder / name, dtype, column.shape, private=private)
 
     def tensor(self, name: str, dtype: str, row_shape: tuple[int, ...] = ()) -> Tensor:
-        """Map a column as a tensor, which must not be written to."""
+        """Map a column as a tensor, which must not be written to.
+
+        Args:
+            name: Name of the column.
+            dtype: Expected NumPy type.
+            row_shape: Expected shape of a row.
+
+        Returns:
+            Tensor ``[n, *row_shape]``.
+
+        Raises:
+            ValueError: If the column is missing, or has another type or shape.
+        """
         array = self.array(name, dtype, row_shape)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             return torch.from_numpy(array)
 
     def strings(self, name: str) -> PackedStrings:
-        """Map the two columns of a list of strings."""
+        """Map the two columns of a list of strings.
+
+        Args:
+            name: Name of the list.
+
+        Returns:
+            The strings.
+
+        Raises:
+            ValueError: If a column is missing.
+        """
         return PackedStrings(self.array(f"{name}.offsets", "<i8"), self.array(f"{name}.content", "|u1"))
 
 
@@ -251,8 +346,10 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
     except FileNotFoundError:
         raise UserError(f"{path}: is missing; prepare the corpus again") from None
     if not is_same:
-        found = "damaged, cut off or another corpus's (its hash is not the manifest's)"
-        raise UserError(f"{path}: is {found}; prepare the corpus again")
+        raise UserError(
+            f"{path}: is damaged, truncated or from another corpus (its hash differs from the manifest); "
+            "prepare the corpus again"
+        )
 
 
 def _hash_ends(path: Path, size: int) -> str:
@@ -260,7 +357,7 @@ def _hash_ends(path: Path, size: int) -> str:
 
 
 def _hash(path: Path, *ranges: tuple[int, int]) -> str:
-    """Hash the bytes of a file from ``start`` to ``stop`` of each range, one after the other."""
+    """Hash the given ranges of a file, one after the other. Each range is (start, stop) in bytes."""
     sha = hashlib.sha256()
     with os.fdopen(open_plain(path), "rb") as file:
         for start, stop in ranges:
@@ -272,28 +369,52 @@ def _hash(path: Path, *ranges: tuple[int, int]) -> str:
 
 
 class EncoderName(BaseModel):
-    """The encoder of a corpus's vectors."""
+    """Encoder of a corpus's vectors.
+
+    Attributes:
+        name: Short name.
+        fingerprint: Hash that changes whenever the vectors would change.
+    """
 
     name: str
     fingerprint: str
 
 
 class CorpusManifest(BaseModel):
-    """Manifest of a corpus folder. It is written last, and only rows that it counts are read."""
+    """Manifest of a corpus folder. It is written last, and only rows that it counts are read.
+
+    Attributes:
+        format: Version of the format.
+        name: Short name of the data set.
+        fingerprint: Hash of the data set, the type of its vectors, and all updates since the preparation.
+        encoder: Encoder of the vectors. None for a corpus without vectors.
+        knn: Number of edges from each passage to its nearest neighbours at preparation.
+        knn_below: Only passages with fewer neighbours than this got these edges. None if all passages got them.
+        derived: Rule by which edges are derived from the texts. None if no edges are derived.
+        num_prepared: Number of passages at preparation.
+        language: Language in which words are matched.
+        num_tokens: Number of tokens for BM25 in all passages except removed ones, repetitions included.
+        num_stems: Number of stems of the prepared passages, which are sorted. Stems of added passages follow them.
+        splits: Names of the splits with judgements.
+        edge_counts: Number of pairs of passages joined by edges, by the source of the edges.
+        answers: Correct answers by query id.
+        columns_folder: Name of the folder of the columns.
+        columns: Entries of the columns by name.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     format: int
     name: str
-    fingerprint: str  # of the data set, with the type of its vectors and all changes since
+    fingerprint: str
     encoder: EncoderName | None
-    knn: int = 0  # edges from each passage to its nearest neighbours that the preparation found
-    knn_below: int | None = None  # from those with fewer others than this; None: from all
-    derived: EdgeRule | None = None  # how edges are found in the texts; None: not at all
-    num_prepared: int = 0  # passages that the folder was prepared with
+    knn: int = 0
+    knn_below: int | None = None
+    derived: EdgeRule | None = None
+    num_prepared: int = 0
     language: str = ENGLISH
-    num_tokens: int  # of BM25 in all passages but removed ones, repeats included
-    num_stems: int  # of the prepared passages, in order; those of added passages follow
+    num_tokens: int
+    num_stems: int
     splits: Sequence[str]
     edge_counts: Mapping[str, int]
     answers: Mapping[str, Sequence[str]]
@@ -301,45 +422,55 @@ class CorpusManifest(BaseModel):
     columns: Mapping[PlainName, Column]
 
     def has_grown(self) -> bool:
-        """Return whether passages were added or removed."""
+        """Return whether passages were added or removed since the preparation."""
         return self.columns["added.ptr"].shape != (1,) or self.columns["removed"].shape != (0,)
 
 
 def is_corpus_folder(path: str | Path) -> bool:
-    """Return whether a folder was written by :func:`prepare_corpus`."""
+    """Return whether a folder was written by :func:`~graphrerank.corpus_store.preparation.prepare_corpus`.
+
+    Args:
+        path: Folder to check.
+
+    Returns:
+        True if the folder contains a manifest.
+    """
     return (Path(path) / CORPUS_MANIFEST).is_file()
 
 
 def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> Dataset:
-    """Open a corpus folder.
+    """Open a corpus folder as a data set.
 
-    Files of up to 4 MiB, and the ends of larger ones, are compared with the hashes in the manifest. Rows and numbers of
-    columns of up to 64 MiB, and the rows of edges of any size, are checked to lie in their ranges.
+    Files of up to 4 MiB, and both ends of larger files, are compared with the hashes in the manifest. The numbers in
+    columns of up to 64 MiB, and the rows of edges of any size, are checked to be in range.
 
     Args:
-        path: The folder.
-        name: Short name of the data set. If None, the one that the folder was prepared with is used.
+        path: Corpus folder.
+        name: Short name of the data set. If None, the name at preparation is used.
         thorough: Whether to compare and check all files as a whole.
 
     Returns:
-        The data set, whose graph is mapped from the folder.
+        Data set whose graph is mapped from the folder.
 
     Raises:
-        ValueError: If a file is missing, truncated, damaged, a symbolic link or another corpus's, or holds numbers out
-            of range; the message names the file.
+        ValueError: If a file is missing, truncated, damaged, a symbolic link or from another corpus, or contains
+            numbers out of range. The message names the file.
     """
     manifest, columns = read_columns(Path(path), thorough=thorough)
     try:
         graph = map_graph(columns, manifest)
-        read = {split: _qrels(columns, number, graph.passages.removed) for number, split in enumerate(manifest.splits)}
+        splits = {
+            split: _qrels(columns, number, graph.passages.removed) for number, split in enumerate(manifest.splits)
+        }
     except (IndexError, RuntimeError) as error:
-        raise UserError(f"{path}: has columns that do not fit each other ({error}); prepare it again") from error
+        raise UserError(f"{path}: has inconsistent columns ({error}); prepare the corpus again") from error
     return Dataset(
         name or manifest.name,
         graph,
         columns.strings("query_ids")[:],
         columns.strings("query_texts")[:],
-        {split: qrels for split, qrels in read.items() if len(qrels.query)},  # not one whose passages are all removed
+        # A split is omitted if all its relevant passages were removed.
+        {split: qrels for split, qrels in splits.items() if len(qrels.query)},
         edge_counts=manifest.edge_counts,
         answers=manifest.answers,
         encoded_by=None if manifest.encoder is None else manifest.encoder.fingerprint,
@@ -349,13 +480,13 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
 
 
 def _found(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> FoundEdges | None:
-    """Map what edges follow from that the preparation found."""
+    """Map the sources from which the derived edges of a visible subgraph are computed."""
     if manifest.derived is None and not manifest.knn:
         return None
     names = None
     if "stated.entities.offsets" in columns:
-        held = columns.strings("stated.entities")
-        names = lambda nodes: [set(json.loads(row) or ()) for row in held.chosen(nodes)]  # noqa: E731
+        strings = columns.strings("stated.entities")
+        names = lambda nodes: [set(json.loads(row) or ()) for row in strings.chosen(nodes)]  # noqa: E731
     below = graph.num_nodes if manifest.knn_below == manifest.num_prepared else manifest.knn_below
     return FoundEdges(
         stated_edges(columns), manifest.derived or EdgeRule(mention_type=None), names, manifest.knn, below
@@ -363,7 +494,14 @@ def _found(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> Fo
 
 
 def stated_edges(columns: Columns) -> Edges | None:
-    """Map the edges that a preparation was given, where it found others."""
+    """Map the explicit edges of a corpus that also has derived edges.
+
+    Args:
+        columns: Columns of the corpus.
+
+    Returns:
+        Pairs ``[M, 2]``, weights ``[M]`` and types ``[M]`` of the edges. None if the corpus has no derived edges.
+    """
     if "stated.pairs" not in columns:
         return None
     weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
@@ -371,7 +509,20 @@ def stated_edges(columns: Columns) -> Edges | None:
 
 
 def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifest, Columns]:
-    """Read the manifest of a corpus folder, and check its columns; again if it is compacted meanwhile."""
+    """Read the manifest of a corpus folder and check its columns.
+
+    If another process compacts the folder at the same time, the manifest is read again.
+
+    Args:
+        folder: Corpus folder.
+        thorough: Whether to check all files as a whole (:func:`open_corpus`).
+
+    Returns:
+        Manifest and columns.
+
+    Raises:
+        ValueError: If the manifest or a column is missing or damaged.
+    """
     while True:
         manifest = read_corpus_manifest(folder)
         try:
@@ -382,26 +533,48 @@ def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifes
 
 
 def read_corpus_manifest(folder: Path) -> CorpusManifest:
-    """Read the manifest of a corpus folder; a ValueError names what is wrong with it."""
+    """Read the manifest of a corpus folder.
+
+    Args:
+        folder: Corpus folder.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ValueError: If the manifest is missing, damaged, or of another format version.
+    """
     path = folder / CORPUS_MANIFEST
     again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
     try:
         os.close(open_plain(path))
         content = read_json(path)
-        found = content.get("format") if isinstance(content, dict) else content
-        if found != FORMAT:
-            raise UserError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
+        version = content.get("format") if isinstance(content, dict) else content
+        if version != FORMAT:
+            raise UserError(f"{path}: expected a corpus folder of format {FORMAT}, got {str(version)[:80]!r}; {again}")
         return CorpusManifest.model_validate(content)
     except FileNotFoundError:
-        needed = f"{CORPUS_MANIFEST}, which `graphrerank prepare DIR` writes last"
-        raise UserError(f"{folder}: needed {needed}; found none") from None
+        raise UserError(
+            f"{folder}: expected {CORPUS_MANIFEST}, which `graphrerank prepare DIR` writes last; got no such file"
+        ) from None
     except (ValidationError, KeyError) as error:
         reason = str(error).partition("\n  For further")[0].replace("\n", " ")
         raise UserError(f"{path}: is damaged ({reason}); {again}") from error
 
 
 def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
-    """Map a corpus: what was prepared, and in memory of this process what was changed since, in so far as it moved."""
+    """Map the graph of a corpus folder. Updates since the preparation are applied in the memory of this process.
+
+    Args:
+        columns: Columns of the corpus.
+        manifest: Manifest of the corpus.
+
+    Returns:
+        Corpus graph whose large arrays are mapped from the folder.
+
+    Raises:
+        ValueError: If a column is missing or inconsistent with the others.
+    """
     gone, node_ids, removed = columns.array("removed", "<i8"), columns.strings("node_ids"), None
     if len(gone):
         removed = torch.zeros(len(node_ids), dtype=torch.bool)
@@ -432,43 +605,44 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
 
 
 def _qrels(columns: Columns, number: int, removed: Tensor | None) -> Qrels:
-    """Map the judgements of a split; of removed passages there are none."""
+    """Map the judgements of a split, without those of removed passages."""
     query, node = (columns.tensor(f"split{number}.{name}", "<i8") for name in ("query", "node"))
-    kept = slice(None) if removed is None else ~removed[node]
-    return Qrels(query[kept], node[kept], columns.tensor(f"split{number}.gain", "<f4")[kept])
+    mask = slice(None) if removed is None else ~removed[node]
+    return Qrels(query[mask], node[mask], columns.tensor(f"split{number}.gain", "<f4")[mask])
 
 
 def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
-    """Map where each row of edges begins and, if some have moved, where it ends."""
+    """Map the start of each row of edges and, if rows have moved, the end of each row."""
     name, count = "edges.indptr", len(columns.array("edges.indices", "<i8"))
     num_nodes = len(columns.strings("node_ids"))
-    for column, needed in ((name, num_nodes + 1), ("edges.weight", count), ("edges.weight_by_type", count)):
-        if column in columns and columns.entries[column].shape[0] != needed:
-            found = columns.entries[column].shape[0]
-            raise UserError(f"{columns.folder / column}: must have {needed:,} rows, found {found:,}; prepare it again")
+    for column, expected in ((name, num_nodes + 1), ("edges.weight", count), ("edges.weight_by_type", count)):
+        if column in columns and (num_rows := columns.entries[column].shape[0]) != expected:
+            raise UserError(
+                f"{columns.folder / column}: must have {expected:,} rows, got {num_rows:,}; prepare the corpus again"
+            )
     moved = columns.array("edges.moved", "<i8", (3,))
     if not len(moved):
         start = columns.array(name, "<i8")
         columns.check_rows(name, start, count)
         return columns.tensor(name, "<i8"), None
     start, stop = (columns.array(name, "<i8", private=True) for _ in range(2))
-    start[moved[:, 0]] = moved[:, 1]  # of several moves the last
+    start[moved[:, 0]] = moved[:, 1]  # The last move of a row counts.
     stop[1:][moved[:, 0]] = moved[:, 2]
     columns.check_rows(name, start[:-1], count, stop[1:])
     return torch.from_numpy(start), torch.from_numpy(stop[1:])
 
 
 def _vectors(columns: Columns) -> NodeVectors:
-    """Map vectors and their index; the hash of a corpus that has grown is not known."""
+    """Map vectors and their index. The content hash of a corpus that has grown is unknown."""
     dtype = "<f2" if columns.entries["vectors"].dtype == "<f2" else "<f4"
     index = next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None)
     pieces = [columns.entries[name].pieces for name in CONTENT_COLUMNS]
-    content = combined_hash(*(of[0][1] for of in pieces)) if all(len(of) == 1 for of in pieces) else None
+    content = combined_hash(*(entry[0][1] for entry in pieces)) if all(len(entry) == 1 for entry in pieces) else None
     return NodeVectors(columns.tensor("vectors", dtype, columns.entries["vectors"].shape[1:]), index, content)
 
 
 def _metadata(columns: Columns, num_prepared: int) -> Metadata:
-    """Map metadata with the index that the preparation wrote; that of added passages is built at the first need."""
+    """Map metadata with the index of the preparation. The index of added passages is built on demand."""
     ptr, holders = columns.array("metadata.ptr", "<i8"), columns.array("metadata.holders", "<i4")
     return Metadata(columns.strings("metadata"), Entries(columns.strings("metadata.terms"), ptr, holders), num_prepared)
 
@@ -480,7 +654,7 @@ def _guarded(columns: Columns) -> GuardedEdges:
 
 
 def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> EntityIncidence | None:
-    """Map which passage holds which entity; added and removed ones hold none."""
+    """Map the entities of each passage. Added and removed passages have none."""
     if "entities.sizes" not in columns:
         return None
     names = ("indptr", "indices", "sizes", "holder_ptr", "holders")
@@ -492,7 +666,7 @@ def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> Entit
 def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postings:
     postings = columns.array("token.postings", "<i4", (2,))
     ptr, added = (columns.array(name, "<i8") for name in ("token.ptr", "added.ptr"))
-    lengths, *held = (columns.array(name, "<i4") for name in ("token.lengths", "added.tokens", "added.counts"))
+    lengths, tokens, counts = (columns.array(name, "<i4") for name in ("token.lengths", "added.tokens", "added.counts"))
     return Postings(
         words=Vocabulary(columns.strings("token.words"), len(ptr) - 1),
         ptr=ptr,
@@ -500,7 +674,7 @@ def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postin
         counts=postings[:, 1],
         lengths=lengths,
         num_tokens=num_tokens,
-        added=AddedTokens(len(lengths) - len(added) + 1, added, *held) if len(added) > 1 else None,
+        added=AddedTokens(len(lengths) - len(added) + 1, added, tokens, counts) if len(added) > 1 else None,
         numbers=None if removed is None else np.where(removed.numpy(), -1, np.arange(len(removed))).astype(np.int32),
     )
 
@@ -512,7 +686,7 @@ def _stems(columns: Columns, num_prepared: int, removed: npt.NDArray[np.int64]) 
     if num_added:
         np.add.at(texts_with, stems[int(ptr[-1 - num_added]) :], 1)
     for node in removed.tolist():
-        texts_with[stems[int(ptr[node]) : int(ptr[node + 1])]] -= 1  # each stem once in a text
+        texts_with[stems[int(ptr[node]) : int(ptr[node + 1])]] -= 1  # Each stem is listed once per text.
     return TextStems(
         words=Vocabulary(columns.strings("stem.words"), num_prepared),
         ptr=ptr,

@@ -1,7 +1,8 @@
-"""From a data set to a corpus folder, part by part; a stopped preparation continues with the part that it was at.
+"""Preparation of a corpus folder from a data set, in resumable shards.
 
-A part is what is read and encoded of some thousand passages, in one file, whose name holds the hash of its passages and
-settings. From the parts come the columns: one pass over the parts for each, in bounded memory.
+A shard contains the texts, words and vectors of a few thousand passages in one file, whose name contains the hash of
+the passages and settings. An interrupted preparation resumes with the first missing shard. The columns are then merged
+from the shards in bounded memory, with one pass over all shards per column.
 """
 
 import contextlib
@@ -43,11 +44,11 @@ from graphrerank.utils.progress import advance_to, progress_bar
 
 __getattr__ = moved_names(__name__)
 
-PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
+PART_TEXTS = 1 << 15  # Number of passages per shard. An interrupted preparation loses at most this many.
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
 PARTS_FOLDER = "parts"
 COLUMNS = "columns-"
-PART_FORMAT = 1  # raise it when the same passages would give other parts
+PART_FORMAT = 1  # Version of the shards. Increase it whenever the same passages would give other shards.
 
 
 def prepare_corpus(
@@ -61,30 +62,30 @@ def prepare_corpus(
     cache: str | Path | None = None,
     is_locked: bool = False,
 ) -> Path:
-    """Write a data set as a corpus folder, which :func:`open_corpus` opens in constant time.
+    """Write a data set as a corpus folder.
 
-    The manifest is written last, so that the folder has its previous content until the preparation is complete. Nothing
-    is written if it has this corpus already.
+    :func:`~graphrerank.corpus_store.opening.open_corpus` opens the folder in constant time.
+    The manifest is written last, so the folder has its previous content until the preparation is complete. Nothing is
+    written if the folder already contains this corpus.
 
     Args:
-        dataset: The data set.
-        folder: A new folder, or one with a corpus or an interrupted preparation.
-        encoder: Text encoder of the passages. None for a corpus without vectors.
-        vectors: Type of the stored vectors: ``float16``, or ``float32`` for twice the space and the exact numbers of
-            the encoder.
-        index: Kind of a FAISS index for a ``DenseRetriever``, built in memory: ``ivf`` (8 bits per number) or ``hnsw``.
-            None for no index.
-        part_size: Maximum number of passages in a part.
+        dataset: Data set to write.
+        folder: New folder, or a folder with a corpus or an interrupted preparation.
+        encoder: Text encoder of the passages. If None, the corpus has no vectors.
+        vectors: Type of the stored vectors: ``float16``, or ``float32`` for twice the space and exact vectors.
+        index: Kind of FAISS index for a ``DenseRetriever``, built in memory: ``ivf`` (8 bits per number) or ``hnsw``.
+            If None, no index is built.
+        part_size: Maximum number of passages per shard.
         cache: Folder that caches edges to nearest neighbours (``knn``), which need an encoder. If None, they are not
-            kept.
-        is_locked: Whether the caller has the sole use of the folder already.
+            cached.
+        is_locked: Whether the caller has already locked the folder with :func:`~graphrerank.utils.files.sole_use`.
 
     Returns:
         The folder.
 
     Raises:
-        UserError: If a setting is invalid, another command writes to the folder, it has other files or a symbolic link,
-            or ``knn`` edges lack an encoder.
+        UserError: If a setting is invalid, if another command is writing to the folder, if the folder contains other
+            files or a symbolic link, or if ``knn`` edges lack an encoder.
     """
     folder = Path(folder)
     vector_settings = check_vector_settings(encoder, vectors=vectors, index=index)
@@ -96,17 +97,17 @@ def prepare_corpus(
         if target is None:
             return folder
         if encoder is None:
-            dataset = with_vectors(
-                dataset, None, folder / PARTS_FOLDER
-            )  # refuses a data set that cannot do without vectors
+            dataset = with_vectors(dataset, None, folder / PARTS_FOLDER)  # Raises an error if vectors are required.
         has_nearest = dataset.knn > 0 and encoder is not None
-        dtype = getattr(torch, "float32" if has_nearest else vectors)  # edges are those of the encoder's exact numbers
+        dtype = getattr(
+            torch, "float32" if has_nearest else vectors
+        )  # Nearest neighbours are computed from exact vectors.
         with progress_bar("passages", len(dataset.graph.passages)):
             parts = _write_parts(folder / PARTS_FOLDER, dataset.graph.passages, part_size, encoder, dtype)
         stated = edges_to_state(dataset, has_nearest=has_nearest)
         if encoder is not None and has_nearest:
             dataset = with_nearest_edges(dataset, encoder, parts, Path(cache or folder / PARTS_FOLDER))
-        shutil.rmtree(target, ignore_errors=True)  # of an interrupted preparation
+        shutil.rmtree(target, ignore_errors=True)  # Left over from an interrupted preparation.
         writer = ColumnWriter(target, {})
         num_tokens = write_texts(writer, parts)
         writer.write_arrays(graph_columns(dataset, stated))
@@ -121,18 +122,18 @@ def prepare_corpus(
 
 
 def check_vector_settings(encoder: Encoder | None, *, vectors: str, index: str | None) -> list[str]:
-    """Check how vectors are stored, and describe it for the name of the folder of columns.
+    """Check how vectors are stored, and return the settings for the name of the folder of columns.
 
     Args:
         encoder: Text encoder. None for a corpus without vectors.
         vectors: Type of the stored vectors.
-        index: Kind of a FAISS index, or None.
+        index: Kind of FAISS index, or None.
 
     Returns:
-        Fingerprint of the encoder, ``vectors`` and ``index``, as far as they are set. Empty without an encoder.
+        Fingerprint of the encoder, ``vectors`` and, if set, ``index``. Empty without an encoder.
 
     Raises:
-        UserError: If a setting is unknown, or there is an index without an encoder.
+        UserError: If a setting is unknown, or if ``index`` is set without an encoder.
     """
     check_choice(tuple(VECTOR_DTYPES), vectors=vectors)
     if index is not None:
@@ -145,7 +146,18 @@ def check_vector_settings(encoder: Encoder | None, *, vectors: str, index: str |
 
 
 def corpus_fingerprint(dataset: Dataset, encoder: Encoder | None, *, vectors: str) -> str:
-    """Return the fingerprint of a prepared data set, which gives other rankings where vectors are rounded."""
+    """Return the fingerprint of a prepared data set.
+
+    Rounded vectors give other rankings, so the type of the vectors is part of the fingerprint unless it is ``float32``.
+
+    Args:
+        dataset: Data set to prepare.
+        encoder: Text encoder. None for a corpus without vectors.
+        vectors: Type of the stored vectors.
+
+    Returns:
+        Hexadecimal hash.
+    """
     if encoder is None or vectors == "float32":
         return dataset.fingerprint
     return short_hash(hash_texts([dataset.fingerprint, vectors]))
@@ -155,20 +167,20 @@ def columns_folder(folder: Path, dataset: Dataset, fingerprint: str, vector_sett
     """Return the folder for the columns of a data set.
 
     Args:
-        folder: The corpus folder.
-        dataset: The data set.
+        folder: Corpus folder.
+        dataset: Data set to prepare.
         fingerprint: Fingerprint of the prepared data set.
-        vector_settings: What :func:`check_vector_settings` returns.
+        vector_settings: Result of :func:`check_vector_settings`.
 
     Returns:
-        A folder in the corpus folder, named by the content. If the corpus of that name has grown since, a folder of
-        another name. None if the corpus folder has this corpus already.
+        Folder in the corpus folder, named after its content. If the corpus with this name has grown since, a folder
+        with another name. None if the corpus folder already contains this corpus.
     """
     content = [str(FORMAT), *_not_in_fingerprint(dataset), dataset.fingerprint, *vector_settings]
     target = folder / f"{COLUMNS}{short_hash(hash_texts(content))[:16]}"
     try:
         present = read_corpus_manifest(folder)
-    except ValueError:  # there is no corpus, or one that is to be replaced
+    except ValueError:  # There is no corpus, or a corpus of an older format, which is replaced.
         return target
     if present.columns_folder != target.name:
         return target
@@ -178,11 +190,14 @@ def columns_folder(folder: Path, dataset: Dataset, fingerprint: str, vector_sett
 
 
 def edges_to_state(dataset: Dataset, *, has_nearest: bool) -> Edges | None:
-    """Return the edges from which a compaction finds all others. None if no edges have to be found.
+    """Return the explicit edges, from which a compaction derives all other edges.
 
     Args:
-        dataset: The data set, before edges to nearest neighbours are added.
-        has_nearest: Whether they will be.
+        dataset: Data set before edges to nearest neighbours are added.
+        has_nearest: Whether edges to nearest neighbours will be added.
+
+    Returns:
+        Explicit edges. None if the corpus has no derived edges.
     """
     derived = dataset.derived
     is_searched = derived is not None and (derived.rule.mention_type is not None or derived.rule.makes_choices)
@@ -192,13 +207,16 @@ def edges_to_state(dataset: Dataset, *, has_nearest: bool) -> Edges | None:
 
 
 def with_nearest_edges(dataset: Dataset, encoder: Encoder, parts: Sequence[Path], cache: Path) -> Dataset:
-    """Add edges to nearest neighbours, by the vectors of all parts.
+    """Return a data set with edges to nearest neighbours, by the vectors in all shards.
 
     Args:
-        dataset: The data set.
+        dataset: Data set.
         encoder: Encoder of the vectors.
-        parts: Files of all parts.
+        parts: Files of all shards, in order.
         cache: Folder that caches the edges.
+
+    Returns:
+        Data set with vectors and edges.
     """
     embedding = torch.cat([torch.from_numpy(part_array(part, "vectors")) for part in parts])
     stored = StoredVectors(encoder.name, encoder.fingerprint, embedding, torch.arange(len(embedding)))
@@ -206,13 +224,13 @@ def with_nearest_edges(dataset: Dataset, encoder: Encoder, parts: Sequence[Path]
 
 
 def write_vectors(writer: ColumnWriter, parts: Sequence[Path], *, vectors: str, index: str | None) -> None:
-    """Write the vectors of all parts, and a FAISS index over them.
+    """Write the vectors of all shards, and a FAISS index over them.
 
     Args:
         writer: Writer of the columns.
-        parts: Files of all parts.
+        parts: Files of all shards, in order.
         vectors: Type of the stored vectors, a key of ``VECTOR_DTYPES``.
-        index: Kind of the index, a key of ``VECTOR_INDEXES``. None for no index.
+        index: Kind of index, a key of ``VECTOR_INDEXES``. If None, no index is written.
     """
     dim, dtype = part_array(parts[0], "vectors").shape[1:], VECTOR_DTYPES[vectors]
     writer.write("vectors", dtype, (part_array(part, "vectors") for part in parts), dim)
@@ -231,15 +249,18 @@ def corpus_manifest(
     num_tokens: int,
     has_nearest: bool,
 ) -> CorpusManifest:
-    """Return the manifest of written columns.
+    """Return the manifest of the written columns.
 
     Args:
-        dataset: The data set.
+        dataset: Data set.
         writer: Writer of its columns.
         fingerprint: Fingerprint of the prepared data set.
-        encoder: Encoder of its vectors. None if it has none.
+        encoder: Encoder of the vectors. None for a corpus without vectors.
         num_tokens: Number of tokens in all texts.
-        has_nearest: Whether it has edges to nearest neighbours.
+        has_nearest: Whether there are edges to nearest neighbours.
+
+    Returns:
+        The manifest.
     """
     passages = dataset.graph.passages
     return CorpusManifest(
@@ -263,60 +284,86 @@ def corpus_manifest(
 
 
 def remove_other_columns(folder: Path, target: Path) -> None:
-    """Remove the parts, and the columns of previous corpora, once the manifest names the new ones."""
+    """Remove the shards and the columns of previous corpora.
+
+    Args:
+        folder: Corpus folder, whose manifest already refers to the new columns.
+        target: Folder of the new columns.
+    """
     for path in (folder / PARTS_FOLDER, *folder.glob(f"{COLUMNS}*")):
         if path != target:
             shutil.rmtree(path, ignore_errors=True)
 
 
 class StoredVectors(Encoder):
-    """An encoder of passages in their order, which reads the vectors of ``nodes``."""
+    """Encoder that returns stored vectors. Passages must be encoded in their order.
+
+    Args:
+        name: Name of the encoder that computed the vectors.
+        fingerprint: Fingerprint of the encoder that computed the vectors.
+        embedding: Vectors ``[N, d]``.
+        nodes: Rows of ``embedding`` for the passages to encode, ``[n]``.
+    """
 
     def __init__(self, name: str, fingerprint: str, embedding: Tensor, nodes: Tensor) -> None:
         self.name, self._fingerprint, self._embedding, self._left = name, fingerprint, embedding, nodes
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the encoder that made the vectors."""
+        """Fingerprint of the encoder that computed the vectors."""
         return self._fingerprint
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Read the vectors of the passages that follow those of the call before."""
+        """Return the vectors of the passages that follow those of the previous call.
+
+        Args:
+            texts: Next ``n`` passages.
+
+        Returns:
+            Vectors ``[n, d]``.
+        """
         nodes, self._left = self._left[: len(texts)], self._left[len(texts) :]
         return self._embedding[nodes]
 
 
 def _not_in_fingerprint(dataset: Dataset) -> list[str]:
-    """Describe what a folder holds of a data set and its fingerprint leaves out: name, answers and types of edges."""
+    """Return the content of a folder that is not part of the data set's fingerprint, such as its name and answers."""
     answers = sorted((query, list(texts)) for query, texts in dataset.answers.items())
     types = dataset.graph.weight_by_type
     hashed = "" if types is None else hashlib.sha256(types.cpu().contiguous().numpy().data).hexdigest()
     metadata = dataset.graph.passages.metadata
-    held = "" if metadata is None else hash_texts(list(metadata.as_json()))
+    records = "" if metadata is None else hash_texts(list(metadata.as_json()))
     rule, guarded = dataset.derived and dataset.derived.rule, dataset.graph.guarded
-    edges = "" if guarded is None else repr([guarded.groups, *(part.tolist() for part in guarded.columns.values())])
-    return [dataset.name, repr(answers), hashed, repr(rule), repr(held), edges]
+    edges = "" if guarded is None else repr([guarded.groups, *(column.tolist() for column in guarded.columns.values())])
+    return [dataset.name, repr(answers), hashed, repr(rule), repr(records), edges]
 
 
 def check_own_folder(folder: Path) -> None:
-    """Refuse a folder with other files, or with symbolic links."""
+    """Check that a folder contains nothing but a corpus.
+
+    Args:
+        folder: Corpus folder. It may be missing or empty.
+
+    Raises:
+        ValueError: If the folder contains other files or symbolic links.
+    """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         is_own = path.name in (CORPUS_MANIFEST, PARTS_FOLDER) or path.name.startswith((COLUMNS, f".{CORPUS_MANIFEST}."))
         if not is_own or path.is_symlink():
             kind = "the symbolic link " if path.is_symlink() else ""
-            raise UserError(f"{folder}: must be a new folder or a corpus folder, found {kind}{path.name!r} in it")
+            raise UserError(f"{folder}: must be a new folder or a corpus folder, got a folder with {kind}{path.name!r}")
 
 
 def _write_parts(
     folder: Path, passages: Passages, part_size: int, encoder: Encoder | None, dtype: torch.dtype
 ) -> list[Path]:
-    """Write the parts of a corpus that are not there, perhaps with vectors of ``dtype``; return all in order."""
+    """Write the missing shards of a corpus, and return the paths of all shards in order."""
     settings = [str(PART_FORMAT), "" if encoder is None else encoder.fingerprint, str(dtype)]
     settings += [] if passages.language == ENGLISH else [passages.language]
     paths: list[Path] = []
     done = 0
     for number, start in enumerate(range(0, max(1, len(passages.ids)), part_size)):
-        ids, texts = (list(of[start : start + part_size]) for of in (passages.ids, passages.texts))
+        ids, texts = (list(strings[start : start + part_size]) for strings in (passages.ids, passages.texts))
         key = hash_texts(settings) + hash_texts(ids) + hash_texts(texts)
         path = folder / f"{number:06d}-{short_hash(key)}.safetensors"
         paths.append(path)

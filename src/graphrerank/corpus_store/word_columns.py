@@ -1,6 +1,6 @@
-"""Columns of a corpus folder that hold ids, texts and words.
+"""Columns of a corpus folder for ids, texts and words.
 
-They are merged from the parts of a preparation: one pass over the parts for each column, in bounded memory.
+The columns are merged from the shards of a preparation in bounded memory, with one pass over all shards per column.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,24 +19,34 @@ from graphrerank.features.text_match import distinct_keys
 from graphrerank.features.word_table import WordTable, first_of_equals
 from graphrerank.utils.files import map_tensors
 
-BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
+BLOCK_POSTINGS = 1 << 23  # Number of postings sorted at once, 64 MiB of keys.
 Integers = npt.NDArray[np.int64]
 
 
 def part_array(folder: Path, name: str) -> Array:
-    """Map an array of a part. It is mapped only while it is referenced, so that few pages are resident."""
+    """Map an array of a shard.
+
+    The array is mapped only while it is referenced, so that few pages are resident.
+
+    Args:
+        folder: File of the shard.
+        name: Name of the array.
+
+    Returns:
+        The array.
+    """
     return map_tensors(folder)[0][name].numpy()
 
 
 def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:
-    """Read the words of texts.
+    """Tokenise and stem texts.
 
     Args:
-        texts: The ``n`` texts.
-        language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`.
+        texts: ``n`` texts.
+        language: Language in which words are matched, a name in :mod:`~graphrerank.text.languages`.
 
     Returns:
-        Arrays of :class:`~graphrerank.corpus.WordIndex` by the names of their columns.
+        Arrays of :class:`~graphrerank.corpus.WordIndex` by the name of the column.
     """
     table, size = WordTable(language), max(1, len(texts))
     read = table.read(texts)
@@ -46,8 +56,8 @@ def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any
     token, text = np.divmod(key[first], size)
     stems, rank = _ascending(table.stem_words)
     num_stems = max(1, len(stems))
-    held, in_lead = distinct_keys(read.text_of_stem * num_stems + rank[read.stems], read.in_lead)
-    holder, stem = np.divmod(held, num_stems)
+    stem_keys, in_lead = distinct_keys(read.text_of_stem * num_stems + rank[read.stems], read.in_lead)
+    holder, stem = np.divmod(stem_keys, num_stems)
     return {
         **string_columns("token.words", PackedStrings.of_encoded(tokens)),
         "token.ptr": np.searchsorted(token, np.arange(len(tokens) + 1)),
@@ -62,7 +72,14 @@ def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any
 
 
 def with_words(graph: CorpusGraph) -> CorpusGraph:
-    """Return a graph with the words of its texts, so that selections from it do not have to read them."""
+    """Return a graph with the words of its texts, so that subgraphs do not have to tokenise them.
+
+    Args:
+        graph: Corpus graph. If it has words, it is returned unchanged.
+
+    Returns:
+        Graph with words.
+    """
     if graph.passages.words is not None:
         return graph
     read = read_words(graph.texts, graph.passages.language)
@@ -79,16 +96,23 @@ def with_words(graph: CorpusGraph) -> CorpusGraph:
 
 
 def _ascending(words: Sequence[str]) -> tuple[list[bytes], Integers]:
-    """Sort words by their bytes; return them, and the rank of each."""
+    """Return the encoded words sorted by their bytes, and the rank of each word."""
     encoded = [word.encode("utf-8", "surrogatepass") for word in words]
     order = sorted(range(len(words)), key=encoded.__getitem__)
     rank = np.empty(len(words), dtype=np.int64)
     rank[order] = np.arange(len(words))
-    return [encoded[place] for place in order], rank
+    return [encoded[index] for index in order], rank
 
 
 def hash_strings(strings: Sequence[str]) -> Integers:
-    """Hash strings to 64 bits: ``[n]`` int64."""
+    """Hash strings to 64 bits.
+
+    Args:
+        strings: ``n`` strings.
+
+    Returns:
+        Hashes ``[n]`` int64.
+    """
     digests = (blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest() for string in strings)
     return np.frombuffer(b"".join(digests), dtype="<i8")
 
@@ -98,7 +122,7 @@ def write_texts(writer: ColumnWriter, parts: Sequence[Path]) -> int:
 
     Args:
         writer: Writer of the columns.
-        parts: Files of all parts, in their order.
+        parts: Files of all shards, in order.
 
     Returns:
         Number of tokens in all texts.
@@ -110,7 +134,12 @@ def write_texts(writer: ColumnWriter, parts: Sequence[Path]) -> int:
 
 
 def write_strings(writer: ColumnWriter, parts: Sequence[Path]) -> None:
-    """Write ids and texts, and hashes of the ids by which growth finds them."""
+    """Write ids, texts, and the hashes by which updates look up ids.
+
+    Args:
+        writer: Writer of the columns.
+        parts: Files of all shards, in order.
+    """
     for name, column in (("id", "node_ids"), ("text", "texts")):
         writer.write(f"{column}.content", "|u1", _arrays(parts, f"{name}.content"))
         writer.write(f"{column}.offsets", "<i8", _running(_arrays(parts, f"{name}.offsets")))
@@ -119,7 +148,12 @@ def write_strings(writer: ColumnWriter, parts: Sequence[Path]) -> None:
 
 
 def write_tokens(writer: ColumnWriter, parts: Sequence[Path]) -> None:
-    """Write the postings of tokens, for BM25."""
+    """Write the postings of tokens, for BM25.
+
+    Args:
+        writer: Writer of the columns.
+        parts: Files of all shards, in order.
+    """
     vocabulary = merge_vocabularies(parts, "token.words")
     writer.write_arrays(string_columns("token.words", PackedStrings.of_encoded(vocabulary.words)))
     num_postings = np.zeros(len(vocabulary.words), dtype=np.int64)
@@ -132,7 +166,12 @@ def write_tokens(writer: ColumnWriter, parts: Sequence[Path]) -> None:
 
 
 def write_stems(writer: ColumnWriter, parts: Sequence[Path]) -> None:
-    """Write the stems of each text, and the number of texts that contain each stem."""
+    """Write the stems of each text, and the number of texts that contain each stem.
+
+    Args:
+        writer: Writer of the columns.
+        parts: Files of all shards, in order.
+    """
     vocabulary = merge_vocabularies(parts, "stem.words")
     writer.write_arrays(string_columns("stem.words", PackedStrings.of_encoded(vocabulary.words)))
     writer.write("stem.ptr", "<i8", _running(_arrays(parts, "stem.ptr")))
@@ -146,12 +185,12 @@ def write_stems(writer: ColumnWriter, parts: Sequence[Path]) -> None:
 
 
 def _arrays(parts: Sequence[Path], name: str) -> Iterator[Array]:
-    """Map an array of each part in turn."""
+    """Map an array of each shard in turn."""
     return (part_array(part, name) for part in parts)
 
 
 def _running(parts: Iterable[Array]) -> Iterator[Integers]:
-    """Join the parts' offsets."""
+    """Concatenate the offsets of the shards."""
     total = 0
     yield np.zeros(1, dtype=np.int64)
     for offsets in parts:
@@ -160,7 +199,7 @@ def _running(parts: Iterable[Array]) -> Iterator[Integers]:
 
 
 def _postings(parts: Sequence[Path], ranks: Sequence[Integers], ptr: Integers) -> Iterator[Array]:
-    """Join the parts' postings token by token: (text, count), in blocks of tokens."""
+    """Merge the postings (text, count) of the shards by token, and yield them in blocks of tokens."""
     starts = np.cumsum([0, *(len(part_array(part, "token.lengths")) for part in parts)])
     limits = np.searchsorted(ptr, np.arange(0, ptr[-1] + BLOCK_POSTINGS, BLOCK_POSTINGS))
     for start, stop in pairwise(np.unique(np.append(limits, len(ptr) - 1)).tolist()):
@@ -176,11 +215,11 @@ def _postings(parts: Sequence[Path], ranks: Sequence[Integers], ptr: Integers) -
 
 
 class MergedVocabulary(NamedTuple):
-    """Words of all parts.
+    """Words of all shards.
 
     Attributes:
-        words: The distinct words, encoded, ascending by their bytes.
-        numbers: For each part, the number of each of its words among these.
+        words: Distinct words, encoded and sorted by their bytes.
+        numbers: For each shard, the index of each of its words in ``words``.
     """
 
     words: list[bytes]
@@ -188,11 +227,14 @@ class MergedVocabulary(NamedTuple):
 
 
 def merge_vocabularies(parts: Sequence[Path], name: str) -> MergedVocabulary:
-    """Merge the sorted words of all parts.
+    """Merge the sorted words of all shards.
 
     Args:
-        parts: Files of all parts.
+        parts: Files of all shards, in order.
         name: ``token.words`` or ``stem.words``.
+
+    Returns:
+        Vocabulary of all shards.
     """
     words = sorted(set[bytes]().union(*(_part_words(part, name) for part in parts)))
     number_of = {word: number for number, word in enumerate(words)}
