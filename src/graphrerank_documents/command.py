@@ -4,10 +4,14 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from graphrerank.installation.extras import require_extra
 from graphrerank.utils.checks import check_not_negative
 from graphrerank.utils.safe_loading import printable
+
+if TYPE_CHECKING:
+    from graphrerank_documents.selection import FileSelection
 
 USAGE = "DOCUMENTS --out F"
 SUMMARY = "turn a folder of documents into a data set folder"
@@ -28,6 +32,24 @@ def parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--max-words", type=int, default=MAX_WORDS, help=f"maximum number of words per passage (default: {MAX_WORDS})"
+    )
+    parser.add_argument(
+        "--exclude",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="leave out files and folders, in the syntax of .gitignore; can be repeated",
+    )
+    parser.add_argument(
+        "--include",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="read files and folders that are left out by default: hidden ones, those that .gitignore names, installed "
+        "and built ones (node_modules, venv, dist, ...), lock files, minified files; can be repeated",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="read all files that are left out by default, except those of --exclude"
     )
     parser.add_argument("--workers", type=int, help="number of parser processes (default: number of processors)")
     parser.add_argument(
@@ -80,10 +102,23 @@ def main(arguments: Sequence[str]) -> int:
         if questions and (made.update is None or given.questions is not None):
             messages.append(_draft(folder, given.out, questions, given.language_model, given.endpoint))
 
-    made = index_folder(given.source, given.out, max_words=given.max_words, workers=given.workers, finish=finish)
+    made = index_folder(
+        given.source,
+        given.out,
+        max_words=given.max_words,
+        workers=given.workers,
+        finish=finish,
+        selection=_selection(given),
+    )
     print(printable(str(made)), *messages, sep="\n")
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
+
+
+def _selection(given: Namespace) -> "FileSelection":
+    from graphrerank_documents.selection import FileSelection
+
+    return FileSelection(tuple(given.exclude), tuple(given.include), everything=given.all)
 
 
 def _grow(given: Namespace) -> int:
@@ -94,7 +129,12 @@ def _grow(given: Namespace) -> int:
 
     encoder = None if read_corpus_manifest(given.out).encoder is None else ComponentFactory().text_encoder("minilm")
     made, growth = grow_index(
-        given.source, given.out, max_words=given.max_words, workers=given.workers, encoder=encoder
+        given.source,
+        given.out,
+        max_words=given.max_words,
+        workers=given.workers,
+        encoder=encoder,
+        selection=_selection(given),
     )
     print(printable(str(made)), flush=True)
     print(f"{growth.num_added:,} passages added, {growth.num_removed:,} removed: {growth.num_nodes:,} in {given.out}")

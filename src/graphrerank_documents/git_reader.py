@@ -7,7 +7,7 @@ tree, such as ``/etc/x`` and ``../x``. The limits of the processes bound the siz
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from graphrerank_documents.limited_processes import Handler
 from graphrerank_documents.passages import passages_of
 from graphrerank_documents.readers import suffix_of
 from graphrerank_documents.reading import read_content
+from graphrerank_documents.selection import usual_file_reason, usual_folder_reason
 from graphrerank_documents.site import MAX_CONFIG, NAMING, is_near
 from graphrerank_documents.sources import DATASET_FOLDER, is_dataset_folder, listed_name, unread_reason
 
@@ -286,6 +287,7 @@ class GitReader:
                 unread[DATASET_FOLDER].append(listed_name(folder[:-1]))
                 continue
             folders, known = [], set[str]()
+            known_names = {entry.name for entry in entries}
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{folder}{entry.name}"
                 by_name |= entry.name in NAMING and is_near(PurePosixPath(folder))
@@ -293,6 +295,10 @@ class GitReader:
                     continue  # links and submodules
                 if not _is_plain(entry.name) or entry.name in known:
                     unread[NO_NAME].append(listed_name(path))
+                elif entry.kind == _REGULAR and (reason := usual_file_reason(entry.name)):
+                    unread[reason].append(listed_name(path))
+                elif entry.kind == _FOLDER and (reason := self._usual_reason(entry, known_names)):
+                    unread[reason].append(listed_name(f"{path}/"))
                 elif entry.kind == _REGULAR and suffix_of(entry.name):
                     self._note_file(path, entry.id, files, unread)
                 elif entry.kind == _FOLDER and folder.count("/") >= MAX_DEPTH:
@@ -309,6 +315,10 @@ class GitReader:
             _TreeEntry(entry.raw_name.decode("utf-8", "surrogateescape"), int(entry.filemode), entry.id)
             for entry in self._repository[tree]
         ]
+
+    def _usual_reason(self, folder: "_TreeEntry", siblings: Set[str]) -> str:
+        """Return the reason to leave a folder out by its name, such as ``node_modules``, or an empty string."""
+        return usual_folder_reason(folder.name, siblings, lambda: [entry.name for entry in self._entries(folder.id)])
 
     def _note_file(self, path: str, blob: Any, files: list[TreeFile], unread: defaultdict[str, list[str]]) -> None:
         """Add a file to the files to parse, or to the skipped files with the reason."""

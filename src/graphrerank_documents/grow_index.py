@@ -11,6 +11,7 @@ from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.records import read_tsv
 from graphrerank.utils.files import temporary_folder
 from graphrerank_documents.index_folder import EDGES, MAX_WORDS, IndexedFolder, index_folder
+from graphrerank_documents.selection import FileSelection
 
 
 def grow_index(
@@ -20,6 +21,7 @@ def grow_index(
     max_words: int = MAX_WORDS,
     workers: int | None = None,
     encoder: Encoder | None = None,
+    selection: FileSelection | None = None,
 ) -> tuple[IndexedFolder, Growth]:
     """Update a corpus folder to the current content of its documents.
 
@@ -32,6 +34,7 @@ def grow_index(
         max_words: Maximum number of words per passage. A different value than before changes most passages.
         workers: Number of parser processes. Defaults to the number of processors.
         encoder: Text encoder with which the corpus was prepared, or None if the corpus has no vectors.
+        selection: Choice of the files to read, as in :func:`index_folder`.
 
     Returns:
         Summary of the documents, and of the passages that were added and removed.
@@ -47,7 +50,7 @@ def grow_index(
         if removed is None or not removed[number]
     }
     with temporary_folder() as folder:
-        made = index_folder(source, folder / "data", max_words=max_words, workers=workers)
+        made = index_folder(source, folder / "data", max_words=max_words, workers=workers, selection=selection)
         documents = list(read_documents(made.folder))
         path = made.folder / EDGES
         rows = [columns for _, columns in read_tsv(path)][1:] if path.is_file() else []

@@ -29,20 +29,14 @@ from graphrerank.utils.safe_loading import shown_name
 from graphrerank_documents.boilerplate import edge_keys, repeated_keys, without_repeated
 from graphrerank_documents.document import Document
 from graphrerank_documents.failures import noting_failure
+from graphrerank_documents.folder_walk import list_folder
 from graphrerank_documents.links import LinkAccount, resolve_links
 from graphrerank_documents.passages import Passage, passages_of
 from graphrerank_documents.readers import READERS
 from graphrerank_documents.reading import ReadFile, read_files
+from graphrerank_documents.selection import FileSelection
 from graphrerank_documents.site import Site, find_site
-from graphrerank_documents.sources import (
-    DATASET_FOLDER,
-    HIDDEN,
-    DocumentSource,
-    FileList,
-    is_dataset_folder,
-    listed_name,
-    unread_reason,
-)
+from graphrerank_documents.sources import DocumentSource, FileList, LeftOut
 from graphrerank_documents.symbols import SymbolIndex
 
 MAX_WORDS = 200
@@ -89,6 +83,8 @@ class IndexedFolder:
         unread: Skipped files, and records without text, by reason.
         dropped: Number of omitted parts of documents, by kind, such as ``data URIs``.
         update: Differences from the previous version of the folder, or None if the folder is new.
+        left_out: Files and folders that were not chosen, by reason, such as ``installed or built``. The name of a
+            folder ends with ``/``.
     """
 
     folder: Path
@@ -99,6 +95,7 @@ class IndexedFolder:
     unread: Mapping[str, Sequence[str]]
     dropped: Mapping[str, int] = field(default_factory=dict)
     update: Update | None = None
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Summarise the counts, the links and the skipped files in a few lines."""
@@ -111,14 +108,29 @@ class IndexedFolder:
         rows += [str(self.links)] if str(self.links) else []
         if self.dropped:
             rows.append(f"omitted: {', '.join(f'{count:,} {kind}' for kind, count in self.dropped.items())}")
+        rows += _left_out_rows(self.left_out)
         return "\n".join([*rows, *_unread_rows(self.unread)])
+
+
+def _left_out_rows(left_out: Mapping[str, LeftOut]) -> list[str]:
+    """Return one line with the number of files that were left out, and why."""
+    if not left_out:
+        return []
+    total = sum(each.num_files for each in left_out.values())
+    reasons = [f"{each.num_files:,} {reason} ({_shown(each.names)})" for reason, each in sorted(left_out.items())]
+    files = f"{total:,} file{'s' * (total != 1)}"
+    return [f"left out: {files}: {'; '.join(reasons)}; --include PATTERN or --all reads them"]
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Return the first names of a list for a message."""
+    return ", ".join([*map(shown_name, names[:SHOWN]), *["..."] * (len(names) > SHOWN)])
 
 
 def _unread_rows(unread: Mapping[str, Sequence[str]]) -> list[str]:
     rows = []
     for reason in sorted(unread):
-        names = [*map(shown_name, unread[reason][:SHOWN]), *["..."] * (len(unread[reason]) > SHOWN)]
-        rows.append(f"not read: {len(unread[reason]):,} x {shown_name(reason)} ({', '.join(names)})")
+        rows.append(f"not read: {len(unread[reason]):,} x {shown_name(reason)} ({_shown(unread[reason])})")
     return rows
 
 
@@ -129,6 +141,7 @@ def index_folder(
     max_words: int = MAX_WORDS,
     workers: int | None = None,
     finish: Callable[[Path, IndexedFolder], None] | None = None,
+    selection: FileSelection | None = None,
 ) -> IndexedFolder:
     """Convert a folder of documents into a data set folder, or update an existing one.
 
@@ -152,6 +165,8 @@ def index_folder(
         finish: Function called with the path of the unfinished folder and the result, in order to write additional
             files. The unfinished folder is hidden and replaces ``out`` afterwards. If the process is killed, ``out`` is
             unchanged and the next call removes the hidden folder.
+        selection: Choice of the files to read if ``source`` is a folder. If None, ignored, installed, built, locked
+            and hidden files are left out.
 
     Returns:
         Summary of the documents, passages, links and skipped files.
@@ -161,7 +176,8 @@ def index_folder(
             ``workers`` is not a positive integer.
     """
     check_counts(max_words=max_words, workers=workers)
-    source, out = source if isinstance(source, DocumentSource) else FolderSource(Path(source)), Path(out)
+    source = source if isinstance(source, DocumentSource) else FolderSource(Path(source), selection)
+    out = Path(out)
     known, held = _read_before(out)
     files = source.list_files(out)
     unread = defaultdict(list, {reason: [*names] for reason, names in files.unread.items()})
@@ -190,7 +206,9 @@ def index_folder(
         added, removed = hashes.keys() - known.keys(), known.keys() - hashes.keys()
         update = Update(len(added), changed, len(removed), len(held & {*map(_hash, rows)}))
     num_documents = len({passage.document for passage in passages})
-    made = IndexedFolder(out, num_documents, len(passages), len(edges), links, dict(unread), dropped, update)
+    made = IndexedFolder(
+        out, num_documents, len(passages), len(edges), links, dict(unread), dropped, update, files.left_out
+    )
     _write(out, made, rows, edges, read, finish)
     return made
 
@@ -220,52 +238,32 @@ class FolderSource(DocumentSource):
 
     Args:
         folder: Path of the folder.
+        selection: Choice of the files to read. If None, the default of
+            :class:`~graphrerank_documents.selection.FileSelection`.
 
     Raises:
         ValueError: If ``folder`` is not an existing folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, selection: FileSelection | None = None) -> None:
         if not folder.is_dir():
             raise UserError(f"`source` must be a folder of documents, got {folder}")
-        self._folder = folder
+        self._folder, self._selection = folder, selection or FileSelection()
 
     def __str__(self) -> str:
         """Return the path of the folder."""
         return str(self._folder)
 
     def list_files(self, out: Path) -> FileList:
-        """List the files in the folder and its subfolders, except hidden files, symbolic links and data set folders.
+        """List the files in the folder and its subfolders.
 
         Args:
             out: Data set folder to exclude.
 
         Returns:
-            Files to parse, other files, and skipped files with the reason.
+            Files to parse, other files, skipped files and files left out, with the reasons.
         """
-        names: list[str] = []
-        others: list[str] = []
-        unread: defaultdict[str, list[str]] = defaultdict(list)
-
-        def note(reason: str, path: Path) -> None:
-            unread[reason].append(listed_name(path.relative_to(self._folder).as_posix()))
-
-        def note_folder(error: OSError) -> None:
-            note(f"folder cannot be opened: {error.strerror}", Path(error.filename))
-
-        for root, folders, files in os.walk(self._folder, onerror=note_folder):
-            for path in sorted(Path(root) / name for name in folders):
-                if reason := _why_not_within(path, out):
-                    folders.remove(path.name)
-                    if reason != HIDDEN:
-                        note(reason, path)
-            folders.sort()
-            for path in sorted(Path(root) / name for name in files):
-                own = path.relative_to(self._folder).as_posix()
-                if reason := _why_not(path, own):
-                    note(reason, path)
-                (others if reason else names).append(own)
-        return FileList(names, others, unread)
+        return list_folder(self._folder, out, self._selection)
 
     def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
         """Parse files in parallel processes and yield the results in the order of ``names``.
@@ -292,27 +290,6 @@ class FolderSource(DocumentSource):
     def site(self) -> Site:
         """Return the site of the folder, based on the site configurations in the folder and its parents."""
         return find_site(self._folder)
-
-
-def _why_not_within(folder: Path, out: Path) -> str:
-    """Return the reason to skip a folder, or an empty string if its files are to be parsed."""
-    if folder.name.startswith(".") or folder.is_symlink():
-        return HIDDEN if folder.name.startswith(".") else "a symbolic link to a folder"
-    with suppress(PermissionError):  # `os.walk` reports the error
-        if folder.absolute() == out.absolute() or is_dataset_folder(lambda name: (folder / name).exists()):
-            return DATASET_FOLDER
-    return ""
-
-
-def _why_not(path: Path, relative_path: str) -> str:
-    """Return the reason to skip a file, or an empty string if it is to be parsed."""
-    if path.name.startswith("."):
-        return HIDDEN
-    if path.is_symlink():
-        return "a symbolic link"
-    if not path.is_file():
-        return "not a regular file"  # reading from a named pipe would block forever
-    return unread_reason(relative_path, path.stat().st_size)
 
 
 def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, ReadFile], workers: int) -> list[ReadFile]:
@@ -387,7 +364,13 @@ def _write(
             write_text(temporary / EDGES, "".join(lines))
         records = b"\n".join([FORMAT.encode(), *(file.record for file in read), b""])
         write_bytes(temporary / READ, gzip.compress(records, 1, mtime=0))
-        account = {"account": str(made), "links": asdict(made.links), "unread": made.unread, "dropped": made.dropped}
+        account = {
+            "account": str(made),
+            "links": asdict(made.links),
+            "unread": made.unread,
+            "left_out": {reason: asdict(left_out) for reason, left_out in made.left_out.items()},
+            "dropped": made.dropped,
+        }
         write_json(temporary / ACCOUNT, account)
         if (drafted := temporary / DRAFTED_FILE).is_file():  # keep the drafted questions whose passages still exist
             ids = {row["_id"] for row in rows}

@@ -17,6 +17,19 @@ HIDDEN, DATASET_FOLDER = "hidden", "a data set folder"
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Files and folders of a source that are not chosen to be read, for one reason.
+
+    Attributes:
+        names: Paths of the files and folders. The path of a folder ends with ``/``.
+        num_files: Number of files, including those in the folders, which are counted up to a limit.
+    """
+
+    names: Sequence[str]
+    num_files: int
+
+
+@dataclass(frozen=True)
 class FileList:
     """Files of a source, as paths relative to the source.
 
@@ -24,11 +37,13 @@ class FileList:
         names: Files to parse, in the order of their documents.
         others: Files that exist but are not parsed. Links may point to them.
         unread: Skipped files and folders, by reason.
+        left_out: Files and folders that are not chosen to be read, by reason.
     """
 
     names: Sequence[str]
     others: Sequence[str] = ()
     unread: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
 
 class DocumentSource(ABC):
@@ -79,18 +94,19 @@ def is_dataset_folder(has: Callable[[str], bool]) -> bool:
     return has(ACCOUNT) or (has(CORPUS) and (has("queries.jsonl") or has("qrels")))
 
 
-def unread_reason(name: str, size: int) -> str:
+def unread_reason(name: str, size: int, *, is_hidden_read: bool = False) -> str:
     """Return the reason to skip a file, based on its path and size.
 
     Args:
         name: Path of the file, relative to the source.
         size: Size of the file in bytes.
+        is_hidden_read: Whether hidden files are to be parsed.
 
     Returns:
         Reason, or an empty string if the file is to be parsed.
     """
     file = name.rpartition("/")[2]
-    if file.startswith("."):
+    if file.startswith(".") and not is_hidden_read:
         return HIDDEN
     if not suffix_of(file):
         return f"{Path(file).suffix.lower() or 'no suffix'}: unknown format"
