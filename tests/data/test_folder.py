@@ -295,8 +295,8 @@ ANT = '{"_id": "a", "text": "A"}\n'
         *(
             ("corpus", f'{ANT}{{"_id": "b", "text": "x", "metadata": {odd}}}\n', rf"corpus\.jsonl, line 2: {message}")
             for odd, message in {
-                '{"Principals": ["hr"]}': r"`metadata\.Principals` must be `metadata\.principals` if it says who may",
-                '{"acl": {"principals": []}}': r"`metadata\.acl\.principals` must be `metadata\.principals`",
+                '{"Principals": ["hr"]}': r"`metadata\.Principals` must be named `metadata\.principals` if it",
+                '{"acl": {"principals": []}}': r"`metadata\.acl\.principals` must be named `metadata\.principals`",
                 '{"valid_to": "next year"}': r"`metadata\.valid_to`: needed a time in ISO 8601, .* got 'next year'",
                 '{"valid_from": 20250131}': r"`metadata\.valid_from`: needed a time in ISO 8601, .* got 20250131",
             }.items()

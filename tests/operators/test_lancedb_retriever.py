@@ -67,7 +67,7 @@ def test_a_foreign_table_and_a_damaged_one_are_named(tmp_path: Path) -> None:
     import lancedb
 
     lancedb.connect(tmp_path / "a").create_table("passages", [{"text": "a", "vector": [1.0] * DIM}])
-    with pytest.raises(ValueError, match="holds another corpus"):
+    with pytest.raises(ValueError, match="contains another corpus"):
         LanceDBRetriever(corpus(3), path=tmp_path / "a").count()
     LanceDBRetriever(corpus(3), path=tmp_path / "b").fill()
     for file in (tmp_path / "b" / "passages.lance" / "_versions").iterdir():
