@@ -16,7 +16,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
-    *(ROOT / "docs").rglob("*.md"),
+    *(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in ("api", "settings")),  # generated pages
 ]
 MARK = r"<!-- (run by|not run:) (.+?) -->\n"
 FENCE = re.compile(rf"^(?:{MARK})?```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -3,6 +3,8 @@
 Install it with ``pip install graphrerank[pyterrier]``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -214,9 +214,9 @@ class RerankResult(BaseModel):
     index: int
     #: Probability of relevance, or the score if the artifact is not calibrated.
     relevance_score: float | None
-    #: The document, a text as `{"text": ...}`. Only with `return_documents`.
+    #: The document, a text as ``{"text": ...}``. Only with ``return_documents``.
     document: dict[str, Any] | None = None
-    #: Parts of the score. Only with `explain`.
+    #: Parts of the score. Only with ``explain``.
     explanation: Explanation | None = None
 
 
