@@ -111,3 +111,26 @@ def test_hydra_completes_commands_and_settings(
     monkeypatch.setenv("COMP_LINE", line)
     assert run_command("-sc", "query=bash").stdout.startswith(expected)
     assert "hydra_bash_completion" in run_command("-sc", "install=bash").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--help"], 0),
+        (["train", "--help"], 0),
+        (["evaluate", "--help"], 0),
+        (["train", "no_such_setting=1"], 1),
+        (["train", "seed=x"], 1),
+        (["train", "data=no_such_data"], 1),
+    ],
+    ids=str,
+)
+def test_help_and_wrong_arguments_load_no_torch(arguments: list[str], status: int, tmp_path: Path) -> None:
+    program = f"""
+import sys
+from graphrerank.cli.main import main
+status = main({arguments})
+print("torch" in sys.modules, "lightning" in sys.modules, status)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == f"False False {status}", done.stderr

@@ -62,7 +62,7 @@ REFUSED = [
     (f"{EVALUATE} systems=[gar] settings.gar.depth=5", "do not fit conf/pipeline/gar.yaml: Key 'depth'"),
     (f"{EVALUATE} systems=[gar] settings.gar.steps.9.x=5", "do not fit conf/pipeline/gar.yaml: list index out of"),
     (f"{CURVES} job.budgets=[]", "`job.budgets` must contain at least one budget"),
-    (f"{CURVES} +job.settings.depth=[1] pair_encoder.model=x", "of pipeline 'fastinsight', got 'depth'"),
+    (f"{CURVES} +job.settings.depth=[1] pair_encoder.model=x", "of the pipeline 'fastinsight', got 'depth'"),
     ("serve.py mode=http", "mode=http needs `checkpoint`, which is exported once and served, or `artifact`"),
     ("serve.py mode=serve", "`mode` must be one of ['http', 'bench', 'export'], got 'serve'"),
     ("serve.py mode=bench", "mode=bench needs `checkpoint`, or `artifact`: a folder that mode=export wrote"),

@@ -15,7 +15,7 @@ from graphrerank.utils.files import write_json
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the command."""
-    return run_job(cfg, "calibrate", calibrate)
+    return run_job(cfg, calibrate)
 
 
 def calibrate(command: CommandContext) -> Path:

@@ -12,7 +12,6 @@ from urllib.request import ProxyHandler, build_opener
 from omegaconf import DictConfig
 
 from graphrerank.cli.http_service import serve_http
-from graphrerank.cli.schema import check_settings
 from graphrerank.data.loaders.attack import clean_description, read_attack
 from graphrerank.utils.files import atomic_folder, write_json_lines, write_text
 
@@ -32,7 +31,6 @@ def run(cfg: DictConfig) -> Path:
 
     Without either setting the shipped checkpoint ``base`` ranks.
     """
-    check_settings(cfg, "serve")
     cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
     if cfg.checkpoint is None and cfg.artifact is None:
         cfg.artifact = ARTIFACT

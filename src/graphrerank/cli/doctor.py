@@ -30,7 +30,7 @@ def run(cfg: "DictConfig") -> Path | None:
     from graphrerank.cli.diagnose import diagnose
     from graphrerank.cli.jobs import run_job
 
-    return run_job(cfg, "doctor", diagnose)
+    return run_job(cfg, diagnose)
 
 
 def examination(environment: Mapping[str, str]) -> str:

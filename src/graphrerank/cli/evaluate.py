@@ -23,7 +23,7 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the job of ``conf/evaluate.yaml``."""
-    return run_job(cfg, "evaluate")
+    return run_job(cfg)
 
 
 def evaluate(command: CommandContext) -> Path:

@@ -13,7 +13,6 @@ from graphrerank.artifacts.export import (
     preferred_format,
 )
 from graphrerank.artifacts.formats import FORMATS
-from graphrerank.cli.schema import check_settings
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.rerank.hub import is_hub_id, locate_model, model_source
 from graphrerank.utils.checks import UserError
@@ -30,7 +29,6 @@ def run(cfg: DictConfig) -> Path:
     Returns:
         The artifact's folder.
     """
-    check_settings(cfg, "export")
     return export(cfg)
 
 

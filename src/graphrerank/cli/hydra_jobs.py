@@ -21,19 +21,36 @@ FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceba
 
 
 def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[DictConfig], object]) -> int:
-    """Compose ``conf/<name>.yaml`` with overrides and call a task with it; returns the exit status.
+    """Compose ``conf/<name>.yaml`` with overrides, check the settings, and call a task with them.
 
-    A user's error is one message on standard error; an error of ours has its traceback, and with ``HYDRA_FULL_ERROR=1``
-    every error has. Ctrl+C and SIGTERM end a command with one line, and a sweep with all its further runs.
+    Help and the checks need neither torch nor Lightning, so that both are quick. A task should import its module when
+    it is called.
+
+    A user's error is one message on standard error. An error of ours has its traceback, and with
+    ``HYDRA_FULL_ERROR=1`` every error has. Ctrl+C and SIGTERM end a command with one line, and a sweep with all its
+    further runs.
+
+    Args:
+        name: Command's file of ``conf``.
+        arguments: Overrides of settings, and flags of Hydra.
+        conf: Folder of settings.
+        task: Function called with the composed settings.
+
+    Returns:
+        Exit status.
     """
     schema.register(name)
+    if set(arguments) & {"--help", "-h"}:
+        # Hydra would compose the command and list all groups before it fills in the same template: seconds of CPU
+        print(schema.command_help(name).replace("$$", "$"))
+        return 0
     full = os.environ.get(FULL_ERROR, "0") != "0"
     os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
     with terminating() as signals:
         try:
             check_settings_folders(conf)
             sys.argv[1:] = read_arguments(arguments)
-            hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(task))()
+            hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(task, name))()
         except KeyboardInterrupt:
             return report_end(signals)
         except _StoppedError as stopped:
@@ -52,11 +69,12 @@ class _StoppedError(BaseException):
     """An error on its way past Hydra, which would print the overrides once more."""
 
 
-def _stopping(task: Callable[[DictConfig], object]) -> Callable[[DictConfig], None]:
-    """Let errors of a single run pass Hydra; in a sweep it says which run failed."""
+def _stopping(task: Callable[[DictConfig], object], name: str) -> Callable[[DictConfig], None]:
+    """Check the settings and call the task. Errors of a single run pass Hydra; in a sweep Hydra names the run."""
 
     def run(cfg: DictConfig) -> None:
         try:
+            schema.check_settings(cfg, name)
             task(cfg)
         except Exception as error:
             if HydraConfig.get().mode == RunMode.MULTIRUN:

@@ -16,7 +16,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli.command import CommandContext
 from graphrerank.cli.joint_training import check_processes
-from graphrerank.cli.schema import check_settings
 from graphrerank.config.command_settings import check_type
 from graphrerank.models.registry import register_model
 from graphrerank.utils.checks import UserError
@@ -28,12 +27,16 @@ Job = Callable[..., Path | None]  # takes a command; or parts and a run folder, 
 
 
 @quiet_lightning()
-def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
-    """Call a job (None: the one that ``cfg.job`` describes), and print the folder that it wrote to as the last line.
+def run_job(cfg: DictConfig, job: Job | None = None) -> Path | None:
+    """Call a job, and print the folder that it wrote to as the last line.
 
-    ``name`` is the command's file of ``conf``.
+    Args:
+        cfg: Checked settings of the command.
+        job: Function to call. If None, the one that ``cfg.job`` describes.
+
+    Returns:
+        Folder of the run. None if the job wrote none, and in all processes of a joint training but the first.
     """
-    check_settings(cfg, name)
     check_processes(cfg)
     if cfg.get("logger"):
         from graphrerank.cli.tracking.trackers import check_loggers  # imports Lightning

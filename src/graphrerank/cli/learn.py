@@ -12,7 +12,7 @@ from graphrerank.utils.files import write_json, write_text
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the command."""
-    return run_job(cfg, "learn", _learn)
+    return run_job(cfg, _learn)
 
 
 def _learn(command: CommandContext) -> Path:

@@ -118,7 +118,7 @@ def _run(name: str, arguments: list[str], conf: Path) -> int:
         require_extra(command.extra, f"graphrerank {name}")
         from graphrerank.cli.hydra_jobs import run_hydra
 
-        return run_hydra(command.config, overrides, conf.absolute(), import_module(module).run)
+        return run_hydra(command.config, overrides, conf.absolute(), lambda cfg: import_module(module).run(cfg))
     if name in ("--help", "-h", "help"):
         usages = {name: f"graphrerank {name} {command.usage}" for name, command in commands().items()}
         width = max(map(len, usages.values()))

@@ -7,7 +7,6 @@ from pathlib import Path
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 
-from graphrerank.cli.schema import check_settings
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.corpus.relations import with_relations
 from graphrerank.corpus_store.growth import NewEdge, compact_corpus, grow_corpus
@@ -26,7 +25,6 @@ from graphrerank.utils.checks import UserError
 
 def run(cfg: DictConfig) -> Path:
     """Write or change the folder, which is the last line printed."""
-    check_settings(cfg, "prepare")
     changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
     given = [*changes, *(["data="] if cfg.data is not None else [])]
     if not given or (changes and cfg.data is not None):

@@ -8,7 +8,6 @@ from omegaconf import DictConfig
 from graphrerank.artifacts.benchmark import bench_artifact, bench_table
 from graphrerank.cli.export import export
 from graphrerank.cli.http_service import artifact_folder, serve_http
-from graphrerank.cli.schema import check_settings
 from graphrerank.utils.checks import UserError, check_choice
 from graphrerank.utils.files import write_json
 
@@ -28,7 +27,6 @@ def run(cfg: DictConfig) -> Path:
     Raises:
         ValueError: If a setting is unknown, or does not fit ``mode``.
     """
-    check_settings(cfg, "serve")
     check_choice(MODES, mode=cfg.mode)
     if cfg.mode != "export":
         return bench(cfg) if cfg.mode == "bench" else serve_http(cfg)

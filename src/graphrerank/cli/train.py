@@ -21,7 +21,7 @@ from graphrerank.utils.processes import is_first_process
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the job of ``conf/train.yaml``."""
-    return run_job(cfg, "train")
+    return run_job(cfg)
 
 
 def train(command: CommandContext) -> Path:
