@@ -284,8 +284,8 @@ uncorrected). The last columns are of all corpora together.
   use of it. On multi-hop passages both are below the retriever, and `base` is 12.5 points above it.
 - *Better than the retriever*: over all corpora (p = 0.0001), but alone on two of five. On the encyclopedia the
   cross-encoder is above the retriever (p = 0.003), and `base` is not.
-- *Small*: the checkpoint has 450 KB, but with its library 815 MB are installed, of which torch is 699. FlashRank
-  takes a fifth of it, and the fusions less than a quarter.
+- *Small*: The checkpoint takes {size} KB, but 815 MB are installed with its library, of which torch takes 699.
+  FlashRank takes a fifth of that, and the fusions less than a quarter.
 - *Fast*: three hundred times as fast as the fastest reading of all candidates, but RRF takes a quarter of the time of
   `base`, and logistic regression an eighth.
 - *The README's cross-encoder*, with 1.6 to 3.1 seconds a question, is in its fastest form; by their defaults

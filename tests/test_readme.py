@@ -53,17 +53,3 @@ def test_the_edge_of_the_first_example_changes_the_order(capsys: pytest.CaptureF
     assert ", edges=[(0, 2)]" in code
     exec(compile(code.replace(", edges=[(0, 2)]", ""), "README.md", "exec"), {})
     assert capsys.readouterr().out == "['Solaris', 'Paris', 'Andrei Tarkovsky']\n"
-
-
-def test_evaluating_cites_the_table_of_base() -> None:
-    base = (ROOT / "docs" / "base.md").read_text(encoding="utf-8")
-    page = " ".join((ROOT / "docs" / "evaluating.md").read_text(encoding="utf-8").split())
-    shuffled, removed = re.search(r"\| 2wikimultihopqa \| \+([\d.]+) \| 0\.0001 \| \+([\d.]+)", base).groups()
-    assert f"loses {shuffled} points of PR@5 with shuffled edges and {removed} points without edges" in page
-    table = base.split("## Probabilities")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (\w+) \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", table, re.MULTILINE)
-    errors = {name: float(error) for name, error in rows}
-    nfcorpus = errors.pop("nfcorpus")
-    lowest, highest = min(errors.values()), max(errors.values())
-    assert len(errors) == 6
-    assert f"is {lowest:.3f} to {highest:.3f} on six test splits and {nfcorpus:.3f} on NFCorpus" in page

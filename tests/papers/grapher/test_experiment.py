@@ -97,6 +97,7 @@ def test_a_logger_gets_tables_measures_and_inputs(experiment: Experiment) -> Non
     assert set(tracked.tables) == {f"tables/{name}" for name, rows in experiment.tables.items() if rows}
     assert tracked.summary["aside/gatv2/pr@10"] == experiment.tables["aside"][-1]["PR@10"]
     assert {"dataset-one", "dataset-two", "dataset-aside"} == set(tracked.inputs)
+    assert not any(name.startswith(("train/", "val/")) for name in tracked.points)  # as docs/tracking.md says
 
 
 def test_test_sets_have_their_ceilings(experiment: Experiment) -> None:
