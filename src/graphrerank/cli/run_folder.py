@@ -8,7 +8,6 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from graphrerank.cli.joint_training import folder_is_named
-from graphrerank.models.manifest import MANIFEST
 from graphrerank.utils.files import claim_folder, remove_leftovers
 from graphrerank.utils.processes import is_first_process
 
@@ -51,6 +50,8 @@ class SweepTable(Callback):
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Read the manifests of the runs; models that did not finish, or were not validated, are left out."""
+        from graphrerank.models.manifest import MANIFEST  # imports torch, which errors in arguments should not wait for
+
         rows = []
         for path in sorted(Path(str(config.hydra.sweep.dir)).glob(f"*/*/{MANIFEST}")):
             content = json.loads(path.read_text(encoding="utf-8"))

@@ -59,7 +59,9 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
             except TimeoutError:
                 return too_late()
             except EdgeError as error:
-                return Refusal(422, f"edges.{error.position}: must join a document of the request with one of the corpus")
+                return Refusal(
+                    422, f"edges.{error.position}: must join a document of the request with one of the corpus"
+                )
             except OSError as error:
                 log("corpus could not be written", level=logging.ERROR, error=error, id=uid)
                 return Refusal(507, f"the corpus could not be written, and is as before: {error.strerror}")
