@@ -55,7 +55,7 @@ def test_a_finished_checkpoint_is_calibrated_as_its_training_did(
     assert of_lists == "attack val: expected calibration error of lists " + ", ".join(
         f"{measure} {errors[measure]:.4f}" for measure in ("PR@5", "PR@10")
     )
-    assert together.startswith(f"together: {error:.4f}, ")
+    assert together.startswith(f"all data sets: {error:.4f}, ")
     assert last == str(tmp_path)
     before = load_checkpoint(trained / "gatv2" / "checkpoints" / "best.ckpt").model.state_dict()
     after = load_checkpoint(tmp_path).model.state_dict()
@@ -77,7 +77,7 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
     assert held_out["how"] == "cross-validated over 5 parts"
     assert held_out["after"]["ece"] < held_out["before"]["ece"]
     for when in ("before", "after"):
-        assert f"{when}: expected calibration error {held_out[when]['ece']:.4f}, of the first 10" in done.stdout
+        assert f"{when}: expected calibration error {held_out[when]['ece']:.4f}, top 10 only" in done.stdout
     before, after = load_checkpoint(PRETRAINED / "base").model.state_dict(), load_checkpoint(run).model.state_dict()
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert load_primary(run).graph_reranker.calibration == Calibration.model_validate(manifest["calibration"])
@@ -101,15 +101,15 @@ def test_what_cannot_be_calibrated_is_refused(
 
     films, bare = (write_films(tmp_path / name, edges=True, judged=name == "films") for name in ("films", "bare"))
     few, none = (("checkpoint=base", "data=folder", f"data.path={folder}") for folder in (films, bare))
-    assert "must be at least 10 of the 12 judged questions of 'all judged questions'" in refused(*few, "num_queries=3")
+    assert "must be from 10 to the number of judged questions of 'all judged questions' (12)" in refused(*few, "num_queries=3")
     assert "got 13" in refused(*few, "num_queries=13")
-    assert "'bare' must have judged questions, found no qrels" in refused(*none)
+    assert "'bare' must have judged questions, but has no qrels" in refused(*none)
     monkeypatch.setattr(ComponentFactory, "prepare", None)  # nothing is encoded
     other = shutil.copytree(trained, tmp_path / "other")
     manifest = manifest_of(other / "gatv2")
     manifest["data"]["fingerprint"] = "0" * 64
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
-    changed = "was trained on attack with fingerprint 000000000000, the data set is now another one"
+    changed = "was trained on data set 'attack' with fingerprint 000000000000, got fingerprint"
     assert changed in refused(f"checkpoint={other}")
     assert "`num_queries` needs the judged queries of a corpus of yours" in refused("checkpoint=base", "num_queries=20")
 

@@ -153,7 +153,7 @@ def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, p
     [
         ({"model": "gatv3"}, "Could not find 'model/gatv3'|must name a file of conf/model"),
         ({"calibration": "linear"}, "calibration"),
-        ({"calibration": "start"}, "`calibration=start` needs a checkpoint"),
+        ({"calibration": "start"}, "`start` must be a checkpoint"),
         ({"train_split": "dev"}, "has the splits"),
         ({"features": "full"}, "`encoder` must be chosen"),
     ],

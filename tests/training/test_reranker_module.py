@@ -201,8 +201,8 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
         ("weight_decay", -1.0, "must not be negative, got -1.0"),
         ("warmup_steps", -1, "must not be negative, got -1"),
         ("divergence", -0.1, "must not be negative, got -0.1"),
-        ("measures", [], "must name at least one measure and none twice"),
-        ("measures", ["R@3", "R@3"], "must name at least one measure and none twice"),
+        ("measures", [], "must contain at least one measure and no duplicates"),
+        ("measures", ["R@3", "R@3"], "must contain at least one measure and no duplicates"),
     ],
 )
 def test_arguments_out_of_range_are_refused(name: str, bad: Any, message: str) -> None:

@@ -12,7 +12,7 @@ from graphrerank import FitSettings, RerankerTrainer, fit
     [
         ({"num_queries": 0}, "num_queries"),
         ({"calibration": "linear"}, "calibration"),
-        ({"calibration": "start"}, "`calibration=start` needs a checkpoint"),
+        ({"calibration": "start"}, "`start` must be a checkpoint"),
     ],
 )
 def test_bad_settings_are_refused(arguments: dict[str, object], message: str) -> None:
@@ -28,10 +28,10 @@ def test_changes_replace_fields_and_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "advice"), [("learning_rat", "did you mean 'learning_rate'"), ("xyz", "the arguments are")]
+    ("name", "advice"), [("learning_rat", "Did you mean 'learning_rate'"), ("xyz", "The settings are")]
 )
 def test_an_unknown_argument_is_refused_by_name(name: str, advice: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown argument '{name}' of a training; {advice}"):
+    with pytest.raises(ValueError, match=f"unknown training setting '{name}'. {advice}"):
         FitSettings().with_changes(**{name: 1})
 
 

@@ -151,7 +151,7 @@ def test_other_processes_without_the_folder_raise(make: Any, tmp_path: Path, mon
 
 
 def test_resume_must_be_a_run(make: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no such path"):
+    with pytest.raises(ValueError, match="does not exist"):
         make(resume=tmp_path / "nothing")
 
 

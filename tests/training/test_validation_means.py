@@ -43,5 +43,5 @@ def test_two_processes_have_the_means_of_one() -> None:
 
 
 def test_computed_before_any_batch_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="a batch must be added"):
+    with pytest.raises(RuntimeError, match="`update` must be called"):
         filled().compute()

@@ -1,4 +1,4 @@
-"""Lightning modules and callbacks; model, loss and measures come in from outside."""
+"""Training with PyTorch Lightning: modules, callbacks, and the steps from data sets to a calibrated reranker."""
 
 from graphrerank.installation.extras import importing
 

@@ -1,4 +1,4 @@
-"""Calibration: scores as probabilities of relevance, fitted on validation splits or on a corpus's judged questions."""
+"""Calibration of scores to probabilities of relevance, on validation splits or on the judged questions of a corpus."""
 
 import logging
 from collections.abc import Mapping
@@ -25,20 +25,28 @@ from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.checks import UserError
 
 LOGGER = logging.getLogger(__name__)
-FEWEST = 10  # questions
+FEWEST = 10  # minimum number of questions to calibrate on
 FOLDS = 5
-ENOUGH_LISTS = 40  # for a list_confidence
-SHOWN = 10  # passages that people see
+ENOUGH_LISTS = 40  # minimum number of ranked lists to fit a list confidence
+SHOWN = 10  # number of top passages per query in the error `ece_top`
 JUDGED = "all judged questions"
 
+#: Calibration of the scores and, if it could be fitted, list confidence.
 Fitted = tuple[Calibration, ListConfidence | None]
-Probabilities = tuple[Tensor, Tensor | None]  # that candidates are relevant and tops of lists complete, both `[Q, K]`
+#: Probabilities ``[Q, K]`` that candidates are relevant, and that the first 1 to K candidates are complete.
+Probabilities = tuple[Tensor, Tensor | None]
 
 
 def calibrate_system(parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
-    """Fit the probabilities of a system's scores and lists on a split of all data sets together.
+    """Calibrate the scores and ranked lists of a system on one split of all data sets jointly.
 
-    Returns the manifest's ``calibration`` and, where the lists allow it, ``list_confidence``.
+    Args:
+        parts: Prepared data sets by name.
+        split: Split to fit on.
+        system: Trained system.
+
+    Returns:
+        Manifest entries ``calibration`` and, if it can be fitted, ``list_confidence``.
     """
     lists = {name: labelled_lists(part, split, system) for name, part in parts.items()}
     calibration, confidence = fit_probabilities(lists, name=system.name)
@@ -56,12 +64,25 @@ def calibrate_checkpoint(
     val_split: str = "val",
     num_queries: int | None = None,
 ) -> None:
-    """Calibrate a checkpoint, log its errors, and write it to a folder; only the manifest's entries of it change.
+    """Calibrate a checkpoint, log the calibration errors, and write the checkpoint to a folder.
 
-    Without ``data`` it is fitted on the validation splits of the training. With it, on the judged questions of this
-    corpus: those of its validation split, or all of them if there is none. Then ``num_queries``, chosen by a hash of
-    their ids, are fitted, and the others evaluate the fit; if None all are fitted, and each fifth is evaluated with the
-    fit of the other four. ``retriever`` and ``encoder`` are those of the training where they are None.
+    Only the calibration entries of the manifest change. The calibration errors on a corpus are those of questions that
+    were not used for the fit: of the remaining questions if ``num_queries`` is set, otherwise of five-fold
+    cross-validation.
+
+    Args:
+        parts: Factory that builds the components.
+        checkpoint: Checkpoint to calibrate.
+        folder: Folder to write to.
+        data: Configured data set whose judged questions are used: those of its validation split, or all of them if it
+            has no such split. If None, the validation splits of the training are used.
+        retriever: Configured retriever. If None, the retriever of the training is used.
+        encoder: Configured text encoder. If None, the encoder of the training is used.
+        val_split: Name of the validation split of ``data``.
+        num_queries: Number of questions of ``data`` to fit on, selected by a hash of their ids. If None, all are used.
+
+    Raises:
+        ValueError: If the data set does not match the checkpoint, or has too few judged questions.
     """
     manifest = checkpoint.graph_reranker
     if encoder is None and manifest.encoder is not None:
@@ -85,7 +106,16 @@ def calibrate_checkpoint(
 
 
 def fit_probabilities(lists: Mapping[str, LabelledLists], *, name: str = "", with_confidence: bool = True) -> Fitted:
-    """Fit the probabilities of candidates and, if wanted and possible, of complete lists."""
+    """Fit a calibration of the scores and, optionally, a list confidence.
+
+    Args:
+        lists: Ranked lists with judgements, by name of the data set.
+        name: Name of the system, for a log message if the list confidence cannot be fitted. Empty for no message.
+        with_confidence: Whether to fit a list confidence.
+
+    Returns:
+        The calibration and the list confidence, which is None if it is disabled or cannot be fitted.
+    """
     calibration = fit_logistic(*_pairs(lists))
     if not with_confidence:
         return calibration, None
@@ -95,7 +125,7 @@ def fit_probabilities(lists: Mapping[str, LabelledLists], *, name: str = "", wit
         )
     except ValueError as error:
         if name:
-            LOGGER.info("%s: no list_confidence: %s", name, error)
+            LOGGER.info("%s: could not fit a list confidence: %s", name, error)
         return calibration, None
 
 
@@ -104,17 +134,17 @@ def _pairs(lists: Mapping[str, LabelledLists]) -> tuple[Tensor, ...]:
 
 
 def _trained_on(parts: ComponentFactory, checkpoint: Checkpoint) -> dict[str, Dataset]:
-    """Load the judged data sets of a checkpoint's last training, or all of them where none is judged."""
+    """Load the data sets of a checkpoint's last training that have human judgements, or all if none has."""
     datasets, entries = {}, checkpoint.reranker.last_trained_on
     for name, entry in ({n: e for n, e in entries.items() if not e.arguments.get("drafted")} or entries).items():
         arguments = dict(entry.arguments)
         datasets[name] = parts.dataset(
             parts.from_manifest("data", GroupEntry(choice=str(arguments.pop("data")), arguments=arguments))
         )
-        if (fingerprint := datasets[name].fingerprint) != entry.fingerprint:  # all before one is encoded
+        if (fingerprint := datasets[name].fingerprint) != entry.fingerprint:  # checked before anything is encoded
             raise UserError(
-                f"{checkpoint.path}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data set is "
-                f"now another one ({fingerprint[:12]}); for a corpus of yours: data=folder data.path=DIR"
+                f"{checkpoint.path} was trained on data set {name!r} with fingerprint {entry.fingerprint[:12]}, got "
+                f"fingerprint {fingerprint[:12]}. To calibrate on your own corpus, use data=folder data.path=DIR"
             )
     return {name: dataset for name, dataset in datasets.items() if not dataset.drafted} or datasets
 
@@ -122,16 +152,17 @@ def _trained_on(parts: ComponentFactory, checkpoint: Checkpoint) -> dict[str, Da
 def _calibrate_corpus(
     part: PreparedDataset, system: System, val_split: str, num_queries: int | None, before: Fitted | None
 ) -> dict[str, Any]:
-    """Fit on a corpus's judged questions, compare the errors with those before, and return the manifest's entries."""
+    """Fit on the judged questions of a corpus, log the errors before and after, and return the manifest entries."""
     dataset = part.dataset
     if not dataset.splits:
-        raise UserError(f"data set {dataset.name!r} must have judged questions, found no qrels")
+        raise UserError(f"data set {dataset.name!r} must have judged questions, but has no qrels")
     split, qrels = (val_split, dataset.splits[val_split]) if val_split in dataset.splits else (JUDGED, dataset.merged())
     queries = sorted(qrels.queries.tolist(), key=lambda query: hash_texts([dataset.query_ids[query]]))
     count = len(queries) if num_queries is None else num_queries
     if not FEWEST <= count <= len(queries):
         raise UserError(
-            f"`num_queries` must be at least {FEWEST} of the {len(queries)} judged questions of {split!r}, got {count}"
+            f"`num_queries` must be from {FEWEST} to the number of judged questions of {split!r} ({len(queries)}), "
+            f"got {count}"
         )
     chosen = torch.tensor(queries)
     lists = label_ranking(rerank(part, chosen, system), qrels, chosen, num_nodes=dataset.graph.num_nodes)
@@ -150,7 +181,7 @@ def _calibrate_corpus(
     LOGGER.info(f"{dataset.name}: fitted on {count:,} questions ({split}), {len(fitted.pairs[0]):,} candidates")
     for when, found in errors.items():
         LOGGER.info(
-            f"{when}: expected calibration error {found['ece']:.4f}, of the first {SHOWN} {found['ece_top']:.4f}, "
+            f"{when}: expected calibration error {found['ece']:.4f}, top {SHOWN} only {found['ece_top']:.4f}, "
             f"Brier score {found['brier']:.4f} ({how})"
         )
         if listed := [f"{name} {error:.4f}" for name, error in _of_lists(found).items()]:
@@ -161,7 +192,7 @@ def _calibrate_corpus(
 def _entries(
     lists: Mapping[str, LabelledLists], split: str, calibration: Calibration, confidence: ListConfidence | None
 ) -> dict[str, Any]:
-    """Return the manifest's entries: fits, what they were fitted on, and how well they fit there."""
+    """Return the manifest entries: the fitted models, the data they were fitted on, and the errors on this data."""
     scores, labels = _pairs(lists)
     p = calibration.probabilities(scores)
     errors = {name: _errors(part, *_predict(part, calibration, confidence)) for name, part in lists.items()}
@@ -192,7 +223,7 @@ def _show(entries: Mapping[str, Any], split: str) -> None:
         listed = ", ".join(f"{measure} {error:.4f}" for measure, error in errors.items())
         LOGGER.info(f"{dataset} {split}: expected calibration error of lists {listed}")
     LOGGER.info(
-        f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant"
+        f"all data sets: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant"
     )
 
 
@@ -202,7 +233,7 @@ def _predict(lists: LabelledLists, calibration: Calibration, confidence: ListCon
 
 
 def _out_of_fold(lists: LabelledLists, *, with_confidence: bool) -> Probabilities:
-    """Predict for each fifth of the lists by the other four."""
+    """Predict probabilities by cross-validation: each fold with a fit on the other folds."""
     fold = torch.arange(len(lists.scores)) % FOLDS
     p, complete = torch.zeros_like(lists.scores), torch.zeros_like(lists.scores)
     for number in range(FOLDS):
@@ -215,7 +246,7 @@ def _out_of_fold(lists: LabelledLists, *, with_confidence: bool) -> Probabilitie
 
 
 def _errors(lists: LabelledLists, probabilities: Tensor, complete: Tensor | None) -> dict[str, float]:
-    """Compare probabilities with labels: of all candidates, of the first ten, and of complete tops."""
+    """Return calibration errors over all candidates, over the top ten, and of the list confidence."""
     ranked, labels = lists.scores.isfinite(), lists.relevant.double()
     top = ranked & (torch.arange(ranked.shape[1]) < SHOWN)
     errors = {

@@ -1,4 +1,4 @@
-"""What a training logs, draws and writes: the table of its epochs, learning curves, checkpoints."""
+"""Lightning callbacks for the epoch table, learning curves, gradient norm and learning rate; checkpoint writing."""
 
 import logging
 import shutil
@@ -19,22 +19,22 @@ LOGGER = logging.getLogger(__name__)
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
-    """Write each checkpoint next to its target, then rename it.
+    """Write checkpoints atomically: to a temporary file in the target's folder, which is then renamed.
 
-    Lightning's own writer moves it there from the system's temporary folder; where that is on another file system the
-    move is a copy, and a full disk leaves half a ``last.ckpt`` in the place of a whole one.
+    Lightning writes to the system's temporary folder and moves the file. If that folder is on another file system, the
+    move is a copy, and a full disk can replace a valid ``last.ckpt`` by an incomplete one.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a checkpoint.
 
         Args:
-            checkpoint: State of the training.
+            checkpoint: Training state to save.
             path: File to write.
-            storage_options: Must be None; other values are for remote file systems.
+            storage_options: Options for remote file systems, which are not supported. Must be None.
 
         Raises:
-            ValueError: If ``storage_options`` are given.
+            ValueError: If ``storage_options`` is not None.
         """
         if storage_options is not None:
             raise UserError(f"`storage_options` must be None for a local checkpoint, got {storage_options!r}")
@@ -43,10 +43,10 @@ class AtomicCheckpoints(TorchCheckpointIO):
 
 
 class EpochTable(L.Callback):
-    """Show a bar within each epoch, and log a row of the numbers that are logged for it, under one header.
+    """Show a progress bar during each epoch, and log the epoch's metrics as a row of a table.
 
-    Where a row is wider than the terminal (``COLUMNS``, or 80), each number stands behind its name. Only the first
-    process of a joint training shows it. Lightning's own progress bar must be off.
+    If a row is wider than the terminal (``COLUMNS``, or 80), it is logged as a list of names and numbers instead. In
+    distributed training, only the first process shows the table. Lightning's own progress bar must be disabled.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,12 @@ class EpochTable(L.Callback):
         self._begin = 0.0
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Show the bar over the epoch's batches."""
+        """Start the progress bar over the batches of the epoch.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+        """
         self._begin = time.perf_counter()
         if trainer.is_global_zero:
             batches = trainer.num_training_batches
@@ -63,11 +68,20 @@ class EpochTable(L.Callback):
             self._bar.enter_context(progress_bar(label, int(batches) if batches != float("inf") else 0))
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        """Advance the bar."""
+        """Advance the progress bar by one batch.
+
+        Args:
+            trainer: Trainer of the run.
+        """
         advance(int(trainer.is_global_zero))
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Log the epoch's row, below the header where it is the first or has other columns."""
+        """Log the row of the epoch. The header is logged first if the columns have changed.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+        """
         self._bar.close()
         if not trainer.is_global_zero:
             return
@@ -82,12 +96,18 @@ class EpochTable(L.Callback):
         LOGGER.info(line)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Take the bar away."""
+        """Remove the progress bar.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+            exception: Exception that ended the training.
+        """
         self._bar.close()
 
 
 def _shown(metrics: Any) -> dict[str, str]:
-    """Write the numbers of an epoch, training before validation and losses first; those of single steps are left out.
+    """Format the metrics of an epoch, training before validation and losses first. Metrics of steps are skipped.
 
     Example:
         >>> _shown({"train/loss_step": 2.0, "train/loss_epoch": 1.23456, "val/ndcg@10": 0.5})
@@ -99,16 +119,22 @@ def _shown(metrics: Any) -> dict[str, str]:
 
 
 class GradientNorm(L.Callback):
-    """Log the Euclidean norm of the gradient of all parameters at each optimiser step, before it is clipped.
+    """Log the Euclidean norm of the gradient of all parameters at each optimiser step, before clipping.
 
-    The log key is ``train/grad_norm``. Nothing is computed for a trainer without a logger. The norm is read and never
-    written, so that training is the same to the last bit.
+    The log key is ``train/grad_norm``. Nothing is computed if the trainer has no logger. The callback does not change
+    the training result.
     """
 
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Log the norm; parameters without a gradient do not count."""
+        """Log the norm over all parameters that have a gradient.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module whose gradients are measured.
+            optimizer: Optimiser that is about to step.
+        """
         if trainer.loggers:
             gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
             pl_module.log("train/grad_norm", torch.nn.utils.get_total_norm(gradients))
@@ -117,15 +143,21 @@ class GradientNorm(L.Callback):
 class LearningRate(L.Callback):
     """Log the learning rate of each optimiser step as ``train/lr``.
 
-    Lightning's ``LearningRateMonitor`` is not used because it fails without a logger, and because it logs a curve for
-    each group of parameters, although ours differ in weight decay alone. A group whose rate is not that of the first
-    one gets a curve of its own, such as ``train/lr_group_2``.
+    Lightning's ``LearningRateMonitor`` is not used because it fails without a logger, and because it logs one curve per
+    parameter group, although our groups differ only in weight decay. This callback logs an additional key, such as
+    ``train/lr_group_2``, only for a group whose rate differs from that of the first group.
     """
 
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Log the rates with which the optimiser is about to step."""
+        """Log the learning rates of the coming optimiser step.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that logs the rates.
+            optimizer: Optimiser that is about to step.
+        """
         if trainer.loggers:
             rates = [float(group["lr"]) for group in optimizer.param_groups]
             pl_module.log("train/lr", rates[0])
@@ -135,16 +167,16 @@ class LearningRate(L.Callback):
 
 
 class LearningCurves(L.Callback):
-    """Keep every logged number of each epoch, and draw them as curves after each epoch.
+    """Record all logged metrics of each epoch, and plot them as learning curves after each epoch.
 
-    The numbers are saved in checkpoints, so that a resumed training has the curves of an unbroken one.
+    The metrics are saved in checkpoints, so that the curves of a resumed training are complete.
 
     Args:
-        path: PNG file to write. It is not written in a ``fast_dev_run``.
-        panels: Log keys of each panel, from the left. A key that nothing logs has no curve.
+        path: PNG file to write. No file is written in a ``fast_dev_run``.
+        panels: Log keys of each panel, from left to right. A key that is never logged has no curve.
 
     Attributes:
-        history: The numbers of each epoch by log key, with the number of the epoch, from 1, as ``epoch``.
+        history: Metrics of each epoch by log key. Key ``epoch`` has the number of the epoch, starting at 1.
 
     Example:
         >>> curves = LearningCurves("curves.png", panels=[["train/loss_epoch", "val/loss"], ["val/ndcg@10"]])
@@ -158,7 +190,12 @@ class LearningCurves(L.Callback):
         self.history: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Add the epoch's numbers and draw."""
+        """Record the metrics of the epoch and update the plot.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+        """
         row = {"epoch": float(trainer.current_epoch + 1)}
         row |= {key: float(metric) for key, metric in trainer.callback_metrics.items()}
         self.history.append(row)
@@ -166,15 +203,19 @@ class LearningCurves(L.Callback):
             self._draw()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the history for the checkpoint."""
+        """Return the history, which Lightning saves in the checkpoint."""
         return {"history": self.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the history of the run that is resumed."""
+        """Restore the history of the resumed training.
+
+        Args:
+            state_dict: State that :meth:`state_dict` returned.
+        """
         self.history = list(state_dict["history"])
 
     def _draw(self) -> None:
-        from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
+        from matplotlib.figure import Figure  # imported here because it is slow; Figure works without a display
 
         figure = Figure(figsize=(5 * len(self.panels), 3.4), layout="constrained")
         for axes, keys in zip(figure.subplots(1, len(self.panels), squeeze=False)[0], self.panels, strict=True):

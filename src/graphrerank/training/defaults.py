@@ -1,6 +1,6 @@
-"""Defaults of Lightning's part of a training: the trainer's arguments and the callbacks.
+"""Default arguments of ``lightning.Trainer`` and default callbacks.
 
-``conf/trainer/default.yaml`` and the files of ``conf/callbacks`` say the same for the command line.
+``conf/trainer/default.yaml`` and the files of ``conf/callbacks`` are the equivalents for the command line.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,15 +11,18 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 
 from graphrerank.training.callbacks import AtomicCheckpoints, GradientNorm, LearningCurves, LearningRate
 
-MONITOR = "val/ndcg@10"  # log key that chooses the best epoch, the higher the better
-PANELS = (("train/loss_epoch", "val/loss"), ("val/pr@5", "val/pr@10", MONITOR))  # of the learning curves
+MONITOR = "val/ndcg@10"  # log key that selects the best epoch; higher is better
+PANELS = (("train/loss_epoch", "val/loss"), ("val/pr@5", "val/pr@10", MONITOR))  # log keys per learning-curve panel
 
 
 def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
-    """Return the arguments of ``lightning.Trainer`` that a training has by default.
+    """Return the default arguments of ``lightning.Trainer``.
 
     Args:
-        folder: Folder of the model, for files of Lightning.
+        folder: Folder of the model, used as Lightning's ``default_root_dir``.
+
+    Returns:
+        Arguments by name.
 
     Example:
         >>> arguments = default_trainer_arguments("runs/mine/gatv2")
@@ -35,7 +38,7 @@ def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
         "gradient_clip_val": 1.0,
         "log_every_n_steps": 1,
         "num_sanity_val_steps": 0,
-        "use_distributed_sampler": False,  # our sampler distributes the queries itself
+        "use_distributed_sampler": False,  # our sampler distributes the queries over the processes
         "enable_model_summary": False,
         "default_root_dir": str(folder),
         "plugins": [AtomicCheckpoints()],
@@ -43,14 +46,17 @@ def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
 
 
 def default_callbacks(folder: str | Path) -> dict[str, Callback]:
-    """Return the callbacks of a training that is validated after each epoch, by name.
+    """Return the default callbacks, for a training that is validated after each epoch.
 
-    ``best`` keeps the epoch with the highest :data:`MONITOR`, ``last`` the state that a resumed training starts from,
-    ``early_stopping`` ends a training after three epochs without a better one, ``curves`` draws learning curves, and
-    ``learning_rate`` and ``gradient_norm`` log these two for each optimiser step.
+    ``best`` saves the epoch with the highest :data:`MONITOR`, and ``last`` saves the state that a resumed training
+    continues from. ``early_stopping`` stops after three epochs without improvement. ``curves`` plots learning curves.
+    ``learning_rate`` and ``gradient_norm`` log their quantity at each optimiser step.
 
     Args:
-        folder: Folder of the model. Checkpoints go to ``checkpoints`` in it.
+        folder: Folder of the model. Checkpoints are written to its subfolder ``checkpoints``.
+
+    Returns:
+        Callbacks by name.
 
     Example:
         >>> list(default_callbacks("runs/mine/gatv2"))
@@ -71,10 +77,13 @@ def default_callbacks(folder: str | Path) -> dict[str, Callback]:
 
 
 def last_epoch_callbacks(folder: str | Path) -> dict[str, Callback]:
-    """Return the callbacks of a training without validation, by name: the model of the last epoch is the result.
+    """Return the callbacks of a training without validation, whose result is the model of the last epoch.
 
     Args:
-        folder: Folder of the model. The checkpoint is ``checkpoints/best.ckpt`` in it.
+        folder: Folder of the model. The checkpoint is written to ``checkpoints/best.ckpt`` in this folder.
+
+    Returns:
+        Callbacks by name.
 
     Example:
         >>> list(last_epoch_callbacks("runs/mine/gatv2"))
@@ -86,7 +95,7 @@ def last_epoch_callbacks(folder: str | Path) -> dict[str, Callback]:
     return {"best": best, **_step_curves()}
 
 
-#: Sets of callbacks by name, as the files of ``conf/callbacks``; each is called with the folder of the model.
+#: Functions that build the callbacks of each file of ``conf/callbacks``, by name. Their argument is the model's folder.
 CALLBACK_SETS: Mapping[str, Callable[[Path], dict[str, Callback]]] = {
     "default": default_callbacks,
     "last_epoch": last_epoch_callbacks,

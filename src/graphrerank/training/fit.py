@@ -1,4 +1,4 @@
-"""Train a reranker with one call."""
+"""Training of a reranker with one function call."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -54,70 +54,77 @@ def fit(
 ) -> GraphReranker:
     """Train a reranker, calibrate it on the validation split, and return it.
 
-    Same as ``RerankerTrainer(...).train()``; :class:`~graphrerank.training.trainer.RerankerTrainer` has the single
-    steps. Components are names of ``conf``, settings in the form of a file of ``conf``, or built objects.
+    ``fit(...)`` is the same as ``RerankerTrainer(...).train()``;
+    :class:`~graphrerank.training.trainer.RerankerTrainer` exposes the steps one by one. Each component can be passed as
+    a name of ``conf``, as settings in the form of a file of ``conf``, or as an object.
 
     Args:
-        data: A data set, its name or the path of its folder; or several by name, which are trained on together.
+        data: A :class:`~graphrerank.Dataset`, the name of a data set or the path of a data set folder. A mapping from
+            name to data set trains on several data sets jointly.
         retriever: Retriever that produces the candidates.
-        encoder: Text encoder. If None, nothing is encoded, for models and retrievers that read no vectors.
-        pair_encoder: Cross-encoder, for features that read its scores and for models that read pairs. If None, there
-            is none.
-        features: Features that the model reads: a name of ``conf/features`` or its settings.
+        encoder: Text encoder for queries and passages. If None, nothing is encoded; the model and the retriever must
+            then work without vectors.
+        pair_encoder: Cross-encoder. Required by features that contain its scores and by models that encode
+            (query, passage) pairs. If None, no cross-encoder is used.
+        features: Node features of the model: a name of ``conf/features`` or its settings.
         model: A name of ``conf/model``, an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``, or a
-            class of such modules. If its constructor takes ``num_scores`` or ``embedding_dim``, a class gets these
-            sizes of the data.
+            class of such modules. If the constructor of a class has an argument ``num_scores`` or ``embedding_dim``,
+            it receives the number of score features or the width of the vectors.
         loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
             returns a scalar.
-        module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`, such as
+        module: Additional arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`, such as
             ``{"divergence": 0.15}``. If None, its defaults are used.
-        trainer: Arguments of ``lightning.Trainer`` that replace those of
-            :func:`~graphrerank.training.defaults.default_trainer_arguments`. If None, none is replaced.
-        callbacks: Lightning callbacks in addition to :func:`~graphrerank.training.defaults.default_callbacks`, which
-            save the best and the last checkpoint and stop early; or callbacks by name, or the name of a file of
-            ``conf/callbacks``, which replace these.
-        logger: A Lightning logger or several. If None, nothing is logged.
-        run_dir: Folder of the run, in which the model gets a folder with its name. If None, a new folder in
-            ``runs/fit``.
-        name: Name of the model in tables and of its folder. If None, the name of ``model``.
-        resume: Run folder of an interrupted call with the same arguments, or one of its ``.ckpt`` files. If None, a new
-            training starts.
-        parts: Builds components by their names, and decides where they run. If None, the folders of ``conf/paths``
-            are used.
-        config: Configuration that the manifest records. If None, the seed and the validation split.
-        settings: Settings of the training. The arguments below, which are its fields, replace those of ``settings``. If
-            None, the defaults below are used.
-        seed: Seed of the initial weights, of the order of the queries, of augmentation and of dropout.
-        batch_size: Number of queries per optimiser step, over all devices together.
+        trainer: Arguments of ``lightning.Trainer`` that override
+            :func:`~graphrerank.training.defaults.default_trainer_arguments`, or a ``functools.partial`` of
+            ``lightning.Trainer`` that replaces them all. If None, the defaults are used.
+        callbacks: A sequence of Lightning callbacks to add to
+            :func:`~graphrerank.training.defaults.default_callbacks`, which save the best and the last checkpoint and
+            stop early. A mapping from name to callback, or the name of a file of ``conf/callbacks``, replaces the
+            default callbacks instead.
+        logger: A Lightning logger or a sequence of loggers. If None, nothing is logged.
+        run_dir: Folder of the run. The model is written to the subfolder ``name``. If None, a new folder in
+            ``runs/fit`` is used.
+        name: Name of the model in result tables and of its folder. If None, the name of ``model`` is used.
+        resume: Run folder of an interrupted training with the same arguments, or one of its ``.ckpt`` files. If None,
+            a new training starts.
+        parts: Factory that builds components by name; it also sets the device, the number of threads and the cache. If
+            None, a factory with the folders of ``conf/paths`` is used.
+        config: Configuration to record in the manifest. If None, the seed and the validation split are recorded.
+        settings: Settings of the training. Every argument below overrides the field of the same name. If None, the
+            defaults below are used.
+        seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
+        batch_size: Number of queries per optimiser step, summed over all devices.
         train_split: Split to train on.
-        val_split: Split on which the epoch is chosen, restart probabilities are tuned and probabilities calibrated.
-        shares: Share of the batches by name of data set, relative to each other. If None, the number of training
-            queries of each data set.
-        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which changes the
-            training batches: probabilities in [0, 1]. Empty disables it.
-        cross_encoder_queries: Number of training queries, and half as many validation queries, whose candidates the
-            cross-encoder of ``features.cross_encoder_top_k`` scores: one number for each data set, or numbers by name
-            of data set (0 for the others). If None, all queries.
-        num_queries: Number of queries of each split, evenly spaced over it, for a trial in minutes. If None, all.
-        start: Finished checkpoint whose weights the training begins with: a run folder, a ``.ckpt`` file, an artifact
-            or the name of a shipped checkpoint. If None, weights are random.
+        val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
+        shares: Relative share of the batches per data set, by name. If None, each data set's share is proportional to
+            its number of training queries.
+        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which perturbs the
+            training batches; probabilities in [0, 1]. Empty disables augmentation.
+        cross_encoder_queries: Number of training queries whose candidates the cross-encoder scores; half as many
+            validation queries are scored. Either one number for every data set, or numbers by name of data set (0 for
+            data sets that are not named). Only used if the features contain cross-encoder scores. If None, all queries
+            are scored.
+        num_queries: Number of queries per split, evenly spaced over the split, for a quick trial. If None, all queries
+            are used.
+        start: Finished checkpoint to initialise the weights from: a run folder, a ``.ckpt`` file, an artifact or the
+            name of a shipped checkpoint. If None, the weights are random.
         train_only: Prefixes (up to the first dot) of the names of the parameters to train; all others are frozen. If
             None, all parameters are trained.
-        calibration: ``"logistic"`` fits probabilities of relevance on the validation split, ``"start"`` takes the
-            calibration of ``start``, and None leaves scores without probabilities.
-        max_epochs: Maximum number of epochs. If None, the number of the trainer's arguments, which is 4 by default.
-        learning_rate: Peak learning rate.
-        weight_decay: AdamW's weight decay of matrices.
+        calibration: ``"logistic"`` calibrates scores to probabilities of relevance on the validation split,
+            ``"start"`` reuses the calibration of ``start``, and None disables calibration.
+        max_epochs: Maximum number of epochs. If None, the trainer's own value is used, which is 4 by default.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
+        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases or norms.
         warmup_steps: Number of optimiser steps of the linear warm-up.
-        restart_probs: Restart probabilities in (0, 1) of the frozen operators ``gcs`` and ``ppr``, for the manifest.
-            One that is missing or None is chosen on the validation split.
+        restart_probs: Restart probabilities in (0, 1) of the baselines ``gcs`` and ``ppr``, stored in the manifest. A
+            probability that is missing or None is tuned on the validation split.
 
     Returns:
-        The reranker with the weights of the best epoch; ``source`` is its checkpoint, which every command loads. In a
-        training by several processes each of them returns it.
+        Reranker with the weights of the best epoch. Its ``source`` is the path of the checkpoint, which every command
+        can load. In distributed training, every process returns the reranker.
 
     Raises:
-        ValueError: If an argument does not fit, or no training query has a relevant candidate.
+        ValueError: If an argument is invalid, or no training query has a relevant candidate.
 
     Example:
         >>> from graphrerank import Dataset, fit
@@ -163,10 +170,14 @@ def fit(
 
 
 def module_factory(module: Mapping[str, Any] | None) -> ModuleFactory:
-    """Return what builds the Lightning module with further arguments.
+    """Return a callable that builds the Lightning module with additional arguments.
 
     Args:
-        module: Arguments, with the class as ``_target_`` if it is not ``RerankerModule``. None for no arguments.
+        module: Additional arguments of the module. Key ``_target_`` names the class; it defaults to
+            :class:`~graphrerank.training.reranker_module.RerankerModule`. If None, there are no additional arguments.
+
+    Returns:
+        A ``functools.partial`` of the class.
 
     Example:
         >>> module_factory({"divergence": 0.15}).keywords
@@ -179,13 +190,15 @@ def module_factory(module: Mapping[str, Any] | None) -> ModuleFactory:
 
 
 def built_trainer(trainer: TrainerArguments | None) -> TrainerArguments | None:
-    """Return arguments of ``lightning.Trainer`` with those built that are settings of a class.
+    """Return arguments of ``lightning.Trainer`` in which every setting with a ``_target_`` is built.
 
     Args:
-        trainer: Arguments. With a ``_target_`` they are all of them, in the form of ``conf/trainer/default.yaml``.
+        trainer: Arguments of ``lightning.Trainer``. A mapping with a ``_target_`` is a complete configuration in the
+            form of ``conf/trainer/default.yaml``.
 
     Returns:
-        The arguments, or a ``functools.partial`` where they are all of them.
+        The arguments. A complete configuration is returned as a ``functools.partial``; None and a
+        ``functools.partial`` are returned unchanged.
     """
     if isinstance(trainer, Mapping) and "_target_" in trainer:
         complete: partial[L.Trainer] = build_component({**trainer, "_partial_": True})
@@ -196,7 +209,13 @@ def built_trainer(trainer: TrainerArguments | None) -> TrainerArguments | None:
 
 
 def built(setting: Any) -> Any:
-    """Return the object that a setting describes by its class, as ``_target_``, or a list of these; else the setting.
+    """Build a setting that has a ``_target_``, or each such setting of a list.
+
+    Args:
+        setting: Any setting.
+
+    Returns:
+        The object that the setting describes. A setting without a ``_target_`` is returned unchanged.
 
     Example:
         >>> built({"_target_": "fractions.Fraction", "numerator": 1}), built([2, None])

@@ -1,4 +1,4 @@
-"""Training by several processes that share each batch."""
+"""Distributed training, in which several processes share each batch."""
 
 import os
 from collections.abc import Iterator
@@ -7,26 +7,30 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 
-# what Lightning's launcher sets
+# environment variables that Lightning's launcher sets
 LAUNCHED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
 
 
 @contextmanager
 def shared_processes() -> Iterator[None]:
-    """Let the trainers of a block share the processes that the first of them starts; end the group with the block.
+    """Share one process group between all trainings of a ``with`` block, and destroy the group at its end.
 
-    Lightning leaves the address of the group in the environment, where a later training would look for processes that
-    have ended. The environment is therefore restored. Nothing happens in a block that trains on one device.
+    The first distributed training of the block starts the processes; the following ones reuse them. Lightning leaves
+    the address of the group in environment variables, through which a later training would try to reach processes that
+    no longer exist. The variables are therefore restored. A block that trains on one device is not affected.
+
+    Returns:
+        Context manager without a value.
 
     Example:
         >>> with shared_processes():
         ...     pass  # reranker = fit(data, trainer={"devices": 2, "strategy": "ddp"})
     """
     environment = {name: os.environ.get(name) for name in LAUNCHED}
-    os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))  # else Lightning chooses a number
+    os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))  # otherwise Lightning chooses a number
     try:
         yield
-        wait_for_all()  # no process leaves while another still reads from it
+        wait_for_all()  # no process may exit while another still receives data from it
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -37,6 +41,6 @@ def shared_processes() -> Iterator[None]:
 
 
 def wait_for_all() -> None:
-    """Wait until all processes of the training are here; a process that trains alone does not wait."""
+    """Wait until all processes of a distributed training reach this call. Return at once in other trainings."""
     if dist.is_available() and dist.is_initialized():
         dist.barrier()

@@ -1,4 +1,4 @@
-"""The manifest of a training that begins: one small function per entry."""
+"""Manifest of a training before its first step: one function per entry."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +13,9 @@ from graphrerank.models.registry import read_features, register_model
 from graphrerank.training.settings import FROM_START, FitSettings
 from graphrerank.training.training_data import TrainingData
 
-# entries that a resumed training must have in common with its run
+# entries that must be equal in a resumed training and in its run
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
-CALIBRATED = ("calibration", "list_confidence")  # entries of a calibration
+CALIBRATED = ("calibration", "list_confidence")  # entries that calibration adds
 
 
 def training_manifest(
@@ -29,7 +29,7 @@ def training_manifest(
     config: Mapping[str, Any] | None = None,
     start: Checkpoint | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of a training that begins.
+    """Return the manifest of a training before its first step.
 
     Args:
         name: Name of the model.
@@ -38,8 +38,11 @@ def training_manifest(
         data: The prepared data sets.
         settings: Settings of the training.
         operators: Restart probabilities of ``gcs`` and ``ppr``.
-        config: Configuration to record. If None or empty, the seed and the validation split.
-        start: Checkpoint whose weights the training begins with. None for random weights.
+        config: Configuration to record. If None or empty, the seed and the validation split are recorded.
+        start: Checkpoint to initialise the weights from. If None, the weights are random.
+
+    Returns:
+        Content of ``manifest.json``.
     """
     prepared = data.first
     return {
@@ -62,7 +65,14 @@ def training_manifest(
 
 
 def encoder_entry(data: TrainingData) -> dict[str, Any] | None:
-    """Describe the text encoder of a training; None where no passage has a vector."""
+    """Return the manifest entry of the text encoder.
+
+    Args:
+        data: The prepared data sets.
+
+    Returns:
+        Choice, arguments, fingerprint and vector width of the encoder. None if the passages have no vectors.
+    """
     prepared = data.first
     embedding = prepared.dataset.graph.embedding
     if embedding is None or data.encoder is None:
@@ -77,7 +87,14 @@ def encoder_entry(data: TrainingData) -> dict[str, Any] | None:
 
 
 def pair_encoder_entry(data: TrainingData) -> dict[str, Any] | None:
-    """Describe the cross-encoder whose vectors of pairs a model reads; None where it reads none."""
+    """Return the manifest entry of the cross-encoder that encodes (query, passage) pairs for the model.
+
+    Args:
+        data: The prepared data sets.
+
+    Returns:
+        Choice, arguments, fingerprint and vector width of the cross-encoder. None if the model encodes no pairs.
+    """
     encoder = data.first.pair_encoder
     if encoder is None or data.pair_encoder is None:
         return None
@@ -90,7 +107,14 @@ def pair_encoder_entry(data: TrainingData) -> dict[str, Any] | None:
 
 
 def data_entry(data: TrainingData) -> dict[str, Any]:
-    """Describe the first data set, without folders of this machine."""
+    """Return the manifest entry of the first data set, without paths of this machine.
+
+    Args:
+        data: The prepared data sets.
+
+    Returns:
+        Choice, arguments and fingerprint of the data set.
+    """
     name, part = next(iter(data.data.items()))
     return {
         "choice": part.choice or name,
@@ -100,7 +124,14 @@ def data_entry(data: TrainingData) -> dict[str, Any]:
 
 
 def mix_entry(data: TrainingData) -> dict[str, dict[str, Any]]:
-    """Describe the further data sets of a training, by name."""
+    """Return the manifest entries of all data sets except the first.
+
+    Args:
+        data: The prepared data sets.
+
+    Returns:
+        Arguments and fingerprint by name of the data set.
+    """
     _first, *others = data.data.items()
     return {name: _mixed(name, part, data.prepared[name].dataset.fingerprint) for name, part in others}
 
@@ -111,7 +142,14 @@ def _mixed(name: str, part: ConfiguredComponent, fingerprint: str) -> dict[str, 
 
 
 def retriever_entry(data: TrainingData) -> dict[str, Any]:
-    """Describe the retriever and the features of its candidates."""
+    """Return the manifest entry of the retriever.
+
+    Args:
+        data: The prepared data sets.
+
+    Returns:
+        Choice and arguments of the retriever, and the names of the candidates' features.
+    """
     return {
         "choice": data.retriever.name,
         "arguments": data.retriever.arguments,
@@ -120,7 +158,16 @@ def retriever_entry(data: TrainingData) -> dict[str, Any]:
 
 
 def start_entries(start: Checkpoint | None, settings: FitSettings) -> dict[str, Any]:
-    """Describe the checkpoint that a training starts from, with its calibration if ``settings`` keep it; else empty."""
+    """Return the manifest entries of the checkpoint that the weights are initialised from.
+
+    Args:
+        start: Checkpoint, or None if the weights are random.
+        settings: Settings of the training.
+
+    Returns:
+        Entry ``start``, and the calibration of the checkpoint if the setting ``calibration`` is ``"start"``. Empty
+        without a checkpoint.
+    """
     if start is None:
         return {}
     entries: dict[str, Any] = {"start": start_entry(start, Path(str(settings.start)).name)}

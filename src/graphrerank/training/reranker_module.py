@@ -1,4 +1,4 @@
-"""The LightningModule that trains any reranker with any ranking loss."""
+"""Lightning module that trains any reranker with any ranking loss."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -20,26 +20,30 @@ RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 class RerankerModule(TrainingModule):
     """Train a reranker on batches of :class:`~graphrerank.core.CandidateGraphs`, in any ``lightning.Trainer``.
 
-    Optimiser, schedule and reseeding are those of :class:`~graphrerank.training.training_module.TrainingModule`. Where
-    processes share each batch, loss and gradient are the mean over the queries of all of them: up to rounding and
-    dropout, training is that of one process.
+    :class:`~graphrerank.training.training_module.TrainingModule` defines the optimiser, the schedule and the reseeding.
+    In distributed training, loss and gradient are means over the queries of all processes, so that the result equals
+    that of a single process up to rounding and dropout.
 
     Args:
-        model: Network with ``inputs`` that name the tensors of its ``forward``, which returns scores ``[N]``, one for
-            each candidate of the batch.
-        loss: Maps padded scores, relevance and mask, each ``[B, K]``, to a scalar.
-        measures: Measures to log on the validation split, such as ``PR@10`` (as ``val/pr@10``). At least one.
-        val_names: Names of the data sets of validation's loaders, in order. Each measure is then logged per data set
-            (as ``val/<name>/pr@10``) and as their mean (as ``val/pr@10``). Empty for a single data set.
-        learning_rate: Peak learning rate, after the warm-up. Must be positive.
-        weight_decay: AdamW's weight decay of matrices. Biases, norms and scalars are not decayed.
-        warmup_steps: Number of optimiser steps of the linear warm-up. 0 starts at the peak.
+        model: Network whose ``forward`` returns scores ``[N]``, one for each candidate of the batch. Its attribute
+            ``inputs`` names the tensors of ``forward``.
+        loss: Function of padded scores, relevance and mask, each ``[B, K]``, that returns a scalar.
+        measures: Measures to log on the validation split, such as ``PR@10`` (log key ``val/pr@10``). At least one.
+        val_names: Names of the data sets of the validation loaders, in order. Each measure is logged per data set (log
+            key ``val/<name>/pr@10``) and as a mean over the data sets (``val/pr@10``). Empty for a single data set.
+        learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
+        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases, norms or scalars.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up.
         divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the training loss, a penalty
             for deviating from the retriever's ranking. 0 disables it.
         seed: Seed of dropout.
 
+    Attributes:
+        inputs: Inputs of the model.
+        measures: Parsed measures of the validation split.
+
     Raises:
-        ValueError: If ``measures`` is empty or names one twice or an unknown one, or a number is out of its range.
+        ValueError: If ``measures`` is empty or contains duplicates or unknown names, or a number is out of range.
 
     Example:
         >>> from graphrerank.losses import listwise_softmax_cross_entropy
@@ -67,22 +71,34 @@ class RerankerModule(TrainingModule):
             model, learning_rate=learning_rate, weight_decay=weight_decay, warmup_steps=warmup_steps, seed=seed
         )
         if not measures or len(set(measures)) != len(measures):
-            raise UserError(f"`measures` must name at least one measure and none twice, got {list(measures)}")
+            raise UserError(f"`measures` must contain at least one measure and no duplicates, got {list(measures)}")
         check_not_negative(divergence=divergence)
         self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
         self.divergence = divergence
         self.val_names = tuple(val_names)
         self.measures = [parse_measure(name) for name in measures]
-        self._val_means: list[ValidationMeans] = []  # one for each data set of validation
+        self._val_means: list[ValidationMeans] = []  # one per validation data set
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
-        """Return scores ``[N]``."""
+        """Return the scores of the model, ``[N]``.
+
+        Args:
+            graphs: Batch with ``N`` candidates.
+        """
         scores: Tensor = self.model(*graphs.model_inputs(self.inputs))
         return scores
 
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
-        """Return what this process adds to the loss of a batch; DDP averages the processes' gradients."""
+        """Return the training loss of a batch and log its mean over all processes.
+
+        Args:
+            graphs: Batch of candidates with ``relevance``.
+            batch_idx: Index of the batch. Ignored.
+
+        Returns:
+            Scalar loss, scaled so that DDP's mean over the processes is the mean over the queries of all processes.
+        """
         loss, num_queries = self._loss(graphs, self(graphs))
         total, all_queries = self._over_processes(torch.stack([loss.detach() * num_queries, num_queries]))
         all_queries = all_queries.clamp(min=1)
@@ -92,33 +108,33 @@ class RerankerModule(TrainingModule):
         return loss * (num_queries * self.trainer.world_size / all_queries)
 
     def on_validation_epoch_start(self) -> None:
-        """Begin the means of each data set anew."""
+        """Reset the means of each validation data set."""
         names = [measure.name.lower() for measure in self.measures]
         self._val_means = [ValidationMeans(names) for _ in self.val_names or [""]]
 
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Measure a batch of one data set, ranked in the precision of the weights.
+        """Add a batch to the validation means of its data set. Scores are computed in the precision of the weights.
 
         Args:
-            graphs: Candidates with ``relevance``, and with ``gains`` of all relevant passages.
-            batch_idx: Index of the batch, which Lightning gives.
-            dataloader_idx: Index of the data set.
+            graphs: Batch of candidates with ``relevance`` and with the ``gains`` of all relevant passages.
+            batch_idx: Index of the batch. Ignored.
+            dataloader_idx: Index of the data set in ``val_names``.
         """
-        with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
+        with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would create ties between scores
             scores = self(graphs)
         loss, num_queries = self._loss(graphs, scores)
         self._val_means[dataloader_idx].update(loss, num_queries, self._measure(graphs, scores))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the measures over each whole split, and their mean over the data sets."""
+        """Log the loss and the measures of each validation data set, and their means over the data sets."""
         by_dataset = [means.compute(self._over_processes) for means in self._val_means]
-        for name, means in zip(self.val_names, by_dataset, strict=False):  # no names: a single data set
+        for name, means in zip(self.val_names, by_dataset, strict=False):  # val_names is empty for a single data set
             self.log_dict({f"val/{name}/{key}": mean for key, mean in means.items()}, sync_dist=True)
         overall = {f"val/{key}": torch.stack([means[key] for means in by_dataset]).mean() for key in by_dataset[0]}
         self.log_dict(overall, prog_bar=True, sync_dist=True)
 
     def _measure(self, graphs: CandidateGraphs, scores: Tensor) -> Tensor:
-        """Return each measure of each query, ``[M, B]``, on the CPU."""
+        """Return each measure for each query, ``[M, B]``, on the CPU."""
         assert graphs.relevance is not None
         assert graphs.gains is not None
         order = graphs.order(scores)
@@ -127,7 +143,7 @@ class RerankerModule(TrainingModule):
         return torch.stack([measure(ranked, gains) for measure in self.measures])
 
     def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of the queries with a relevant candidate, and how many they are."""
+        """Return the mean loss over the queries with a relevant candidate, and the number of these queries."""
         assert graphs.relevance is not None
         padded = graphs.to_padded(scores, fill=0.0)
         relevance = graphs.to_padded(graphs.relevance, fill=0.0)
@@ -139,7 +155,7 @@ class RerankerModule(TrainingModule):
         return loss, (relevance > 0).any(1).sum().to(loss.dtype)
 
     def _over_processes(self, sums: Tensor) -> Tensor:
-        """Add up a tensor, in place, over the processes that share each batch."""
+        """Sum a tensor in place over the processes of the training."""
         if self.trainer.world_size > 1:
             dist.all_reduce(sums)
         return sums

@@ -1,4 +1,4 @@
-"""Resume a training that was interrupted: find its run folder, and its last checkpoint if the settings are the same."""
+"""Resuming of an interrupted training: its run folder, and its last checkpoint if the settings are unchanged."""
 
 import json
 import shlex
@@ -12,24 +12,32 @@ from graphrerank.config.compose import flatten_settings
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.utils.checks import UserError
 
-LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
+LAST = Path("checkpoints", "last.ckpt")  # relative to the model's folder
 
 
 def run_folder(resume: str | Path) -> Path:
-    """Return the run folder that a training is resumed in.
+    """Return the run folder of a training to resume.
 
     Args:
         resume: A run folder of ``train.py``, or a ``.ckpt`` file in it.
 
+    Returns:
+        Path of the run folder.
+
     Raises:
-        ValueError: If there is no such path, or no model in the folder.
+        ValueError: If the path does not exist, or the folder contains no model.
     """
     path = Path(resume)
     if not path.exists():
-        raise UserError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
+        raise UserError(
+            f"`ckpt_path` must be a run folder or a .ckpt file in a run folder, got {str(resume)!r}, "
+            "which does not exist"
+        )
     folder = path if path.is_dir() else path.parent.parent.parent
     if not any(folder.glob(f"*/{MANIFEST}")):
-        raise UserError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
+        raise UserError(
+            f"`ckpt_path` must be in a run folder of train.py, but {folder} does not contain <system>/{MANIFEST}"
+        )
     return folder
 
 
@@ -39,16 +47,17 @@ def last_checkpoint(
     """Return the checkpoint to resume from.
 
     Args:
-        resume: Run folder to resume, or one of its ``.ckpt`` files; None for a new training.
+        resume: Run folder to resume, or one of its ``.ckpt`` files. None for a new training.
         folder: Folder of the model in the run.
-        manifest: The manifest of the training that begins now.
-        decisive: Names of the manifest's entries that must be those of the training to resume.
+        manifest: Manifest of the current training.
+        decisive: Names of the manifest entries that must be equal in the training to resume.
 
     Returns:
-        ``resume`` itself where it is a checkpoint of this model, else the model's last one; None if there is none.
+        ``resume`` itself if it is a checkpoint of this model, otherwise the last checkpoint of the model. None if the
+        model has no checkpoint.
 
     Raises:
-        ValueError: If a decisive entry differs. The message names it, and the settings of the run.
+        ValueError: If a decisive entry differs. The message names the entry and lists the settings of the run.
     """
     if resume is None:
         return None
@@ -65,7 +74,7 @@ def last_checkpoint(
         given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
         ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
         raise UserError(
-            f"`ckpt_path` needs the settings of its run, which was trained with {changed}={before.get(changed)}, got "
-            f"{now.get(changed)}; give them again: {ours} ckpt_path={folder.parent}"
+            f"`ckpt_path` must be used with the settings of its run, which has {changed}={before.get(changed)}, got "
+            f"{now.get(changed)}. Repeat the settings of the run: {ours} ckpt_path={folder.parent}"
         )
     return last

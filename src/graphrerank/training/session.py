@@ -1,8 +1,8 @@
-"""One training by Lightning in a folder of a run: trainer, callbacks, loggers, resuming and the manifest.
+"""Lightning training of one model in a run folder, with trainer, callbacks, loggers, manifest and resuming.
 
-Every training goes through :class:`TrainingSession`: rerankers and heads of cross-encoders by
-:class:`~graphrerank.training.trainer.RerankerTrainer`, and experiments that train models of their own, which get a
-:class:`TrainingPlan` from their command.
+Every training uses :class:`TrainingSession`. :class:`~graphrerank.training.trainer.RerankerTrainer` creates one for
+rerankers and cross-encoder heads. Experiments that train their own models get a :class:`TrainingPlan` from their
+command, which creates the sessions.
 """
 
 import signal
@@ -23,29 +23,37 @@ from graphrerank.training.resume import last_checkpoint
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
 
-TrainerArguments = Mapping[str, Any] | partial[L.Trainer]  # arguments that replace defaults; or all of them
-Callbacks = Sequence[Callback] | Mapping[str, Callback]  # in addition to the default callbacks; or in their place
-RESULTS = ("finished", "validation")  # entries of a manifest that a training adds
+#: Arguments of ``lightning.Trainer``: a mapping overrides single defaults, a partial replaces all defaults.
+TrainerArguments = Mapping[str, Any] | partial[L.Trainer]
+#: Lightning callbacks: a sequence is added to the default callbacks, a mapping replaces them.
+Callbacks = Sequence[Callback] | Mapping[str, Callback]
+RESULTS = ("finished", "validation")  # manifest entries that are written at the end of a training
 
 
 class TrainingSession:
-    """Train a model with ``lightning.Trainer`` in a folder of a run, or resume a training that was interrupted there.
+    """Train a model with ``lightning.Trainer`` in a run folder, or resume an interrupted training.
 
-    The folder of the model is ``<run_dir>/<name>``. It gets the manifest, which says whether the training finished, and
-    in ``checkpoints`` the files ``best.ckpt`` and ``last.ckpt``.
+    The model's folder is ``<run_dir>/<name>``. The training writes the manifest there, which records whether the
+    training finished, and the files ``checkpoints/best.ckpt`` and ``checkpoints/last.ckpt``.
 
     Args:
         run_dir: Folder of the run.
         name: Name of the model.
-        trainer: Arguments of ``lightning.Trainer`` that replace those of
-            :func:`~graphrerank.training.defaults.default_trainer_arguments`; or a ``functools.partial`` of
-            ``lightning.Trainer`` with all its arguments, to which callbacks and loggers are added. None for the
-            defaults.
-        max_epochs: Maximum number of epochs. If None, the number of the trainer's arguments is used.
-        callbacks: Lightning callbacks in addition to :func:`~graphrerank.training.defaults.default_callbacks`; or
-            callbacks by name, which replace these.
-        logger: A Lightning logger or several. None for none.
-        resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. None starts a new training.
+        trainer: Arguments of ``lightning.Trainer`` that override
+            :func:`~graphrerank.training.defaults.default_trainer_arguments`, or a ``functools.partial`` of
+            ``lightning.Trainer`` that replaces them all. Callbacks and loggers are added to the partial. If None, the
+            defaults are used.
+        max_epochs: Maximum number of epochs. If None, the value in ``trainer`` is used.
+        callbacks: A sequence of Lightning callbacks to add to
+            :func:`~graphrerank.training.defaults.default_callbacks`, or a mapping from name to callback that replaces
+            the default callbacks.
+        logger: A Lightning logger or a sequence of loggers. If None, nothing is logged.
+        resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. If None, a new training starts.
+
+    Attributes:
+        folder: Folder of the model.
+        history: All logged metrics of each epoch of :meth:`train`, recorded by the callback ``curves``. Empty without
+            this callback.
 
     Example:
         >>> session = TrainingSession("runs/mine", "my_model", max_epochs=3)
@@ -71,28 +79,27 @@ class TrainingSession:
         self._loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
         self._resume: str | Path | None = resume
         self._last: Path | None = None  # checkpoint to resume from
-        #: Every logged number of each epoch of :meth:`train`, from the callback ``curves``; empty without it.
         self.history: list[dict[str, float]] = []
 
     @property
     def best(self) -> Path:
-        """The checkpoint of the best epoch."""
+        """Path of the checkpoint of the best epoch."""
         return self.folder / BEST
 
     def earlier_results(self, manifest: Mapping[str, Any], decisive: Sequence[str]) -> dict[str, Any]:
-        """Find the training to resume, and return what its manifest says about its result.
+        """Find the checkpoint to resume from, and return the results of the training if it has already finished.
 
         Args:
-            manifest: The manifest of the training that begins now.
-            decisive: Names of the manifest's entries that must be those of the training to resume.
+            manifest: Manifest of the current training.
+            decisive: Names of the manifest entries that must be equal in the training to resume.
 
         Returns:
-            The entries ``finished`` and, where it was validated, ``validation`` of a training that finished: its
-            weights are in :attr:`best`, and :meth:`train` must not be called. Empty for a training that goes on from
-            its last checkpoint, and for a new one.
+            If the training to resume has finished, its manifest entries ``finished`` and, if it was validated,
+            ``validation``; its weights are in :attr:`best`, and :meth:`train` must not be called. Empty for a training
+            that continues from its last checkpoint, and for a new training.
 
         Raises:
-            ValueError: If a decisive entry differs. The message names it.
+            ValueError: If a decisive entry differs. The message names the entry.
         """
         self._last = last_checkpoint(self._resume, self.folder, manifest, decisive)
         before = {} if self._last is None else read_manifest(self.folder).content
@@ -102,19 +109,19 @@ class TrainingSession:
     def train(
         self, module: L.LightningModule, data: L.LightningDataModule, manifest: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Train until the trainer or a callback stops, from the last checkpoint of a training that is resumed.
+        """Train until the trainer or a callback stops. A resumed training continues from its last checkpoint.
 
         Args:
-            module: Module to train; its ``model`` holds the weights.
-            data: Batches for training and validation.
-            manifest: Manifest of the training, which is written with ``finished`` false before the first step.
+            module: Module to train. Its attribute ``model`` is the network.
+            data: Data module with the batches for training and validation.
+            manifest: Manifest of the training, with ``finished`` false. It is written before the first step.
 
         Returns:
-            The manifest with ``finished`` true and, where the best epoch was chosen by a measure, with ``validation``:
-            its name (``measure``), ``mode`` and ``score``. It is also written into the folder.
+            The manifest with ``finished`` true, which is also written to the folder. If the best epoch was selected by
+            a measure, entry ``validation`` has its name (``measure``), ``mode`` and ``score``.
 
         Raises:
-            KeyboardInterrupt: If the training was stopped by Ctrl+C. It can be resumed.
+            KeyboardInterrupt: If the training was stopped by Ctrl+C. The training can be resumed.
         """
         manifest = dict(manifest)
         if is_first_process():
@@ -123,7 +130,7 @@ class TrainingSession:
         for logger in trainer.loggers:
             logger.log_hyperparams(manifest)
         _fit(trainer, module, data, self._last)
-        if not trainer.strategy.broadcast(self.best.is_file()):  # fast_dev_run or no validation: the last state
+        if not trainer.strategy.broadcast(self.best.is_file()):  # with fast_dev_run or without validation
             trainer.save_checkpoint(self.best)
         if is_first_process():
             checkpoints = cast(Any, trainer.checkpoint_callback)
@@ -137,7 +144,7 @@ class TrainingSession:
         return manifest
 
     def _build_trainer(self) -> L.Trainer:
-        """Build the trainer with its callbacks, loggers and a table of the epochs."""
+        """Build the trainer with its callbacks and loggers, and with an :class:`EpochTable` as progress bar."""
         create: Callable[..., L.Trainer] = L.Trainer
         if isinstance(self._trainer, partial):
             create, arguments = self._trainer.func, dict(self._trainer.keywords)
@@ -146,14 +153,14 @@ class TrainingSession:
         if self._max_epochs is not None:
             arguments["max_epochs"] = self._max_epochs
         callbacks = self._all_callbacks()
-        if not any(isinstance(callback, ProgressBar) for callback in callbacks):  # which would show the epochs
+        if not any(isinstance(callback, ProgressBar) for callback in callbacks):
             if arguments.pop("enable_progress_bar", True):
                 callbacks.append(EpochTable())
             arguments["enable_progress_bar"] = False
         return create(**arguments | {"callbacks": callbacks, "logger": self._loggers})
 
     def _all_callbacks(self) -> list[Callback]:
-        """Return the callbacks that replace the default ones, or the default ones and those that are added."""
+        """Return the default callbacks and the added ones, or the callbacks that replace the default ones."""
         if isinstance(self._callbacks, Mapping):
             return list(self._callbacks.values())
         return [*default_callbacks(self.folder).values(), *self._callbacks]
@@ -161,17 +168,18 @@ class TrainingSession:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How an experiment trains its models: trainer, callbacks and loggers of its command, and the run to resume.
+    """Trainer, callbacks, loggers and run to resume that a command passes to the models of an experiment.
 
-    An experiment whose ``__call__`` has a parameter ``training`` gets the plan of its command, so that ``trainer=``,
-    ``callbacks=``, ``logger=`` and ``ckpt_path=`` hold for it as for a reranker.
+    An experiment whose ``__call__`` has a parameter ``training`` receives the plan of its command. The command-line
+    settings ``trainer=``, ``callbacks=``, ``logger=`` and ``ckpt_path=`` thus apply to the experiment as they do to a
+    reranker.
 
     Attributes:
-        settings: Returns the arguments ``trainer`` and ``callbacks`` of :class:`TrainingSession`, newly built, for a
-            run folder and the name of a model in it.
-        loggers: Opens the loggers for a run folder and the name of a model in it.
-        resume: Run folder of an interrupted training, or one of its ``.ckpt`` files; None for a new training.
-        config: The configuration, for manifests.
+        settings: Function of a run folder and a model name that builds the arguments ``trainer`` and ``callbacks`` of
+            :class:`TrainingSession`.
+        loggers: Function of a run folder and a model name that opens the loggers.
+        resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. If None, a new training starts.
+        config: Configuration to record in manifests.
     """
 
     settings: Callable[[Path, str], Mapping[str, Any]] = lambda _run_dir, _name: {}
@@ -180,21 +188,30 @@ class TrainingPlan:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def session(self, run_dir: str | Path, name: str) -> TrainingSession:
-        """Return the session of a model of the run, with its loggers.
+        """Return the session that trains a model of the run, with its loggers.
 
         Args:
             run_dir: Folder of the run.
             name: Name of the model.
+
+        Returns:
+            New session.
         """
         run_dir = Path(run_dir)
         logger = self.loggers(run_dir, name)
         return TrainingSession(run_dir, name, logger=logger, resume=self.resume, **self.settings(run_dir, name))
 
     def silent_session(self, run_dir: str | Path, name: str) -> TrainingSession:
-        """Return the session of a further training, such as that of a fold, which shows and logs nothing.
+        """Return a session without progress bar and loggers, for auxiliary trainings such as cross-validation folds.
 
-        It has the trainer of the plan, and the callbacks without those that only show or resume: ``curves`` and
-        ``last``. Arguments are those of :meth:`session`.
+        The session uses the trainer and the callbacks of the plan, except the callbacks ``curves`` and ``last``.
+
+        Args:
+            run_dir: Folder of the run.
+            name: Name of the model.
+
+        Returns:
+            New session.
         """
         settings = dict(self.settings(Path(run_dir), name))
         trainer: TrainerArguments = settings.get("trainer") or {}
@@ -208,10 +225,10 @@ class TrainingPlan:
 
 
 def _fit(trainer: L.Trainer, module: L.LightningModule, data: L.LightningDataModule, last: Path | None) -> None:
-    """Call ``Trainer.fit``; Ctrl+C is a KeyboardInterrupt, as everywhere else."""
+    """Call ``Trainer.fit``, and raise a KeyboardInterrupt on Ctrl+C instead of Lightning's SystemExit."""
     try:
         trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
-    except SystemExit as stopped:  # how Lightning ends after Ctrl+C, which it ignores from then on
+    except SystemExit as stopped:  # Lightning exits after Ctrl+C and ignores every further Ctrl+C
         if isinstance(stopped.__context__, KeyboardInterrupt):
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from None

@@ -1,4 +1,4 @@
-"""Settings of a training beyond its parts: seed, splits, epochs, learning rate and the like."""
+"""Settings of a training, such as the seed, the splits, the number of epochs and the learning rate."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -7,41 +7,44 @@ from typing import Any
 
 from graphrerank.utils.checks import UserError, check_choice, check_counts
 
-FROM_START = "start"  # the calibration of the checkpoint that a training starts from
+FROM_START = "start"  # value of `calibration` that reuses the calibration of the checkpoint `start`
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a training, all with the defaults of ``python train.py``.
+    """Settings of a training. The defaults are those of ``python train.py``.
 
     Attributes:
-        seed: Seed of the initial weights, of the order of the queries, of augmentation and of dropout.
-        batch_size: Number of queries per optimiser step, over all devices together.
+        seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
+        batch_size: Number of queries per optimiser step, summed over all devices.
         train_split: Split to train on.
-        val_split: Split on which the epoch is chosen, restart probabilities are tuned and probabilities calibrated.
-        shares: Share of the batches by name of data set, relative to each other. If None, the number of training
-            queries of each data set.
-        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which changes the
-            training batches: probabilities in [0, 1]. Empty disables it.
-        cross_encoder_queries: Number of training queries, and half as many validation queries, whose candidates the
-            cross-encoder of ``features.cross_encoder_top_k`` scores: one number for each data set, or numbers by name
-            of data set (0 for the others). If None, all queries.
-        num_queries: Number of queries of each split, evenly spaced over it, for a trial in minutes. If None, all.
-        start: Finished checkpoint whose weights the training begins with: a run folder, a ``.ckpt`` file, an artifact
-            or the name of a shipped checkpoint. If None, weights are random.
+        val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
+        shares: Relative share of the batches per data set, by name. If None, each data set's share is proportional to
+            its number of training queries.
+        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which perturbs the
+            training batches; probabilities in [0, 1]. Empty disables augmentation.
+        cross_encoder_queries: Number of training queries whose candidates the cross-encoder scores; half as many
+            validation queries are scored. Either one number for every data set, or numbers by name of data set (0 for
+            data sets that are not named). Only used if the features contain cross-encoder scores. If None, all queries
+            are scored.
+        num_queries: Number of queries per split, evenly spaced over the split, for a quick trial. If None, all queries
+            are used.
+        start: Finished checkpoint to initialise the weights from: a run folder, a ``.ckpt`` file, an artifact or the
+            name of a shipped checkpoint. If None, the weights are random.
         train_only: Prefixes (up to the first dot) of the names of the parameters to train; all others are frozen. If
             None, all parameters are trained.
-        calibration: ``"logistic"`` fits probabilities of relevance on the validation split, ``"start"`` takes the
-            calibration of ``start``, and None leaves scores without probabilities.
-        max_epochs: Maximum number of epochs. If None, the number of the trainer's arguments, which is 4 by default.
-        learning_rate: Peak learning rate.
-        weight_decay: AdamW's weight decay of matrices.
+        calibration: ``"logistic"`` calibrates scores to probabilities of relevance on the validation split,
+            ``"start"`` reuses the calibration of ``start``, and None disables calibration.
+        max_epochs: Maximum number of epochs. If None, the trainer's own value is used, which is 4 by default.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
+        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases or norms.
         warmup_steps: Number of optimiser steps of the linear warm-up.
-        restart_probs: Restart probabilities in (0, 1) of the frozen operators ``gcs`` and ``ppr``, for the manifest.
-            One that is missing or None is chosen on the validation split.
+        restart_probs: Restart probabilities in (0, 1) of the baselines ``gcs`` and ``ppr``, stored in the manifest. A
+            probability that is missing or None is tuned on the validation split.
 
     Raises:
-        ValueError: If ``num_queries`` is not positive, or ``calibration`` is unknown or needs a ``start``.
+        ValueError: If ``num_queries`` is not positive, ``calibration`` is unknown, or ``calibration`` is ``"start"``
+            and ``start`` is None.
 
     Example:
         >>> settings = FitSettings(seed=2, max_epochs=1)
@@ -70,18 +73,21 @@ class FitSettings:
         if self.num_queries is not None:
             check_counts(num_queries=self.num_queries)
         if self.calibration == FROM_START and self.start is None:
-            raise UserError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
+            raise UserError("`start` must be a checkpoint if `calibration` is 'start', got null")
         if self.calibration is not None:
             check_choice(("logistic", FROM_START), calibration=self.calibration)
 
     def with_changes(self, **changes: Any) -> "FitSettings":
-        """Return the settings with some of them changed.
+        """Return a copy of the settings with changed fields.
 
         Args:
-            **changes: New values by name of the field.
+            **changes: New values by field name.
+
+        Returns:
+            The changed settings.
 
         Raises:
-            ValueError: If there is no field of a name, or a value does not fit. The message names the argument.
+            ValueError: If a field does not exist or a value is invalid. The message names the field.
 
         Example:
             >>> FitSettings().with_changes(seed=3).seed
@@ -90,8 +96,8 @@ class FitSettings:
         names = [each.name for each in fields(self)]
         if unknown := [name for name in changes if name not in names]:
             similar = difflib.get_close_matches(unknown[0], names, n=1)
-            advice = f"; did you mean {similar[0]!r}?" if similar else f"; the arguments are {names}"
-            raise UserError(f"unknown argument {unknown[0]!r} of a training{advice}")
+            advice = f"Did you mean {similar[0]!r}?" if similar else f"The settings are {names}"
+            raise UserError(f"unknown training setting {unknown[0]!r}. {advice}")
         return replace(self, **changes)
 
 
@@ -99,12 +105,13 @@ DEFAULTS = FitSettings()
 
 
 class FieldDefault:
-    """Default of an argument that is a field of :class:`FitSettings`, for functions that also take whole settings.
+    """Sentinel for an argument that the caller did not pass.
 
-    An argument with this default was not passed, so that the field of the settings applies. ``help`` shows the value.
+    Functions that accept both :class:`FitSettings` and its single fields use this sentinel as the default of each
+    field, to tell whether the field was passed. ``help`` shows the default value of the field.
 
     Args:
-        name: Name of the field.
+        name: Name of the field of :class:`FitSettings`.
 
     Example:
         >>> FieldDefault("batch_size")
@@ -115,30 +122,30 @@ class FieldDefault:
         self.name = name
 
     def __repr__(self) -> str:
-        """Return the default in ``FitSettings``, as ``help`` shows it in a signature."""
+        """Return the default value in ``FitSettings``, so that ``help`` shows this value in signatures."""
         return repr(getattr(DEFAULTS, self.name))
 
 
 def field_default(name: str) -> Any:
-    """Return the :class:`FieldDefault` of a field, for a signature that has the type of the field.
+    """Return a :class:`FieldDefault` typed as ``Any``, so that it can be the default of an argument of any type.
 
     Args:
-        name: Name of the field.
+        name: Name of the field of :class:`FitSettings`.
 
     Returns:
-        The default.
+        The sentinel.
     """
     return FieldDefault(name)
 
 
 def passed_fields(**arguments: Any) -> dict[str, Any]:
-    """Return the arguments that a caller has passed.
+    """Return the arguments that the caller passed.
 
     Args:
-        **arguments: Arguments by name of the field of :class:`FitSettings`.
+        **arguments: Arguments by field name of :class:`FitSettings`.
 
     Returns:
-        Those without a :class:`FieldDefault`.
+        All arguments that are not a :class:`FieldDefault`.
 
     Example:
         >>> passed_fields(seed=3, batch_size=field_default("batch_size"))

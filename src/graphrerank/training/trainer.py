@@ -1,4 +1,4 @@
-"""Train a reranker step by step: :class:`RerankerTrainer`, from data sets to a calibrated reranker."""
+"""Training of a reranker, from data sets to a calibrated model, in steps that can be called separately."""
 
 import inspect
 import time
@@ -40,19 +40,20 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import claim_folder
 from graphrerank.utils.processes import is_first_process
 
-ModuleFactory = Callable[..., RerankerModule]  # called with the model, the loss and keyword arguments
+#: Callable that receives the model, the loss and keyword arguments, and returns the Lightning module.
+ModuleFactory = Callable[..., RerankerModule]
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltTraining:
-    """A training whose model is built, before or after its weights are trained.
+    """Prepared data, model and manifest of a training, before or after optimisation.
 
     Attributes:
         data: The prepared data sets.
         network: The model to train.
-        arguments: Arguments that the model was built with; empty for a model that the caller built.
-        start: Checkpoint whose weights the training begins with. None for random weights.
-        manifest: Description of the training, as it is written to ``manifest.json``.
+        arguments: Arguments that the model was built with. Empty if the caller passed a model object.
+        start: Checkpoint to initialise the weights from. If None, the weights are random.
+        manifest: Content of ``manifest.json``, which describes the training.
     """
 
     data: TrainingData
@@ -63,52 +64,64 @@ class BuiltTraining:
 
 
 class RerankerTrainer:
-    """Train a reranker on one data set or several, keep the best epoch, and calibrate it.
+    """Train a reranker on one or several data sets, select the best epoch, and calibrate the scores.
 
-    :meth:`train` takes all steps. Each step can also be called alone, with the result of the one before::
+    :meth:`train` runs all steps. Each step can also be called on its own with the result of the previous step::
 
-        data = trainer.prepare()                     # candidates and features of every query
-        training = trainer.build(data)               # the model, its first weights, and the manifest
-        training = trainer.optimize(training)        # Lightning: the best epoch, or the training that is resumed
-        calibration = trainer.calibrate(training)    # probabilities of relevance, on the validation split
+        data = trainer.prepare()                     # retrieve candidates and compute features
+        training = trainer.build(data)               # build the model and the manifest
+        training = trainer.optimize(training)        # train with Lightning, or resume
+        calibration = trainer.calibrate(training)    # calibrate scores on the validation split
         reranker = trainer.save(training, calibration)
 
-    ComponentFactory are names of ``conf``, settings in the form of a file of ``conf``, or built objects.
+    Each component can be passed as a name of ``conf``, as settings in the form of a file of ``conf``, or as an object.
 
     Args:
         model: A name of ``conf/model``, an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``, or a
-            class of such modules. If its constructor takes ``num_scores`` or ``embedding_dim``, a class gets these
-            sizes of the data.
-        settings: Epochs, learning rate, seed, splits and the like. None for the defaults.
-        data: A data set, its name or the path of its folder; or several by name, which are trained on together. Or
-            :class:`~graphrerank.training.training_data.TrainingData`, which are prepared: ``retriever``, ``encoder``,
-            ``pair_encoder`` and ``features`` are then not read.
+            class of such modules. If the constructor of a class has an argument ``num_scores`` or ``embedding_dim``,
+            it receives the number of score features or the width of the vectors.
+        settings: Number of epochs, learning rate, seed, splits and similar settings. If None, the defaults are used.
+        data: A :class:`~graphrerank.Dataset`, the name of a data set or the path of a data set folder. A mapping from
+            name to data set trains on several data sets jointly. Prepared
+            :class:`~graphrerank.training.training_data.TrainingData` can be passed as well; ``retriever``, ``encoder``
+            and ``pair_encoder`` are then ignored, and ``features`` only configures a named model.
         retriever: Retriever that produces the candidates.
-        encoder: Encoder of texts. None for models and retrievers that read no vectors.
-        pair_encoder: Cross-encoder, for features that read its scores and for models that read pairs. None for none.
-        features: Features that the model reads: a name of ``conf/features`` or its settings.
+        encoder: Text encoder for queries and passages. If None, nothing is encoded; the model and the retriever must
+            then work without vectors.
+        pair_encoder: Cross-encoder. Required by features that contain its scores and by models that encode
+            (query, passage) pairs. If None, no cross-encoder is used.
+        features: Node features of the model: a name of ``conf/features`` or its settings.
         loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
             returns a scalar.
-        measures: Measures of the validation split that are logged after each epoch, such as ``PR@10``. The default
-            callbacks choose the epoch by ``nDCG@10``. None for those of the module.
-        module: Builds the Lightning module: :class:`~graphrerank.training.reranker_module.RerankerModule`, a subclass,
-            or a ``functools.partial`` with further arguments, such as ``partial(RerankerModule, divergence=0.15)``.
-        trainer: Arguments of ``lightning.Trainer``, as :class:`~graphrerank.training.session.TrainingSession` takes
-            them. None for :func:`~graphrerank.training.defaults.default_trainer_arguments`.
-        callbacks: Lightning callbacks in addition to :func:`~graphrerank.training.defaults.default_callbacks`; or
-            callbacks by name, which replace these; or the name of a file of ``conf/callbacks``.
-        logger: A Lightning logger or several. None for none.
-        run_dir: Folder of the run, in which the model gets a folder with its name. None for a new one below
-            ``runs/fit``.
-        name: Name of the model in tables and of its folder. None for that of ``model``.
-        resume: Run folder of an interrupted training with the same arguments, or one of its ``.ckpt`` files. None
-            starts a new training.
-        parts: Builds parts by their names, and says where they run. None for the folders of ``conf/paths``.
-        config: Configuration that the manifest records. None for the seed and the validation split.
+        measures: Validation measures to log after each epoch, such as ``PR@10``. The default callbacks select the epoch
+            by ``nDCG@10``. If None, the defaults of the module are used.
+        module: Callable that builds the Lightning module:
+            :class:`~graphrerank.training.reranker_module.RerankerModule`, a subclass, or a ``functools.partial`` with
+            additional arguments, such as ``partial(RerankerModule, divergence=0.15)``.
+        trainer: Arguments of ``lightning.Trainer`` in the form that
+            :class:`~graphrerank.training.session.TrainingSession` accepts. If None,
+            :func:`~graphrerank.training.defaults.default_trainer_arguments` are used.
+        callbacks: A sequence of Lightning callbacks to add to
+            :func:`~graphrerank.training.defaults.default_callbacks`, which save the best and the last checkpoint and
+            stop early. A mapping from name to callback, or the name of a file of ``conf/callbacks``, replaces the
+            default callbacks instead.
+        logger: A Lightning logger or a sequence of loggers. If None, nothing is logged.
+        run_dir: Folder of the run. The model is written to the subfolder ``name``. If None, a new folder in
+            ``runs/fit`` is used.
+        name: Name of the model in result tables and of its folder. If None, the name of ``model`` is used.
+        resume: Run folder of an interrupted training with the same arguments, or one of its ``.ckpt`` files. If None,
+            a new training starts.
+        parts: Factory that builds components by name; it also sets the device, the number of threads and the cache. If
+            None, a factory with the folders of ``conf/paths`` is used.
+        config: Configuration to record in the manifest. If None, the seed and the validation split are recorded.
+
+    Attributes:
+        settings: Settings of the training.
+        name: Name of the model in result tables and of its folder.
 
     Raises:
-        ValueError: If a part is unknown or does not fit, ``resume`` is no run, or no training query has a relevant
-            candidate. Each step raises it for what it reads.
+        ValueError: If a component is unknown or invalid, or ``resume`` is not a run folder. The steps raise it for
+            invalid data, for example if no training query has a relevant candidate.
 
     Example:
         >>> from graphrerank import Dataset, FitSettings, RerankerTrainer
@@ -155,7 +168,7 @@ class RerankerTrainer:
 
     @cached_property
     def session(self) -> TrainingSession:
-        """The training by Lightning, with its folder, which is claimed here if the caller named none."""
+        """Lightning training in the run folder. The first access creates the folder if ``run_dir`` is None."""
         run_dir = self._run_dir or claim_folder(Path("runs", "fit", time.strftime("%Y-%m-%d_%H-%M-%S")))
         callbacks = self._callbacks
         if isinstance(callbacks, str):
@@ -171,19 +184,20 @@ class RerankerTrainer:
         )
 
     def train(self) -> GraphReranker:
-        """Prepare, build, optimise, calibrate and save.
+        """Run all steps: prepare, build, optimise, calibrate and save.
 
         Returns:
-            The reranker with the weights of the best epoch; ``source`` is its checkpoint, which every command loads.
-            Each process of a joint training returns it.
+            Reranker with the weights of the best epoch. Its ``source`` is the path of the checkpoint, which every
+            command can load. In distributed training, every process returns the reranker.
         """
         training = self.optimize(self.build(self.prepare()))
         return self.save(training, self.calibrate(training))
 
     def prepare(self) -> TrainingData:
-        """Load and encode the data sets, and find the candidates and features of their queries.
+        """Load and encode the data sets, retrieve candidates and compute features, using caches where possible.
 
-        Caches are used where possible. Data that the caller prepared are returned as they are.
+        Returns:
+            Prepared data sets. If the caller passed prepared data, these are returned unchanged.
         """
         if isinstance(self._data, TrainingData):
             return self._data
@@ -200,16 +214,19 @@ class RerankerTrainer:
         )
 
     def build(self, data: TrainingData) -> BuiltTraining:
-        """Build the model from the settings' seed, and describe the training.
+        """Build the model with the seed of the settings, and the manifest.
 
-        The restart probabilities of GCS and PPR that the settings leave open are chosen here, on the validation split.
+        Restart probabilities of GCS and PPR that the settings do not fix are tuned here, on the validation split.
 
         Args:
-            data: What :meth:`prepare` returned.
+            data: Result of :meth:`prepare`.
+
+        Returns:
+            Training with the initial model.
         """
         torch.set_num_threads(self._parts.num_threads)
         operators = tune_restart_probs(data.first, self.settings.val_split, self.settings.restart_probs)
-        L.seed_everything(self.settings.seed, verbose=False)  # no earlier training must decide the weights
+        L.seed_everything(self.settings.seed, verbose=False)  # an earlier training must not influence the weights
         arguments = model_arguments(self._model, data.first)
         network = self._model.build(**arguments)
         start = None if self.settings.start is None else load_primary(self.settings.start)
@@ -218,18 +235,20 @@ class RerankerTrainer:
         )
         if self._is_named:
             with torch.device("meta"):
-                build_model(parse_manifest(manifest, self.session.folder))  # refused before training if not loadable
+                build_model(
+                    parse_manifest(manifest, self.session.folder)
+                )  # fail before training if it cannot be loaded
         return BuiltTraining(data, network, arguments, start, manifest)
 
     def optimize(self, training: BuiltTraining) -> BuiltTraining:
-        """Train the weights with Lightning, from the last checkpoint of a training that is resumed.
+        """Train the weights with Lightning. A resumed training continues from its last checkpoint.
 
         Args:
-            training: What :meth:`build` returned.
+            training: Result of :meth:`build`.
 
         Returns:
-            The training with the manifest of the best epoch, whose weights are in ``session.best``. Nothing is trained
-            where the training to resume had finished.
+            Training with the manifest of the best epoch, whose weights are in ``session.best``. If the resumed training
+            has already finished, nothing is trained.
         """
         earlier = self.session.earlier_results(training.manifest, RESUMED_ENTRIES)
         if not earlier:
@@ -239,21 +258,22 @@ class RerankerTrainer:
         return replace(training, manifest={**training.manifest, **earlier})
 
     def initialize(self, training: BuiltTraining) -> None:
-        """Set the first weights: those of the cross-encoder, of the checkpoint to start from, or the random ones.
+        """Initialise the weights from the cross-encoder or from the checkpoint in ``training.start``, if any.
 
-        Parameters that ``settings.train_only`` leaves out are frozen.
+        Parameters that ``settings.train_only`` does not select are frozen.
 
         Args:
-            training: What :meth:`build` returned.
+            training: Result of :meth:`build`.
 
         Raises:
-            ValueError: If no training query has a relevant candidate, or the checkpoint does not fit.
+            ValueError: If no training query has a relevant candidate, or the checkpoint belongs to a different model.
         """
         split = self.settings.train_split
         if not any(len(prepared.answerable(split)) for prepared in training.data.prepared.values()):
             raise UserError(
                 f"no query of split {split!r} has a relevant candidate, so there is nothing to learn: "
-                "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
+                "check the judgements, or use a retriever with higher recall "
+                "(retriever=hybrid_expand, data.edges=auto)"
             )
         network: Any = training.network
         if network.inputs.reads_pairs:
@@ -267,7 +287,10 @@ class RerankerTrainer:
         """Build the Lightning module from the model, the loss and the settings.
 
         Args:
-            training: What :meth:`build` returned.
+            training: Result of :meth:`build`.
+
+        Returns:
+            Module to train.
         """
         settings, data = self.settings, training.data
         arguments = {
@@ -282,16 +305,19 @@ class RerankerTrainer:
         return self._module(training.network, self._built_loss(), **arguments)
 
     def _built_loss(self) -> Any:
-        """Return a loss that the caller built, or build it from its name or its settings."""
+        """Return the loss, built from its name or settings if necessary."""
         if isinstance(self._loss, str | Mapping | ConfiguredComponent):
             return self._parts.build("loss", self._loss)
         return self._loss
 
     def build_batches(self, training: BuiltTraining) -> CandidateDataModule:
-        """Build the batches for training and validation.
+        """Build the data module that serves the training and validation batches.
 
         Args:
-            training: What :meth:`build` returned.
+            training: Result of :meth:`build`.
+
+        Returns:
+            Data module with the batch size, splits, shares and augmentation of the settings.
         """
         settings, data = self.settings, training.data
         network: Any = training.network
@@ -311,14 +337,15 @@ class RerankerTrainer:
         )
 
     def calibrate(self, training: BuiltTraining) -> dict[str, Any]:
-        """Fit the probabilities of the best epoch's scores on the validation split.
+        """Calibrate the scores of the best epoch on the validation split.
 
         Args:
-            training: What :meth:`optimize` returned.
+            training: Result of :meth:`optimize`.
 
         Returns:
-            The manifest's entries ``calibration`` and, where the lists allow it, ``list_confidence``. Empty if the
-            settings ask for no fit, and in all processes of a joint training but the first.
+            Manifest entries ``calibration`` and, if there are enough ranked lists, ``list_confidence``. Empty if the
+            setting ``calibration`` is not ``"logistic"``. In distributed training, only the first process calibrates;
+            all others return an empty dictionary.
         """
         if self.settings.calibration != "logistic" or not is_first_process():
             return {}
@@ -329,13 +356,18 @@ class RerankerTrainer:
     def save(self, training: BuiltTraining, calibration: Mapping[str, Any]) -> GraphReranker:
         """Add the calibration to the manifest, and return the reranker of the best epoch.
 
+        In distributed training, the other processes wait until the first process has written the checkpoint, and then
+        load it from the same path.
+
         Args:
-            training: What :meth:`optimize` returned.
-            calibration: What :meth:`calibrate` returned.
+            training: Result of :meth:`optimize`.
+            calibration: Result of :meth:`calibrate`.
 
         Returns:
-            The reranker. The other processes of a joint training wait until the first one has written it, and load it
-            too; a ValueError says where there is none, such as in a folder that they do not share.
+            Reranker of the best epoch.
+
+        Raises:
+            ValueError: If the checkpoint does not exist, for example because the processes do not share the folder.
         """
         if calibration:
             write_manifest(self.session.folder, {**training.manifest, **calibration})
@@ -345,7 +377,7 @@ class RerankerTrainer:
 
     @property
     def _is_named(self) -> bool:
-        """Whether the model can be built again from its manifest: it was named, not built by the caller."""
+        """Whether the model can be rebuilt from its manifest. False if the caller passed a model object."""
         return self._model.settings is not None
 
     def _network_of_caller(self, training: BuiltTraining) -> nn.Module | None:
@@ -353,12 +385,18 @@ class RerankerTrainer:
 
 
 def named_model(parts: ComponentFactory, model: Any, features: Any) -> tuple[ConfiguredComponent, Mapping[str, Any]]:
-    """Return the model as a part, and the settings of the features, which a named model's settings depend on.
+    """Return the configured model and the settings of its features.
+
+    A model and features that are both passed by name are composed together, because the settings of a model can refer
+    to those of the features.
 
     Args:
-        parts: Composes files of ``conf`` by name.
-        model: A name of ``conf/model``, its settings, the model, or its class.
+        parts: Factory that composes files of ``conf`` by name.
+        model: A name of ``conf/model``, the model's settings, a model object, or a model class.
         features: A name of ``conf/features``, or its settings.
+
+    Returns:
+        The model and the settings of the features.
     """
     if isinstance(model, type):
         model = class_settings(model)
@@ -373,16 +411,16 @@ def named_model(parts: ComponentFactory, model: Any, features: Any) -> tuple[Con
 
 
 def class_settings(model_class: type) -> dict[str, Any]:
-    """Return settings that build a class of models with its own defaults.
+    """Return settings that build a model class with its default arguments.
 
     Args:
-        model_class: Subclass of ``torch.nn.Module`` at the top level of a module, a script or a notebook.
+        model_class: Subclass of ``torch.nn.Module``, defined at the top level of a module, a script or a notebook.
 
     Returns:
         Settings with the class as ``_target_``.
 
     Raises:
-        ValueError: If the class is no model, or is defined within a function.
+        ValueError: If the class is not a subclass of ``torch.nn.Module``, or is defined inside a function.
 
     Example:
         >>> class_settings(torch.nn.Linear)
@@ -393,19 +431,22 @@ def class_settings(model_class: type) -> dict[str, Any]:
     if "<locals>" in model_class.__qualname__:
         raise UserError(
             f"`model` must be a class at the top level of a module, got {model_class.__qualname__}, which is defined "
-            "in a function. Move the class, or pass an object of it"
+            "inside a function. Move the class, or pass an instance of it"
         )
     return {"_target_": f"{model_class.__module__}.{model_class.__qualname__}"}
 
 
 def named_callbacks(parts: ComponentFactory, name: str, run_dir: Path, system: str) -> dict[str, Callback]:
-    """Build a set of callbacks by its name: ``default``, ``last_epoch``, or a file of ``conf/callbacks`` of a package.
+    """Build a named set of callbacks.
 
     Args:
-        parts: Composes files of ``conf`` by name.
-        name: Name of the set.
+        parts: Factory that composes files of ``conf`` by name.
+        name: ``"default"``, ``"last_epoch"``, or the name of a file of ``conf/callbacks`` in a plugin.
         run_dir: Folder of the run.
-        system: Name of the model in it.
+        system: Name of the model in the run.
+
+    Returns:
+        Callbacks by name.
     """
     if name in CALLBACK_SETS:
         return CALLBACK_SETS[name](run_dir / system)
@@ -413,16 +454,26 @@ def named_callbacks(parts: ComponentFactory, name: str, run_dir: Path, system: s
 
 
 def built_callbacks(nodes: Mapping[str, Any] | None) -> dict[str, Callback]:
-    """Build the callbacks of settings by name; those that are null or have no ``_target_`` are left out."""
+    """Build callbacks from their settings.
+
+    Args:
+        nodes: Settings of the callbacks by name. If None, there are no callbacks.
+
+    Returns:
+        Callbacks by name. Settings that are null or have no ``_target_`` are skipped.
+    """
     return {str(name): build_component(node) for name, node in (nodes or {}).items() if node and "_target_" in node}
 
 
 def data_parts(parts: ComponentFactory, data: Any) -> dict[str, ConfiguredComponent]:
-    """Return one data set as a part, or several by name.
+    """Return the configured data sets by name.
 
     Args:
-        parts: Composes files of ``conf`` by name.
-        data: As :class:`RerankerTrainer` takes it.
+        parts: Factory that composes files of ``conf`` by name.
+        data: Data set, its name, its settings or the path of its folder; or a mapping from name to any of these.
+
+    Returns:
+        Configured data sets by name.
     """
     if isinstance(data, Mapping) and "_target_" not in data:
         return {str(name): parts.component("data", dataset) for name, dataset in data.items()}
@@ -431,11 +482,15 @@ def data_parts(parts: ComponentFactory, data: Any) -> dict[str, ConfiguredCompon
 
 
 def model_arguments(model: ConfiguredComponent, prepared: PreparedDataset) -> dict[str, Any]:
-    """Return a model's settings, and the sizes that its data set or its cross-encoder gives.
+    """Return the arguments of a model's constructor, including the sizes that depend on the data.
 
     Args:
-        model: The model's settings, or the model.
-        prepared: The data set that it is trained on.
+        model: Configured model.
+        prepared: Data set that the model is trained on.
+
+    Returns:
+        The configured arguments, and those of ``num_scores``, ``num_pair_scores`` and ``embedding_dim`` that the
+        constructor accepts. A model that encodes (query, passage) pairs gets the sizes of its cross-encoder instead.
     """
     if model.settings is None:
         return model.arguments

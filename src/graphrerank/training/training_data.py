@@ -1,4 +1,4 @@
-"""Data sets with the candidates and features that a model is trained on."""
+"""Preparation of training data: data sets with the candidates and features of their queries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,15 +24,15 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Data sets that are prepared for a training, and the components that prepared them.
+    """Prepared data sets of a training, and the components that prepared them.
 
     Attributes:
-        prepared: Data sets with the candidates and features of their queries, by name, all with the same features. The
-            first one is that of the table of results.
-        data: Settings of each data set, or the data set that the caller gave, by name; for the manifest.
-        retriever: Retriever of the candidates.
-        encoder: Encoder of texts. None if nothing is encoded.
-        pair_encoder: Cross-encoder. None if no (query, passage) pair is read.
+        prepared: Data sets with the candidates and features of their queries, by name. All have the same features. The
+            result table of a training is computed on the first one.
+        data: Configuration of each data set by name, which is recorded in the manifest.
+        retriever: Retriever that produced the candidates.
+        encoder: Text encoder. None if nothing is encoded.
+        pair_encoder: Cross-encoder. None if no cross-encoder is used.
     """
 
     prepared: Mapping[str, PreparedDataset]
@@ -43,33 +43,41 @@ class TrainingData:
 
     @property
     def first(self) -> PreparedDataset:
-        """The data set of the table."""
+        """First data set, on which the result table is computed."""
         return next(iter(self.prepared.values()))
 
     @property
     def judged(self) -> dict[str, PreparedDataset]:
-        """The data sets to validate and calibrate on: those with judged questions, or all where none has any."""
+        """Data sets for validation and calibration.
+
+        These are the data sets with human judgements, or all data sets if every data set has drafted questions.
+        """
         return {name: part for name, part in self.prepared.items() if not part.dataset.drafted} or dict(self.prepared)
 
 
 def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
-    """Return the inputs of a model before it is built.
+    """Return the inputs that a configured model declares, without building the model.
 
     Args:
-        model: Settings of the model, or the model.
+        model: Configured model.
+
+    Returns:
+        Inputs of the model's ``forward``.
 
     Raises:
-        ValueError: If the model scores queries, or is that of another training. The message names its command.
+        ValueError: If the model scores queries instead of candidates, or needs a different training procedure. The
+            message names the command that trains it.
     """
     model_class = type(model.instance) if model.settings is None else get_object(model.settings._target_)
     if (training := model_interface(model_class).trained_by) is not None:
-        raise UserError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
+        raise UserError(f"`model` must be a reranker, got {model.name}. Train it with `train.py {training}`")
     if model.settings is None:
         return cast(ModelInputs, model.instance.inputs)
     inputs = read_inputs(model_class, model.arguments)
     if inputs == QUERIES:
         raise UserError(
-            f"`model` must score candidates, {model.name} scores queries; experiment={model.name} trains it"
+            f"`model` must score candidates, got {model.name}, which scores queries. "
+            f"Train it with experiment={model.name}"
         )
     return inputs
 
@@ -86,21 +94,25 @@ def prepare_training(
     settings: FitSettings,
     table_split: str | None = None,
 ) -> TrainingData:
-    """Load and encode data sets, and find the candidates and features of their queries, from caches where possible.
+    """Load and encode data sets, retrieve candidates and compute features, using caches where possible.
 
     Args:
-        parts: Builds components, and names the caches.
-        data: Data sets by name; the first one is that of the table of results.
-        models: Models that are trained on the data. Their inputs decide what is encoded.
-        retriever: Retriever of the candidates.
-        encoder: Encoder of texts. None if neither a model nor the retriever reads vectors.
-        pair_encoder: Cross-encoder, for models and features that read pairs. None for none.
+        parts: Factory that builds the components and knows the folders of the caches.
+        data: Configured data sets by name. The result table is computed on the first one.
+        models: Models to train on the data. Their inputs determine whether passages and pairs are encoded.
+        retriever: Retriever that produces the candidates.
+        encoder: Text encoder. None if neither the models nor the retriever use vectors.
+        pair_encoder: Cross-encoder. None if neither the models nor the features use one.
         features: Settings in the form of a file of ``conf/features``.
-        settings: Settings of the training: splits, and limits on the numbers of queries.
-        table_split: Split of the first data set that will be evaluated. None for none.
+        settings: Settings of the training. The splits and the limits on the number of queries are used.
+        table_split: Split of the first data set on which the models will be evaluated. None if they will not be
+            evaluated.
+
+    Returns:
+        Prepared data sets with their components.
 
     Raises:
-        ValueError: If a component or a split is missing, or a limit names an unknown data set.
+        ValueError: If a component or a split is missing, or ``cross_encoder_queries`` names an unknown data set.
     """
     _check_limits(settings, data)
     inputs = [declared_inputs(model) for model in models]
@@ -131,37 +143,38 @@ def prepare_training(
 def _check_limits(settings: FitSettings, data: Mapping[str, ConfiguredComponent]) -> None:
     limits = settings.cross_encoder_queries
     if isinstance(limits, Mapping) and (unknown := set(limits) - set(data)):
-        raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
+        raise UserError(f"`cross_encoder_queries` must be keyed by data sets in {sorted(data)}, got {sorted(unknown)}")
 
 
 def pair_reader(parts: ComponentFactory, pair_encoder: ConfiguredComponent | None) -> PairCache:
-    """Load the cross-encoder of models that read (query, passage) pairs.
+    """Load the cross-encoder for models that encode (query, passage) pairs.
 
     Args:
-        parts: Builds the cross-encoder.
-        pair_encoder: Cross-encoder, or None if none was chosen.
+        parts: Factory that builds the cross-encoder.
+        pair_encoder: Configured cross-encoder, or None.
 
     Returns:
-        The cross-encoder with its cache.
+        Cross-encoder with its cache.
 
     Raises:
-        ValueError: If none was chosen.
+        ValueError: If ``pair_encoder`` is None or cannot be loaded.
     """
     if pair_encoder is None:
-        raise UserError("`pair_encoder` must be chosen for a model of (query, passage) pairs, got none")
+        raise UserError("`pair_encoder` must be set for a model of (query, passage) pairs, got None")
     reader = parts.pair_encoder(pair_encoder)
-    _ = reader.hidden_size  # loads the model: one that cannot be had is refused before anything is computed
+    _ = reader.hidden_size  # loads the model, so that a missing model fails before any computation
     return reader
 
 
 def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, table_split: str | None) -> None:
-    """Read the (query, passage) pairs of a training and its table into the cache, with an estimate of the time.
+    """Encode the (query, passage) pairs of the training and of the evaluation into the cache, and estimate the time.
 
     Args:
         data: Prepared data sets.
         reader: Cross-encoder with its cache.
-        settings: Settings of the training, which name the splits.
-        table_split: Split of the first data set that will be evaluated; None for none.
+        settings: Settings of the training. The names of the splits are used.
+        table_split: Split of the first data set on which the models will be evaluated. None if they will not be
+            evaluated.
     """
     texts, passages = list[str](), list[str]()
     for name, part in data.prepared.items():
@@ -177,7 +190,7 @@ def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, tab
 
 
 def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -> PreparedDataset:
-    """Keep some queries of each split, evenly spaced; of the first one, of training, those that teach something."""
+    """Limit each split to ``count`` evenly spaced queries. Remove training queries without a relevant candidate."""
     dataset, few = prepared.dataset, {}
     for number, name in enumerate(splits):
         queries = dataset.split(name).queries if number else prepared.answerable(name)
@@ -187,11 +200,14 @@ def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -
 
 
 def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> PreparedDataset:
-    """Add the features of matched words, before and behind those of a cross-encoder.
+    """Add the text-match features. Cross-encoder scores come before the features of single words and after all others.
 
     Args:
-        prepared: A data set with its candidates.
-        features: Settings in the form of a file of ``conf/features``: ``text_match`` and ``num_words`` are read.
+        prepared: Data set with its candidates.
+        features: Settings in the form of a file of ``conf/features``. ``text_match`` and ``num_words`` are used.
+
+    Returns:
+        The data set with the additional features, or with its present features if ``text_match`` is false.
     """
     names, of_pairs, words = list(prepared.feature_names), list[str](), tuple[str, ...]()
     if features.get("text_match"):
@@ -204,10 +220,10 @@ def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> Prep
 def _queries_of_pairs(
     prepared: PreparedDataset, name: str, settings: FitSettings, splits: Sequence[str]
 ) -> tuple[PreparedDataset, Tensor]:
-    """Choose the queries whose candidates a cross-encoder reads: of training, half as many of validation, all tables'.
+    """Select the queries whose candidates the cross-encoder scores.
 
-    Where only the layer is trained that reads its scores, other queries of training and validation are left out of the
-    data set.
+    These are training queries, half as many validation queries, and all queries of the evaluation split. If only the
+    layer of the cross-encoder scores is trained, all other training and validation queries are removed.
     """
     limits = settings.cross_encoder_queries
     limit = limits.get(name, 0) if isinstance(limits, Mapping) else limits
@@ -224,6 +240,13 @@ def _queries_of_pairs(
 
 
 def evenly_spaced(queries: Tensor, limit: int) -> Tensor:
-    """Return at most ``limit`` queries, evenly spaced: neighbours in a split often ask about the same passages."""
+    """Return at most ``limit`` evenly spaced queries.
+
+    Consecutive queries of a split often ask about the same passages, so that evenly spaced queries are more diverse.
+
+    Args:
+        queries: Queries ``[Q]``.
+        limit: Maximum number of queries.
+    """
     count = min(limit, len(queries))
     return queries[torch.arange(count) * len(queries) // max(1, count)]

@@ -1,4 +1,4 @@
-"""The base of every LightningModule that this project trains: optimiser, learning rate and random numbers."""
+"""Base class of all Lightning modules of this project: optimiser, learning-rate schedule and seeding."""
 
 import math
 from typing import Any
@@ -11,19 +11,19 @@ from graphrerank.utils.checks import check_not_negative, check_positive
 
 
 class TrainingModule(L.LightningModule):
-    """Train ``model`` with AdamW, a linear warm-up and a cosine to zero at the last step, in any ``lightning.Trainer``.
+    """Train ``model`` with AdamW, a linear warm-up and a cosine decay to zero, in any ``lightning.Trainer``.
 
-    A subclass defines ``training_step``, and ``validation_step`` where the training is validated. Its weights are saved
-    as ``model.<name>``, which :func:`~graphrerank.models.checkpoint.load_checkpoint` reads. Before each batch torch is
-    reseeded from ``seed``, the step, the batch within an accumulated step and the process. A resumed training therefore
-    ends with the same weights as an unbroken one, if its data module serves the same batches.
+    A subclass defines ``training_step`` and, if the training is validated, ``validation_step``. The weights are saved
+    as ``model.<name>``, the form that :func:`~graphrerank.models.checkpoint.load_checkpoint` expects. Before each
+    batch, torch is reseeded from ``seed``, the step, the batch within an accumulated step, and the process. A resumed
+    training therefore ends with the same weights as an uninterrupted one if its data module serves the same batches.
 
     Args:
         model: Model to train.
-        learning_rate: Peak learning rate, after the warm-up. Must be positive.
-        weight_decay: AdamW's weight decay of matrices. Biases, norms and scalars are not decayed.
-        warmup_steps: Number of optimiser steps of the linear warm-up. 0 starts at the peak.
-        seed: Seed of all random numbers that the training draws, such as those of dropout.
+        learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
+        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases, norms or scalars.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up.
+        seed: Seed of all random numbers of the training, such as those of dropout.
 
     Raises:
         ValueError: If ``learning_rate`` is not positive, or ``weight_decay`` or ``warmup_steps`` is negative.
@@ -56,12 +56,17 @@ class TrainingModule(L.LightningModule):
         self.seed = seed
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Seed torch for this batch, so that a resumed training draws the random numbers of an unbroken one."""
+        """Seed torch for the batch, so that a resumed training uses the same random numbers as an uninterrupted one.
+
+        Args:
+            batch: Batch of the data module. Ignored.
+            batch_idx: Index of the batch in the epoch.
+        """
         part = batch_idx % self.trainer.accumulate_grad_batches
         torch.manual_seed(self.seed * 1_000_003 + self.global_step + (part << 32) + (self.global_rank << 40))
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Build AdamW and its schedule over the trainer's optimiser steps."""
+        """Return AdamW and a learning-rate schedule over all optimiser steps of the trainer."""
         parameters = list(self.model.parameters())
         groups: list[dict[str, Any]] = [
             {"params": [p for p in parameters if p.dim() > 1], "weight_decay": self.weight_decay},
@@ -73,7 +78,7 @@ class TrainingModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _rate(self, step: int, total: int) -> float:
-        """Return the learning rate of a step, as a factor of the peak."""
+        """Return the learning rate of a step, relative to the peak learning rate."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         done = (step - self.warmup_steps) / max(1, total - self.warmup_steps)

@@ -1,22 +1,26 @@
-"""Means of the loss and the measures over a validation split that comes in batches, on one process or several."""
+"""Batch-wise means of the loss and the measures over a validation split, for one or several processes."""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-SumOverProcesses = Callable[[Tensor], Tensor]  # adds up a tensor over all processes, such as by `dist.all_reduce`
+#: Function that sums a tensor over all processes, for example with ``dist.all_reduce``.
+SumOverProcesses = Callable[[Tensor], Tensor]
 
 
 class ValidationMeans:
-    """Accumulate a loss and measures of queries, and return their means over a whole split.
+    """Accumulate the loss and the measures of batches, and compute their means over the whole split.
 
-    The loss counts queries with a relevant candidate. Each measure counts the queries for which it is defined, so that
-    ``PR@10/multi`` is a mean over queries with several relevant passages only. Sums and numbers of queries are kept in
-    the precision and on the device of the loss, and are added up over the processes only once, in :meth:`compute`.
+    The loss is averaged over the queries with a relevant candidate. Each measure is averaged over the queries for which
+    it is defined; ``PR@10/multi``, for example, over the queries with several relevant passages. The accumulators have
+    the precision and the device of the loss. They are summed over the processes once, in :meth:`compute`.
 
     Args:
-        names: Names of the measures, in the order of the rows of ``per_query``.
+        names: Names of the measures, in the order of the rows of ``per_query`` in :meth:`update`.
+
+    Attributes:
+        names: Names of the measures.
 
     Example:
         >>> means = ValidationMeans(["PR@10", "PR@10/multi"])
@@ -28,16 +32,16 @@ class ValidationMeans:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self._sums: Tensor | None = None  # [1 + M]: of the loss, then of each measure
-        self._num_queries: Tensor | None = None  # [1 + M]: numbers of queries that the sums count
+        self._sums: Tensor | None = None  # [1 + M]: sum of the loss, then of each measure
+        self._num_queries: Tensor | None = None  # [1 + M]: number of queries in each sum
 
     def update(self, loss: Tensor, num_queries: Tensor, per_query: Tensor) -> None:
         """Add a batch.
 
         Args:
-            loss: Mean loss of the batch's queries with a relevant candidate, a scalar.
-            num_queries: Number of these queries, a scalar of the loss's type.
-            per_query: Measures ``[M, B]``; NaN where a measure is not defined for a query.
+            loss: Scalar mean loss over the queries of the batch with a relevant candidate.
+            num_queries: Number of queries with a relevant candidate, a scalar with the dtype of the loss.
+            per_query: Measures ``[M, B]``. NaN if a measure is not defined for a query.
         """
         measured = torch.stack([per_query.nansum(1), (~per_query.isnan()).sum(1)]).to(loss)
         sums = torch.cat([(loss * num_queries).unsqueeze(0), measured[0]])
@@ -46,17 +50,22 @@ class ValidationMeans:
         self._num_queries = counts if self._num_queries is None else self._num_queries + counts
 
     def compute(self, sum_over_processes: SumOverProcesses | None = None) -> dict[str, Tensor]:
-        """Return the means: that of the loss as ``loss``, then each measure's by name, NaN where no query counts.
+        """Return the means over all batches.
 
         Args:
-            sum_over_processes: Adds up a tensor over the processes that share the split. None for a single process.
+            sum_over_processes: Function that sums a tensor over the processes that share the split. None for a single
+                process.
+
+        Returns:
+            Mean loss as ``loss``, and the mean of each measure by name. NaN for a measure that is not defined for any
+            query.
 
         Raises:
             RuntimeError: If no batch was added.
         """
         if self._sums is None or self._num_queries is None:
-            raise RuntimeError("a batch must be added by `update` before `compute`")
-        totals = torch.stack([self._sums, self._num_queries])  # one tensor, so that processes communicate once
+            raise RuntimeError("`update` must be called before `compute`")
+        totals = torch.stack([self._sums, self._num_queries])  # one tensor, so that one reduction is enough
         sums, num_queries = totals if sum_over_processes is None else sum_over_processes(totals)
-        num_queries[:1].clamp_(min=1)  # without a relevant candidate the loss is 0
+        num_queries[:1].clamp_(min=1)  # the loss is 0 if no query has a relevant candidate
         return dict(zip(("loss", *self.names), sums / num_queries, strict=True))
