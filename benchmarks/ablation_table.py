@@ -104,25 +104,32 @@ def main() -> None:
     print(arguments.out)
 
 
-PAGE = """# What types of edges, evidence of pairs and expansion are worth
+PAGE = """# What types of edges, evidence of pairs and expansion contribute
 
-Written by `python benchmarks/ablation_table.py --datasets DIR`. Each model was trained with the mix of
-version 0.3, two epochs and one seed (`python train.py experiment=base start=null features=scores_match_typed
-module.learning_rate=3e-3 trainer.max_epochs=2`), and evaluated on test splits (Spider and BIRD: dev)
-with `data.edges=auto`. The full model minus one that lacks something, in points, and the p of a two-sided paired
-randomisation test over queries; together: the mean over data sets.
+After reading this page you know how much each part of the model and of the candidate graph contributes to the ranking.
 
-- *edge types merged*: all types of edges are one weight.
-- *no pair head*, *no pair evidence*: without the head that scores best pairs; also without what two passages together
-  hold of the query's words (`model.pair_evidence`).
-- *no expansion*: the same weights over the retriever's candidates alone.
+```
+python benchmarks/ablation_table.py --datasets DIR
+```
 
-Shuffled edges: [base.md](base.md#does-the-graph-help).
+The command writes this page. Each model was trained with the mix of version 0.3, for two epochs with one seed (`python
+train.py experiment=base start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`), and
+evaluated on test splits (Spider and BIRD: dev) with `data.edges=auto`. The table shows by how many points the full
+model is above each ablation, with the p-value of a two-sided paired randomisation test over queries in brackets. The
+last two rows are means over data sets.
+
+- *Edge types merged*: all edges have one type.
+- *No pair head*: the head that scores the best pairs of passages is removed.
+- *No pair evidence*: the features of which query words two passages cover together (`model.pair_evidence`) are removed
+  as well.
+- *No expansion*: the same weights over the retriever's candidates alone.
+
+[The page on `base`](base.md#does-the-graph-help) measures shuffled edges.
 
 {table}
 
-On another machine, in effect another seed, types were worth 1.8 points of PR@5 and 0.6 of nDCG@10 over all sets,
-expansion 7.0 and 2.6, the pair head 0.2 of nDCG@10.
+On another machine, which acts like another seed, types of edges contributed 1.8 points of PR@5 and 0.6 of nDCG@10 over
+all data sets, expansion 7.0 and 2.6, and the pair head 0.2 of nDCG@10.
 """
 
 

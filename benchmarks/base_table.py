@@ -214,52 +214,67 @@ def main() -> None:
 
 PAGE = """# The checkpoint `base`
 
-Written by `python benchmarks/base_table.py --datasets DIR`. `base` was trained on train splits of these corpora, on
-others and on drafted questions (`python train.py experiment=base`); every number on this page is of a test split
-(Spider and BIRD: dev), in percent. On corpora that it never saw: [left_out.md](left_out.md).
-`base` also takes a cross-encoder's scores ([expand_then_rerank.md](expand_then_rerank.md#with-a-cross-encoder)).
+After reading this page you know how `base` ranks on each test set, how much of it is due to the graph, and how reliable
+its probabilities are.
+
+```
+python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR
+```
+
+The command evaluates `base` on one data set. This page was written by `python benchmarks/base_table.py --datasets DIR`.
+`base` was trained on the train splits of these corpora, on other corpora and on drafted questions
+(`python train.py experiment=base`). Every number on this page is measured on a test split (Spider and BIRD: dev), in
+percent. [Data sets that the model never saw](left_out.md) has other corpora. `base` can also use [the scores of a
+cross-encoder](expand_then_rerank.md#with-a-cross-encoder).
 
 ## All data sets
 
-`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK comes
-with edges. Ceiling: queries with all relevant passages among the candidates, in brackets before expansion. GCS,
-PPR: restart probability tuned on BIRD train. p: nDCG@10 of `base` against the retriever, a two-sided paired
-randomisation test over queries. p50: latency of the reranking stage of `base`, one query at a time, one CPU thread.
+- Edges are those of `data.edges=auto`. ATT&CK comes with edges.
+- *Ceiling* is the share of queries whose relevant passages are all among the candidates, and in brackets the same
+  before expansion.
+- The restart probabilities of GCS and PPR were tuned on BIRD train.
+- *p* is the p-value of a two-sided paired randomisation test over queries, for nDCG@10 of `base` and the retriever.
+- *p50* is the median time of the reranking stage of `base`, for one query at a time on one CPU thread.
 
 {full}
 
-One seed of three, which deviate from their mean by at most 0.3 points of nDCG@10 on these sets and by 0.2 on the five
-that chose the training (`choose_*`, over the retriever +2.8, +2.8 and +2.9 on average), 200 questions each; a
-difference below two such deviations is none. Their averaged weights are no better than each.
+`base` is one seed of three. The seeds differ from their mean by at most 0.3 points of nDCG@10 on these data sets, and
+by 0.2 on the five data sets that were used for model selection (`choose_*`, 200 questions each; +2.8, +2.8 and +2.9
+points over the retriever on average). A difference below two such deviations is not meaningful. The averaged weights of
+the three seeds are no better than those of each.
 
 ## Does the graph help?
 
-`base` minus itself over other edges among the same candidates, PR@5 in points, with p as above. Of `base-2`, an MLP of
-the same training, without attention along edges and scores of best pairs, was 1.4 points of PR@5 and 0.9 of nDCG@10
-below it (p = 0.0001, all sets together). Types of edges, evidence of pairs, expansion: [ablations.md](ablations.md).
+The table shows by how many points of PR@5 `base` is above itself with other edges among the same candidates, with p as
+above. For `base-2`, an MLP with the same training, but without attention along edges and without scores of best pairs,
+was 1.4 points of PR@5 and 0.9 of nDCG@10 below (p = 0.0001, all data sets together). [Ablations](ablations.md) measures
+types of edges, evidence of pairs, and expansion.
 
 {shaken}
 
 ## Probabilities
 
-How far the probabilities of candidates are from the shares of relevant ones (ECE: expected calibration error), and the
-probability that the first ten hold all relevant passages from the share of such lists. Both were fitted on the
-validation splits of all sets together; on sets with far more relevant passages than the others they are off, which
-forty judged queries of a corpus repair ([evaluating.md](evaluating.md#is-the-top-of-the-list-complete)).
+The table compares the mean probability of candidates with the share of relevant ones, and the mean probability that the
+first ten contain all relevant passages with the share of such lists. ECE is the expected calibration error. Both
+calibrations were fitted on the validation splits of all data sets together. They are inaccurate on data sets with far
+more relevant passages than the others. Forty judged queries of such a corpus correct that ([complete
+lists](evaluating.md#is-the-top-of-the-list-complete)).
 
 {probabilities}
 
 ## Other edges
 
-*no edges*: hybrid search without any edge; *hand-chosen*: as `conf/data` says; *auto*: `data.edges=auto`.
-With edges, candidates are expanded along them.
+*No edges* is hybrid search without any edge, *hand-chosen* uses the edges of `conf/data`, and *auto* those of
+`data.edges=auto`. With edges, candidates are expanded along them.
+
 {edges}
 
 ## Other retrievers
 
-Retriever → GCS → `base`; bold where `base` is at or above both; p of `base` against the retriever. *auto*:
-`retriever=hybrid_expand`; *hybrid*: 0.3 BM25 + 0.7 cosine, no expansion; *dense*, *BM25*: one of the two ranks. All but
-the last with `data.edges=auto`. `base` is {below} below the retriever. `python benchmarks/base_plot.py` draws it.
+Each cell shows nDCG@10 of the retriever, of GCS and of `base`. It is bold where `base` is at or above both, and p
+compares `base` with the retriever. *Auto* is `retriever=hybrid_expand`, *hybrid* is 0.3 BM25 + 0.7 cosine without
+expansion, and *dense* and *BM25* are one of the two alone. All columns but the last use `data.edges=auto`. `base` is
+{below} below the retriever. `python benchmarks/base_plot.py` draws the picture.
 
 ![nDCG@10 of retriever, GCS and base by data set and retriever](base.png)
 

@@ -31,6 +31,7 @@ from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.significance import across_datasets
+from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.operators.ppr import corpus_entities
 
 FOLDERS = ("choose_xquad_en", "choose_sphinx_docs", "ketrag_musique", "choose_nl2bash_tldr", "git_flask")
@@ -244,6 +245,7 @@ def main() -> None:
         level=LEVEL,
         count=sum(map(len, asked.values())),
         train=sum(corpus.questions for corpus in TRAINED),
+        size=round(sum(file.stat().st_size for file in (PRETRAINED / "base").iterdir() if file.is_file()) / 1000),
     )
     arguments.out.write_text(page, encoding="utf-8")
 
@@ -251,77 +253,91 @@ def main() -> None:
 PAGE = """<!-- not run: each library has its own environment -->
 # `base` next to other rerankers
 
-Written by `python benchmarks/compare_peers.py --datasets DIR --cross-encoder MODEL --python PYTHON`. All rank the
-same hundred candidates of the same {count} questions (`retriever=hybrid_expand data.edges=auto`, MiniLM). Nothing was
-trained on these corpora; encyclopedia, documentation and commands helped to choose the training of `base`. MODEL is
-ms-marco-MiniLM-L12, rebuilt from 8-bit weights.
+After reading this page you can choose between `base`, cross-encoder libraries and simple fusions of rankings, by
+quality, time and size.
+
+```
+python benchmarks/compare_peers.py --datasets DIR --cross-encoder MODEL --python PYTHON
+```
+
+The command writes this page. All rerankers rank the same hundred candidates of the same {count} questions
+(`retriever=hybrid_expand data.edges=auto`, MiniLM). No model was trained on these corpora. Encyclopedia, documentation
+and commands were used for the model selection of `base`. MODEL is ms-marco-MiniLM-L12, rebuilt from 8-bit weights, and
+PYTHON is the interpreter of the environment with the libraries.
 
 ## Quality
 
-{measure} in percent; bold: above the retriever, ↓: below it, p < {level} (paired randomization test over questions,
-uncorrected). The last columns are of all corpora together.
+The table shows {measure} in percent. A bold number is significantly above the retriever and a number with ↓ is
+significantly below it (p < {level} by a paired randomization test over questions, uncorrected). The last columns are
+for all corpora together.
 
 {quality}
 
-- **sentence-transformers** stands for all libraries that read with the same weights. Its logits are those that our
-  reader cached (bfloat16, 256 tokens); below is how many of the first ten each library has in common with them.
-- **PyTerrier GAR** reads 50 of the hundred candidates, along the same edges, with the same weights.
-- **MMR** has LangChain's default, an even mix of relevance and novelty, over MiniLM's vectors.
-- **RRF** fuses three rankings with k = 60; PageRank (PPR) restarts at the candidates in proportion to their scores.
-- **Logistic regression** is of the kind that [Metronix](https://github.com/mtrnix/metronix-memory) ships as its
-  learned fusion: scores, rank, and a walk over passages and entities that begins at the least mentioned entities of
-  five seeds and returns there. It was trained on {train} train questions of 2WikiMultihopQA and HotpotQA, as theirs
-  was on such questions.
-- **`base`** is called with texts, scores and edges alone, and with the features of our retriever: BM25 over the whole
-  corpus, and steps from a seed. Our pipeline, in the README's table, also weighs words by their rarity in the whole
-  corpus, not in the list.
+- **sentence-transformers** represents all libraries that use the same weights. Its logits are those cached by our own
+  reader (bfloat16, 256 tokens). The table of [costs](#cost) shows how many of the first ten results of each library
+  agree with them.
+- **PyTerrier GAR** scores 50 of the hundred candidates, along the same edges, with the same weights.
+- **MMR** uses LangChain's default, equal weights of relevance and novelty, over MiniLM's vectors.
+- **RRF** fuses three rankings with k = 60. PageRank (PPR) restarts at the candidates in proportion to their scores.
+- **Logistic regression** is similar to the learned fusion that [Metronix](https://github.com/mtrnix/metronix-memory)
+  ships. Its features are scores, the rank, and a random walk over passages and entities that starts at the rarest
+  entities of five seeds and returns there. It was trained on {train} train questions of 2WikiMultihopQA and HotpotQA,
+  the kind of questions that Metronix used.
+- **`base`** gets texts, scores and edges alone in the first row, and also the features of our retriever in the second:
+  BM25 over the whole corpus, and the number of steps from a seed. Our pipeline, in the README's table, also weights
+  words by their rarity in the whole corpus instead of the list.
 
-## What it contradicts
+## Where `base` is not the best
 
-- *The README compares `base` with its retriever and a cross-encoder*: a simpler system is above it on one corpus. On
-  command pages RRF of BM25, dense and PPR has 6.0 points more than `base` (p = 0.0008), and RRF with the number of
-  edges in the place of PPR 4.8 (p = 0.004): there often linked pages are often asked for, and `base` does not make
-  use of it. On multi-hop passages both are below the retriever, and `base` is 12.5 points above it.
-- *Better than the retriever*: over all corpora (p = 0.0001), but alone on two of five. On the encyclopedia the
-  cross-encoder is above the retriever (p = 0.003), and `base` is not.
+- *The README compares `base` with its retriever and a cross-encoder*, but a simpler system is better on one corpus. On
+  command pages, RRF of BM25, dense and PPR is 6.0 points above `base` (p = 0.0008), and RRF with the number of edges
+  instead of PPR 4.8 points (p = 0.004). There, pages with many links are often the relevant ones, which `base` does not
+  use. On multi-hop passages both are below the retriever, and `base` is 12.5 points above it.
+- *Better than the retriever*: `base` is over all corpora (p = 0.0001), but significantly only on two of five. On the
+  encyclopedia, the cross-encoder is above the retriever (p = 0.003), and `base` is not.
 - *Small*: The checkpoint takes {size} KB, but 815 MB are installed with its library, of which torch takes 699.
   FlashRank takes a fifth of that, and the fusions less than a quarter.
-- *Fast*: three hundred times as fast as the fastest reading of all candidates, but RRF takes a quarter of the time of
-  `base`, and logistic regression an eighth.
-- *The README's cross-encoder*, with 1.6 to 3.1 seconds a question, is in its fastest form; by their defaults
-  libraries take four times as long. Half of the reading, along edges (GAR), loses nothing.
+- *Fast*: `base` is three hundred times as fast as the fastest cross-encoder that scores all candidates, but RRF takes a
+  quarter of the time of `base`, and logistic regression an eighth.
+- *The README's cross-encoder* takes 1.6 to 3.1 seconds per question in its fastest form. With their default settings,
+  libraries take four times as long. Scoring only half of the candidates along edges (GAR) loses nothing.
 
-Confirmed: texts, scores and edges suffice (p = 0.39 to all features), and over all corpora no other system is above
-`base`.
+Two statements are confirmed: texts, scores and edges are enough (p = 0.39 against all features), and over all corpora
+no other system is above `base`.
 
 ## Cost
 
-Median milliseconds of CPU a question, on a core that other processes shared: differences below a half mean nothing;
-peak memory above that of Python with the questions; megabytes that `pip install` adds to an empty environment,
-without bytecode (torch: the build for CPUs), and without weights; lines below. Libraries with a cross-encoder read
-{read} question of each corpus, in float32 and up to 512 tokens unless their row says otherwise, as they do by
-default. FlashRank reads all passages as one batch, padded to the longest.
+- *Time* is the median of milliseconds of CPU per question, on a core that other processes shared. Differences of less
+  than a factor of two are not meaningful.
+- *Memory* is the peak above that of Python with the questions.
+- *Installed* is the number of megabytes that `pip install` adds to an empty environment, without bytecode and weights.
+  torch is the build for CPUs.
+- *Lines* counts the code [below](#code).
+
+Libraries with a cross-encoder score {read} question of each corpus, in float32 and with up to 512 tokens, which are
+their defaults, unless the row says otherwise. FlashRank scores all passages as one batch, padded to the longest.
 
 {cost}
 
-## What does not run here, or not as it is
+## What does not run here, or only with changes
 
-- **lightning-ir** 0.0.6 fails with the transformers 5 that its requirements admit (`'BertTokenizer' is not
-  subscriptable`); its row has transformers 4.57. It knows no ms-marco-MiniLM: two lines name the layers; it cuts
-  questions after 32 tokens.
-- **FlashRank**, and **rerankers** with FlashRank or ColBERT, download weights, which no hub gave here. FlashRank has
-  MODEL as ONNX with 8-bit weights, exported by our script, and **rerankers** its transformers backend.
-- **Haystack** 3 has its rankers in a package of their own, `sentence-transformers-haystack`. MMR is its
-  `SentenceTransformersDiversityRanker`, which encodes all passages for each question; LlamaIndex's is an option of
-  vector stores.
-- **PyTerrier GAR** runs without Java, which PyTerrier needs only for Terrier's own indexes.
-- **Metronix** is a service over Neo4j and Qdrant with a language model's graph; only its kind of fusion is compared.
-- Rankers that ask a language model (LlamaIndex's `LLMRerank`, Haystack's `LLMRanker`, RankGPT) were not run.
+- **lightning-ir** 0.0.6 fails with transformers 5, which its requirements allow
+  (`'BertTokenizer' is not subscriptable`). Its row uses transformers 4.57. It has no configuration for ms-marco-MiniLM,
+  so two lines define the layers. It truncates questions after 32 tokens.
+- **FlashRank**, and **rerankers** with FlashRank or ColBERT, download weights, which was not possible here. FlashRank
+  uses MODEL as ONNX with 8-bit weights, exported by our script, and **rerankers** uses its transformers backend.
+- **Haystack** 3 has its rankers in a separate package, `sentence-transformers-haystack`. Its version of MMR is
+  `SentenceTransformersDiversityRanker`, which encodes all passages for each question. In LlamaIndex, MMR is an option
+  of vector stores.
+- **PyTerrier GAR** runs without Java, which PyTerrier only needs for Terrier's own indexes.
+- **Metronix** is a service over Neo4j and Qdrant with a graph that a language model extracts. Only its kind of fusion
+  is compared.
+- Rankers that use a language model (LlamaIndex's `LLMRerank`, Haystack's `LLMRanker`, RankGPT) were not run.
 
-## The lines
+## Code
 
-`q` holds a question's text, its candidates' `passages`, `scores`, `vectors` and `edges`; `setting` the paths of the
-weights.
+`q` contains a question's text, and the `passages`, `scores`, `vectors` and `edges` of its candidates. `setting` has the
+paths of the weights.
 
 {snippets}
 """

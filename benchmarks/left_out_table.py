@@ -144,7 +144,10 @@ def kinds_section(arguments: argparse.Namespace) -> str:
             lines.append(f"| {first} | {name} ({split}) | {len(ours)} | {shown} | {gains[name]:+.1f} | {p:.2g} |")
         worst = min(gains, key=gains.__getitem__)
         mean = statistics.mean(gains.values())
-        said.append(f"- {kind}: {mean:+.1f} from the retriever on average, {gains[worst]:+.1f} on the worst ({worst}).")
+        said.append(
+            f"- {kind}: {mean:+.1f} points from the retriever on average, "
+            f"{gains[worst]:+.1f} on the worst data set ({worst})."
+        )
     return KINDS_SECTION.format(table="\n".join(lines), said="\n".join(said))
 
 
@@ -191,10 +194,10 @@ def main() -> None:
 
 KINDS_TITLE, BEHIND_KINDS = "## Kinds of corpora that the model never saw\n", "## What drafted questions add\n"
 KINDS_SECTION = """
-Written by `python benchmarks/left_out_table.py --datasets DIR --kinds`. For each kind a model that was trained as
-`base`, from `base-2`, which never saw any of them, without the kind and without drafts from its texts (`python train.py
-experiment=base`, one seed). nDCG@10 in percent, over `data.edges=auto retriever=hybrid_expand`; p as above, of the
-model against the retriever.
+`python benchmarks/left_out_table.py --datasets DIR --kinds` wrote this section. For each kind of corpus, a model was
+trained like `base`, starting from `base-2`, which never saw any of these corpora, without the kind and without
+questions drafted from its texts (`python train.py experiment=base`, one seed). The numbers are nDCG@10 in percent over
+`data.edges=auto retriever=hybrid_expand`. The p-values compare the model with the retriever, as above.
 
 | kind | data set (split) | questions | retriever | `base-2` | without the kind | difference | p |
 | --- | --- | --: | --: | --: | --: | --: | --: |
@@ -206,29 +209,38 @@ model against the retriever.
 
 PAGE = """# Data sets that the model never saw
 
-Written by `python benchmarks/left_out_table.py --datasets DIR`. For each set a model that was trained on all others of
-the mix, with all that was drafted of the set left out, too (`python train.py experiment=base '~ablations.mlp'
-start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`, three seeds), on its test split
-(Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`. `base` was trained on its train split. Percent;
-±: standard deviation over seeds.
+After reading this page you know how a model trained like `base` ranks on a corpus that is not in its training data.
+
+```
+python benchmarks/left_out_table.py --datasets DIR
+```
+
+The command wrote the first two tables. For each data set, a model was trained on all other parts of the mix, also
+without the questions that were drafted from the data set (three seeds, two epochs: `python train.py experiment=base
+'~ablations.mlp' start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`). It was
+evaluated on the test split of the omitted data set (Spider and BIRD: dev) with
+`data.edges=auto retriever=hybrid_expand`. The column
+`base` is the shipped checkpoint, which was trained on the train split of the data set. Numbers are percentages, and ± is the
+standard deviation over seeds.
 
 {table}
 
-The models without the set against the retriever: points, 95% interval over queries, and p of a two-sided paired
-randomisation test; each query counts with the mean of all seeds.
+The next table compares the models without the data set with the retriever: the difference in points, its 95% interval
+over queries, and the p-value of a two-sided paired randomisation test. Each query has the mean of all seeds.
 
 {tests}
 
-Three seeds are nowhere significantly below the retriever. Least sure is ATT&CK, whose graph joins other pairs than
-those that its questions ask for, and where PR@10 differs by two points between seeds, or between processors that round
-vectors differently. There a graph reranker needs some questions of the corpus, judged or along its edges
-(`data=attack_paths`). Random edges in training, which keep a graph of noise from doing harm
-([edge_robustness.md](edge_robustness.md)), gain nothing here.
+None of the models is significantly below the retriever. ATT&CK is the least certain, because its graph connects other
+pairs than those that its questions ask for. Its PR@10 differs by two points between seeds, and between processors that
+round vectors differently. In such a corpus, a graph reranker needs some questions from the corpus, judged or drafted
+along its edges (`data=attack_paths`). Random edges in training, which protect against graphs of noise ([other
+edges](edge_robustness.md)), gain nothing here.
 
 ## What drafted questions add
 
-Trained without any multi-hop data, one epoch, one seed, over `data.edges=auto`, with a prototype of `data.drafted`;
-evaluated on train questions of 2WikiMultihopQA (420) and HotpotQA (360). A row adds to the one above:
+The models were trained without any multi-hop data, for one epoch with one seed, over `data.edges=auto`, with a
+prototype of `data.drafted`. They were evaluated on train questions of 2WikiMultihopQA (420) and HotpotQA (360). Each
+row adds to the training data of the row above:
 
 | trained on | 2Wiki R@5 | PR@5 | PR@10 | HotpotQA R@5 | PR@5 | PR@10 |
 | --- | --: | --: | --: | --: | --: | --: |
@@ -237,13 +249,14 @@ evaluated on train questions of 2WikiMultihopQA (420) and HotpotQA (360). A row 
 | questions along ATT&CK's edges (`attack_paths`) | 91.0 | 75.7 | 91.2 | 95.1 | 91.1 | 95.8 |
 | questions drafted from 2WikiMultihopQA's and HotpotQA's passages | 90.0 | 74.3 | 89.0 | 94.7 | 90.3 | 95.3 |
 
-The model has to know the kind of question, not the corpus: drafts from the very corpus add nothing.
+The model has to know the kind of question, not the corpus. Drafting questions from the corpus itself adds nothing.
 
-## Never seen, and no edges
+## Corpora without edges
 
-An earlier training, on validation questions: nDCG@10 of the retriever and of a model that never saw the set, over
-candidates without any edge, with p as above (`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25
-paths.datasets=DIR`, and `data.mentions=false`, `data.knn=0` or `data.edges=[]` where `conf/data` adds some):
+An earlier training was evaluated on validation questions. The table shows nDCG@10 of three retrievers and of a model
+that never saw the data set, over candidates without any edge, with p as above
+(`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`,
+`data.knn=0` or `data.edges=[]` where `conf/data` adds edges):
 
 | data set | questions | hybrid | model | p | BM25 | model | p | dense | model | p |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
@@ -253,7 +266,7 @@ paths.datasets=DIR`, and `data.mentions=false`, `data.knn=0` or `data.edges=[]` 
 | scifact | 81 | 73.7 | 74.6 | 0.52 | 65.7 | 68.9 | 0.12 | 65.6 | 73.0 | < 0.001 |
 | nfcorpus | 324 | 32.3 | 32.3 | 0.89 | 27.7 | 27.3 | 0.30 | 28.8 | 31.8 | < 0.001 |
 
-It is nowhere significantly below the retriever, so `base` has no gate that falls back to it.
+The model is nowhere significantly below the retriever, so `base` has no fallback to the retriever.
 """
 
 
