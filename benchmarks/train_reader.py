@@ -17,7 +17,7 @@ from graphrerank.core import Queries
 from graphrerank.data.dataset import Dataset
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.operators.bm25 import BM25Retriever
-from graphrerank.utils.files import save_tensors
+from graphrerank.utils.tensor_files import save_tensors
 from graphrerank_papers.answers.extractive_reader import (
     NUM_WEIGHTS,
     READER_WEIGHTS,

@@ -72,7 +72,7 @@ MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define i
     "graphrerank.data.readers.named": ("graphrerank.data.loaders.named",),
     "graphrerank.extensions": ("graphrerank.installation.plugins",),
     "graphrerank.extras": ("graphrerank.installation.extras",),
-    "graphrerank.files": ("graphrerank.utils.files",),
+    "graphrerank.files": ("graphrerank.utils.files", "graphrerank.utils.tensor_files"),
     "graphrerank.fitting": ("graphrerank.training",),
     "graphrerank.fitting.calibrate": ("graphrerank.training.calibrate",),
     "graphrerank.fitting.fit": (

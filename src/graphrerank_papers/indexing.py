@@ -18,7 +18,8 @@ from graphrerank.core.sparse_rows import pad_rows
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.utils.caching import hash_texts, warn_damaged
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
+from graphrerank.utils.files import check_writable, read_checked_json, write_checked_json
+from graphrerank.utils.tensor_files import load_tensors, save_tensors
 
 #: Version of the stages. Increment it when the content of a stage changes.
 INDEX_FORMAT = 2

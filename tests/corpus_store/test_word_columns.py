@@ -9,7 +9,7 @@ from graphrerank.corpus import PackedStrings
 from graphrerank.corpus_store.graph_columns import string_columns
 from graphrerank.corpus_store.opening import Columns, ColumnWriter
 from graphrerank.corpus_store.word_columns import hash_strings, merge_vocabularies, read_words, write_texts
-from graphrerank.utils.files import save_tensors
+from graphrerank.utils.tensor_files import save_tensors
 
 TEXTS = ["The red car.", "", "A car, a bus and a car!", "Red buses run.", "écluse"]
 

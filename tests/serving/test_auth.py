@@ -294,7 +294,9 @@ def test_a_folder_of_an_older_version_takes_no_principals(make_service, tmp_path
     manifest = json.loads((folder / "corpus.json").read_text())
     manifest["columns"] = {name: of for name, of in manifest["columns"].items() if not name.startswith("metadata")}
     (folder / "corpus.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="was written by an older version without principals; prepare the corpus again"):
+    with pytest.raises(
+        ValueError, match="was written by an older version without principals; prepare the corpus again"
+    ):
         grow_corpus(folder, ["x"], ["text"], metadata=[{"principals": ["a"]}])
 
 

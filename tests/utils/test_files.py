@@ -20,10 +20,8 @@ from graphrerank.utils.files import (
     atomic_path,
     check_writable,
     claim_folder,
-    load_tensors,
     read_checked_json,
     remove_leftovers,
-    save_tensors,
     sole_use,
     try_lock,
     write_bytes,
@@ -31,6 +29,7 @@ from graphrerank.utils.files import (
     write_json,
     write_text,
 )
+from graphrerank.utils.tensor_files import load_tensors, save_tensors
 
 
 def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ from graphrerank.operators.vector_index import write_stored_index
 from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.caching import hash_texts, read_cached, short_hash
 from graphrerank.utils.checks import UserError, check_choice, check_counts
-from graphrerank.utils.files import save_tensors, sole_use, write_json
+from graphrerank.utils.files import sole_use, write_json
 from graphrerank.utils.progress import advance_to, progress_bar
+from graphrerank.utils.tensor_files import save_tensors
 
 __getattr__ = moved_names(__name__)
 

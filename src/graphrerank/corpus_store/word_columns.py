@@ -17,7 +17,7 @@ from graphrerank.corpus_store.graph_columns import string_columns
 from graphrerank.corpus_store.opening import Array, ColumnWriter
 from graphrerank.features.text_match import distinct_keys
 from graphrerank.features.word_table import WordTable, first_of_equals
-from graphrerank.utils.files import map_tensors
+from graphrerank.utils.tensor_files import map_tensors
 
 BLOCK_POSTINGS = 1 << 23  # Number of postings sorted at once, 64 MiB of keys.
 Integers = npt.NDArray[np.int64]

@@ -35,8 +35,9 @@ from graphrerank.models.manifest import (
 )
 from graphrerank.models.registry import find_model, model_name
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import hash_files, save_tensors
+from graphrerank.utils.files import hash_files
 from graphrerank.utils.safe_loading import untrusted_file
+from graphrerank.utils.tensor_files import save_tensors
 
 #: Name of the weights file in a checkpoint folder.
 WEIGHTS_FILE = "model.safetensors"

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import check_writable, load_tensors, save_tensors
+from graphrerank.utils.files import check_writable
 from graphrerank.utils.progress import Clock, advance_to, parts_done, progress_bar
+from graphrerank.utils.tensor_files import load_tensors, save_tensors
 
 KEY_BYTES = 32
 LOOKED_UP = 500  # Number of keys per SQL statement. Old versions of SQLite allow at most 999.
@@ -268,7 +269,7 @@ def read_cached(path: Path, names: tuple[str, ...] | None = None) -> dict[str, T
     """Read the tensors of a cache file.
 
     Args:
-        path: File written by :func:`~graphrerank.utils.files.save_tensors`.
+        path: File written by :func:`~graphrerank.utils.tensor_files.save_tensors`.
         names: Expected names of the tensors. If None, all names are accepted.
 
     Returns:

@@ -15,7 +15,8 @@ from graphrerank.language_models.reply import ANSWERED, Reply
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import normalize_entity, split_sentences, words
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import hash_files, load_tensors
+from graphrerank.utils.files import hash_files
+from graphrerank.utils.tensor_files import load_tensors
 from graphrerank_papers.answers.packing import Context
 
 READER_WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # trained by benchmarks/train_reader.py

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.metrics.coverage import normalize_answer
-from graphrerank.utils.files import save_tensors
+from graphrerank.utils.tensor_files import save_tensors
 from graphrerank_papers.answers.extractive_reader import (
     NUM_WEIGHTS,
     ExtractiveReader,

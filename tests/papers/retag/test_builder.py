@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphrerank.text import WordTokenizer, count_tokens
-from graphrerank.utils.files import save_tensors
+from graphrerank.utils.tensor_files import save_tensors
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder, parent_context, summarise_communities
 from graphrerank_papers.retag.entity_graph import Hierarchy
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
