@@ -113,7 +113,9 @@ def conclusions(rows: list[Row]) -> str:
             costs.append(f"{auto.name} ({auto.base:.1f}, {best.edges} {best.base:.1f})")
     mean, listed = sum(row.gain for row in worst) / len(worst), (f"{r.name} {r.edges} {r.gain:+.1f}" for r in worst)
     said = {
-        "Difference from the retriever in nDCG@10 with the worst edges of each data set": f"{mean:+.1f} on average: {', '.join(listed)}",
+        "Difference from the retriever in nDCG@10 with the worst edges of each data set": (
+            f"{mean:+.1f} on average: {', '.join(listed)}"
+        ),
         "Data sets and edges with which `base` is significantly below the retriever": ", ".join(below) or "none",
         f"Data sets where `auto` is more than {ALLOWED} points below the best edges": ", ".join(costs) or "none",
     }
