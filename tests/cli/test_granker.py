@@ -176,7 +176,7 @@ def test_a_served_head_against_the_equation(head: Path, reader: Path, run_comman
     ):
         torch.testing.assert_close(scores, expected[order], atol=1e-5, rtol=0)
         assert scores.tolist() == sorted(scores.tolist(), reverse=True)
-    with pytest.raises(ValueError, match="`explain` needs a model of scores and edges"):
+    with pytest.raises(ValueError, match="`explain` is not supported by a GRanker head"):
         engine.rerank({"one": request.model_copy(update={"explain": True})})
     with pytest.raises(ValueError, match="needs the texts of query and `passages`"):
         GraphReranker.from_pretrained(head, pair_encoder=encoder).rerank("aa z", scores=[1.0, 0.5])

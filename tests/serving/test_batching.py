@@ -209,7 +209,7 @@ def test_requests_are_refused_when_the_wait_would_be_too_long() -> None:
         assert all(int(refusal.headers["retry-after"]) >= 1 for refusal in refusals)
         more = asyncio.create_task(batcher.ask("documents", Job(), Job().work, "more"))
         await asyncio.sleep(0)
-        with pytest.raises(Refusal, match="too many requests: 5 are waiting"):
+        with pytest.raises(Refusal, match="too many requests, 5 are waiting"):
             batcher.check_wait()
         more.cancel()
         engine.may_answer.set()
@@ -281,7 +281,7 @@ def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_d
         await one("b", Job(), "no texts")
         source.may_encode.set()
         await short
-        with pytest.raises(Refusal, match=r"the wait would be above 0\.01 seconds"):
+        with pytest.raises(Refusal, match=r"the wait would exceed 0\.01 seconds"):
             await one("a", Job(texts=LONG), "too many")
         source.may_encode.set()
         await long

@@ -56,7 +56,7 @@ def test_the_image_does_not_start_without_a_key(monkeypatch):
     schema.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         cfg = compose("serve", overrides=COMMANDS[0])
-    with pytest.raises(ValueError, match=r"`api_key` must be set \(GRAPHRERANK_API_KEY\) where host=0\.0\.0\.0"):
+    with pytest.raises(ValueError, match=r"`api_key` must be set because host=0\.0\.0\.0"):
         serve_http(cfg)
     assert all("GRAPHRERANK_API_KEY" in line for line in DOCKERFILE.splitlines() if line.startswith("# docker run"))
 

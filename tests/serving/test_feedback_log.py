@@ -119,7 +119,7 @@ def test_a_user_is_deleted_in_place_while_others_write(tmp_path: Path) -> None:
     path.write_bytes(content[: log._files["shown"]._size])  # the process goes on where it was
     log.append(kept[2])
     assert log.find(kept[2]["request_id"]) == kept[2]
-    with pytest.raises(ValueError, match=r"needed the folder of a service's `feedback.path`"):
+    with pytest.raises(ValueError, match=r"not a feedback log because it has no file `key`"):
         forget_user(tmp_path / "elsewhere", "ann")
 
 

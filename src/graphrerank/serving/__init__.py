@@ -1,4 +1,4 @@
-"""Exported artifacts, and the HTTP service that loads them."""
+"""HTTP service for exported artifacts."""
 
 from graphrerank.installation.extras import importing
 

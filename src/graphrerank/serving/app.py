@@ -1,4 +1,4 @@
-"""The FastAPI application of one process: its routes, error answers and middleware."""
+"""FastAPI application of one process: routes, error responses and middleware."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -21,7 +21,7 @@ from graphrerank.serving.recorder import Recorder
 from graphrerank.serving.routes import Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
 
-OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
+OPEN_ROUTES = ("/health", "/ready")  # need no key, so that load balancers can call them
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -38,13 +38,13 @@ def create_app(
     """Create the application of a service.
 
     Args:
-        routes: Routes that engines answer.
+        routes: Routes that are answered by engines.
         batcher: Batcher with the engines.
         settings: Settings of the service.
-        info: Description of the model in the answer of ``GET /info``.
-        recorder: Log of what is shown. If None, nothing is recorded.
-        lifespan: Context manager that loads the engines when the application starts. If None, they are loaded.
-        refusals: Log of the requests that are refused under overload. If None, a new one is made.
+        info: Description of the model in the response of ``GET /info``.
+        recorder: Recorder of shown results. If None, nothing is recorded.
+        lifespan: Context manager that loads the engines when the application starts. If None, they are already loaded.
+        refusals: Log of requests that are rejected under overload. If None, a new log is created.
 
     Returns:
         The application, an ASGI callable.
@@ -53,7 +53,7 @@ def create_app(
         title="graphrerank",
         description="Learned graph reranking for graph RAG.",
         lifespan=lifespan,
-        docs_url=None,  # they load scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -73,24 +73,24 @@ def create_app(
 
 
 def service_description(settings: ServiceSettings, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a service for ``GET /info``, without what changes while it runs.
+    """Return the part of ``GET /info`` that does not change while the service runs.
 
     Args:
         settings: Settings of the service.
         info: Description of the model.
 
     Returns:
-        ``model`` and ``server`` and, with a page, ``page``.
+        Entries ``model`` and ``server``, and ``page`` if there is a page.
     """
     described = {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
     return described if settings.page is None else described | {"page": asdict(settings.page)}
 
 
 def add_error_answers(app: FastAPI) -> None:
-    """Let an application answer errors in the formats of Cohere and TEI.
+    """Add handlers that return errors in the formats of Cohere and TEI.
 
     Args:
-        app: The application.
+        app: Application to change.
     """
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(ClientDisconnect, _answer_disconnect)
@@ -102,38 +102,38 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_disconnect(request: Request, error: Exception) -> Response:
-    """Return an answer that nobody reads, so that the status is logged."""
-    return error_response(Refusal(499, "the client is gone"), request.state.uid)
+    """Return a response that is only logged, because the client has disconnected."""
+    return error_response(Refusal(499, "the client has disconnected"), request.state.uid)
 
 
 def add_state_routes(app: FastAPI) -> None:
-    """Add the routes that tell the state of a service: ``/health``, ``/ready``, ``/info`` and ``/metrics``.
+    """Add the routes for the state of a service: ``/health``, ``/ready``, ``/info`` and ``/metrics``.
 
     Args:
-        app: The application.
+        app: Application to change.
     """
     app.add_api_route(
-        "/health", _health, name="health", summary="Whether the process runs; see /ready for its engines."
+        "/health", _health, name="health", summary="Check that the process runs. See /ready for its engines."
     )
     app.add_api_route(
-        "/ready", _ready, name="ready", summary="Whether the engines are warm: before, the process does not listen."
+        "/ready", _ready, name="ready", summary="Check that the engines are loaded. The process does not listen before."
     )
     app.add_api_route(
         "/info",
         _describe,
         name="describe",
-        summary="The artifact's manifest, the types of edges, and the limits of requests.",
+        summary="Get the artifact's manifest, the edge types, and the limits of requests.",
     )
     app.add_api_route(
         "/metrics",
         _measures,
         name="measures",
-        summary="Metrics in Prometheus's text format.",
+        summary="Get metrics in the text format of Prometheus.",
         response_class=Response,
     )
 
 
-# FastAPI publishes the docstrings of endpoints in openapi.json, where the summaries suffice.
+# These endpoints have no docstrings because FastAPI would publish them in openapi.json next to the summaries.
 async def _health() -> dict[str, str]:
     return {"status": "ok"}
 
@@ -150,15 +150,15 @@ async def _describe(request: Request) -> dict[str, Any]:
     return description if deployed is None else description | deployed.describe()
 
 
-def _measures() -> Response:  # no `async`: reads files, in the thread pool
+def _measures() -> Response:  # not `async`, so that FastAPI runs it in the thread pool, because it reads files
     return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def add_middleware(app: FastAPI, settings: ServiceSettings) -> None:
-    """Let an application check requests before they are read, and answer web pages of other origins.
+    """Add the middleware that checks requests before their bodies are read, and the CORS middleware if it is needed.
 
     Args:
-        app: The application, with its ``state``.
+        app: Application with its ``state``.
         settings: Settings of the service.
     """
     open_paths = OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS)
@@ -169,7 +169,7 @@ def add_middleware(app: FastAPI, settings: ServiceSettings) -> None:
         check_wait=app.state.check_wait,
         refusals=app.state.refusals,
     )
-    if settings.cors_origins:  # before the guard, as a browser asks without a key
+    if settings.cors_origins:  # runs before the guard, because browsers send preflight requests without a key
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
         )

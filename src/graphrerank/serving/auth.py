@@ -1,4 +1,4 @@
-"""Who sends a request: principals from a signed token, or from the header of a trusted proxy."""
+"""Authenticate callers: principals come from a signed token or from the header of a trusted proxy."""
 
 import json
 import re
@@ -14,23 +14,23 @@ from graphrerank.serving.engine import Refusal
 from graphrerank.utils.checks import UserError, check_choice
 
 ALGORITHMS = ("HS256", "RS256")
-WRITE = "write"  # the principal of those who may add and delete documents
-KEY_BYTES = 32  # of a key of HS256, at least: as many as of its hash
+WRITE = "write"  # principal required to add and delete documents
+KEY_BYTES = 32  # smallest size of an HS256 key, the size of its hash
 
 
 SUBJECT, PRINCIPALS, NAMED = "sub", "principals", "name"  # kinds of users
 USER_KINDS = (SUBJECT, PRINCIPALS, NAMED)
-# a principal in a header: between double quotes, where a backslash escapes a quote or a backslash, or without quotes
+# principal in a header: plain, or in double quotes, where a backslash escapes a quote or a backslash
 HEADER_NAME = re.compile(r'[ \t]*(?:"((?:[^"\\]|\\["\\])*)"|([^",]*))[ \t]*(?:,|\Z)')
 
 
 class User(NamedTuple):
-    """Who a request is of: users of different kinds are different users, whatever their names.
+    """Identity of a user. Users of different kinds are different users, even if their names are equal.
 
     Attributes:
-        kind: ``sub`` for the subject of a token, ``principals`` for all holders of the same principals where nothing
-            else tells users apart, or ``name`` for what a request says of itself.
-        name: The name. Principals are a JSON list in ascending order, so that names with commas stay apart.
+        kind: ``sub`` for the subject of a token, ``principals`` for everybody with the same principals if there is no
+            subject, or ``name`` for a name that the request states itself.
+        name: Name of the user. For principals, a sorted JSON list, so that names with commas stay distinct.
     """
 
     kind: str
@@ -38,23 +38,31 @@ class User(NamedTuple):
 
     @classmethod
     def holding(cls, principals: Iterable[str]) -> "User":
-        """Return the user that the holders of some principals are together."""
+        """Return the user that stands for everybody with the same principals.
+
+        Args:
+            principals: Principals of the user.
+        """
         return cls(PRINCIPALS, json.dumps(sorted(set(principals))))
 
     @classmethod
     def called(cls, name: str, kind: str | None = None) -> "list[User]":
-        """List the users that somebody may mean by a name, for example to forget them.
+        """Return all users that a name can refer to, for example to delete their data.
 
         Args:
-            name: A subject, a name of requests, or principals: a JSON list, or names with commas between.
-            kind: The kind of user that is meant. If None, all kinds.
+            name: Subject, name stated by requests, or principals as a JSON list or separated by commas.
+            kind: Kind of the user. If None, users of all kinds.
 
         Raises:
             UserError: If there is no such kind.
         """
         if kind is not None:
             check_choice(USER_KINDS, kind=kind)
-        users = [cls(SUBJECT, name), cls(NAMED, name), cls.holding(part for part in name.split(",") if part)]
+        users = [
+            cls(SUBJECT, name),
+            cls(NAMED, name),
+            cls.holding(principal for principal in name.split(",") if principal),
+        ]
         try:
             listed = json.loads(name)
         except ValueError:
@@ -65,7 +73,7 @@ class User(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A text that no other user has."""
+        """Unique identifier of the user across all kinds."""
         return f"{self.kind}:{self.name}"
 
 
@@ -74,13 +82,13 @@ class Caller:
     """Sender of a request.
 
     Attributes:
-        principals: Principals of the sender, which decide what they see.
+        principals: Principals of the sender, which decide what is visible.
         trusts_body: Whether the request may name principals itself.
         may_write: Whether the sender may add and delete documents, and delete feedback.
-        user: The subject of the token, or else the principals. None if the service knows no callers.
-        authenticated: Whether a token or the header of a trusted proxy says who ``user`` is. False if the request named
-            principals itself, or named none.
-        address: Network address of the connection, which is the proxy's where there is one. None if it is unknown.
+        user: Subject of the token, or else the principals. None if the service does not authenticate callers.
+        authenticated: Whether ``user`` was verified by a token or by the header of a trusted proxy. False if the
+            request named the principals itself, or named none.
+        address: Network address of the connection, which is the proxy's address behind a proxy. None if unknown.
     """
 
     principals: frozenset[str] = frozenset()
@@ -92,29 +100,29 @@ class Caller:
 
     @property
     def known_user(self) -> str | None:
-        """Key of the user; None for callers whom nothing tells apart, neither a subject nor a principal."""
+        """Key of the user, or None for callers without subject and principals, who are indistinguishable."""
         return None if self.user is None or self.user == User.holding(()) else self.user.key
 
 
 @dataclass(frozen=True)
 class PermissionSettings:
-    """Source of the callers' principals. Without any of these settings only public documents are searched.
+    """Source of the callers' principals. If none of these settings is used, only public documents are searched.
 
     Attributes:
         algorithm: Algorithm of the tokens in `Authorization: Bearer TOKEN`. One of: HS256, RS256, null (no tokens).
-        key: Key that checks tokens: a secret of at least 32 bytes, or a public key in PEM.
-        audience: Audience that a token must name.
-        issuer: Issuer that a token must name. null accepts any.
-        claim: Claim of a token that holds the principals: a list, or a text with blanks between names. Dots separate
+        key: Key to verify tokens: a secret of at least 32 bytes for HS256, or a public key in PEM format for RS256.
+        audience: Audience that a token must have.
+        issuer: Issuer that a token must have. null accepts any issuer.
+        claim: Claim of a token with the principals: a list, or a string of names separated by spaces. Dots separate
             nested claims, as in realm_access.roles.
-        header: Header with the principals in place of tokens, separated by commas, with double quotes around a name
-            with commas. A proxy must set or remove it in every request. null reads none.
-        trust_body: Whether requests may name their own `principals`, which is for trials and trusted clients.
-        statistics: Passages whose word frequencies and found edges are used. One of: visible (those that the caller may
-            see), global (the whole corpus, quicker, but it tells something of what is hidden).
+        header: Header with the principals, used instead of tokens. Names are separated by commas; a name that contains
+            commas must be in double quotes. A proxy must set or remove the header in every request. null disables it.
+        trust_body: Whether requests may name their own `principals`. Only for trials and trusted clients.
+        statistics: Passages whose word frequencies and derived edges are used. One of: visible (only those visible to
+            the caller), global (the whole corpus). global is faster, but leaks information about hidden documents.
 
     Raises:
-        ValueError: If a setting does not fit.
+        ValueError: If a setting is invalid.
     """
 
     algorithm: str | None = None
@@ -133,32 +141,42 @@ class PermissionSettings:
         check_choice(ALGORITHMS, **{"permissions.algorithm": self.algorithm})
         require_extra("serve", f"permissions.algorithm={self.algorithm}")
         if not self.key or not self.audience:
-            raise UserError("`permissions.key` and `permissions.audience` must be given to check tokens, got none")
+            raise UserError("`permissions.key` and `permissions.audience` must be set to verify tokens, got none")
         if self.algorithm == "HS256" and len(self.key.encode()) < KEY_BYTES:
             raise UserError(f"`permissions.key` must have at least {KEY_BYTES} bytes for HS256, got {len(self.key)}")
         if self.algorithm == "RS256" and "PUBLIC KEY" not in self.key:
-            raise UserError("`permissions.key` must be a public key in PEM for RS256")
+            raise UserError("`permissions.key` must be a public key in PEM format for RS256")
         if self.header is not None:
-            raise UserError("`permissions.header` must be null where tokens are read")
+            raise UserError("`permissions.header` must be null if `permissions.algorithm` is set")
 
     @property
     def are_set(self) -> bool:
-        """Whether principals come from anywhere."""
+        """Whether callers can have principals."""
         return self.algorithm is not None or self.header is not None or self.trust_body
 
     def caller(self, headers: Headers) -> Caller:
-        """Read who sends a request; a refusal, 401, for a token that is wrong in any way."""
+        """Return the sender of a request.
+
+        Args:
+            headers: Headers of the request.
+
+        Returns:
+            The sender, without principals if the request has no token and no header of principals.
+
+        Raises:
+            Refusal: 401, if the token or header is invalid in any way.
+        """
         if not self.are_set:
             return Caller()
         names: Sequence[str] = ()
         subject = None
-        if self.algorithm is not None and (given := _single(headers, "authorization")) is not None:
-            scheme, _, token = given.partition(" ")
+        if self.algorithm is not None and (credentials := _single(headers, "authorization")) is not None:
+            scheme, _, token = credentials.partition(" ")
             if scheme.lower() != "bearer":
                 _wrong()
             names, subject = self._of_token(token.strip())
-        elif self.header is not None and (given := _single(headers, self.header)) is not None:
-            names = names_in_header(given)
+        elif self.header is not None and (header := _single(headers, self.header)) is not None:
+            names = names_in_header(header)
         principals = frozenset(name for name in names if name)
         user = User.holding(principals) if subject is None else User(SUBJECT, subject)
         return Caller(
@@ -170,7 +188,7 @@ class PermissionSettings:
         )
 
     def _of_token(self, token: str) -> tuple[Sequence[str], str | None]:
-        """Return the principals and the subject."""
+        """Return the principals and the subject of a token."""
         import jwt
 
         assert self.algorithm is not None
@@ -183,11 +201,11 @@ class PermissionSettings:
             _wrong()
         subject = content.get("sub")
         if subject is not None and not (isinstance(subject, str) and subject.strip() and _is_text(subject)):
-            _wrong()  # all who have an empty one would be one user
+            _wrong()  # an empty subject would merge different users
         return self._principals_of_claim(content), subject
 
     def _principals_of_claim(self, content: Mapping[str, Any]) -> Sequence[str]:
-        """Return the principals in a token's content; none if it has no claim."""
+        """Return the principals in the content of a token, or none if it has no such claim."""
         path = [self.claim] if self.claim in content else self.claim.split(".")
         claim: Any = content
         for name in path:
@@ -205,50 +223,50 @@ class PermissionSettings:
 
 
 def names_in_header(given: str) -> list[str]:
-    """Read the principals of a header.
+    """Parse the principals of a header.
 
     Args:
-        given: Names between commas, as the server decodes a header (Latin-1). A name between double quotes may contain
-            commas, and quotes and backslashes after a backslash. Nothing follows the last comma.
+        given: Names separated by commas, decoded as Latin-1. A name in double quotes may contain commas, and escaped
+            quotes and backslashes. A comma at the end is allowed.
 
     Returns:
-        Names without surrounding blanks, in their order; empty ones too.
+        Names in their order, without surrounding spaces. Empty names are included.
 
     Raises:
-        Refusal: 401, if the header is not UTF-8 or has an odd quote.
+        Refusal: 401, if the header is not valid UTF-8 or has an unmatched quote.
 
     Example:
         >>> names_in_header('hr, "Smith, Ann", ,law')
         ['hr', 'Smith, Ann', '', 'law']
     """
     try:
-        text = given.encode("latin-1").decode()  # headers are bytes: two broken names must not become one
+        text = given.encode("latin-1").decode()  # strict decoding keeps two invalid names from becoming equal
     except UnicodeError:
         _wrong()
     names, start = [], 0
     while start < len(text):
-        found = HEADER_NAME.match(text, start)
-        if found is None or found.end() == start:
+        match = HEADER_NAME.match(text, start)
+        if match is None or match.end() == start:
             _wrong()
-        quoted, plain = found.groups()
+        quoted, plain = match.groups()
         names.append(plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
-        start = found.end()
+        start = match.end()
     return names
 
 
 def _is_text(text: str) -> bool:
-    """Return whether a text has no half of a character, which JSON can escape."""
+    """Return whether a text has no lone surrogates, which JSON escapes can produce."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _single(headers: Headers, name: str) -> str | None:
-    """Return a header; two of one name could be read in two ways."""
-    given = headers.getlist(name)
-    if len(given) > 1:
+    """Return a header, or None if it is missing. A repeated header is rejected because it is ambiguous."""
+    values = headers.getlist(name)
+    if len(values) > 1:
         _wrong()
-    return given[0] if given else None
+    return values[0] if values else None
 
 
 def _wrong() -> NoReturn:
-    """Refuse a request whose token or header is invalid; always the same, so that it tells nothing."""
-    raise Refusal(401, "the token or the header of principals is wrong")
+    """Raise the refusal of an invalid token or header. It is always the same, so that it leaks no information."""
+    raise Refusal(401, "invalid token or principals header")

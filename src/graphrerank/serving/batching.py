@@ -1,4 +1,4 @@
-"""Batches: requests of one process that wait for its engines, answered together in threads."""
+"""Dynamic batching: collect concurrent requests of one process and run them together in worker threads."""
 
 import asyncio
 import logging
@@ -23,38 +23,50 @@ from graphrerank.serving.limits import Limits
 from graphrerank.serving.prices import DEFAULT_PRICES, DEFAULTS, ENCODING, MeasuredSpeeds, Prices, Work
 from graphrerank.serving.work_estimates import EXPLAIN, READ_CHARS, encoding_seconds, num_encoded_chars
 
-GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
-BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
-ENCODING_SECONDS = 0.4  # likewise, of texts to encode, and of a piece of a long request's
-LOOP_SECONDS = 10.0  # for which a thread waits for the event loop
-NOTABLE_CHANGE = 0.05  # of a measured speed, from which on the work that waits is estimated again
-SMALLEST_SECONDS = 15.0  # for which the smallest request is remembered
-LOOK_SECONDS = 0.1  # after which one more request is parsed under overload, as it may be smaller than all before
-QUICK_SECONDS = 0.02  # for which the estimated wait of a client is not estimated again before its requests are parsed
-WRITING, FEEDBACK = "documents", "feedback"  # engines with a thread of their own, so that searches do not wait
+GRACE_SECONDS = 2.0  # time after the last deadline of a batch at which a stuck process is killed and replaced
+BATCH_SECONDS = 0.5  # estimated work at which a batch is full
+ENCODING_SECONDS = 0.4  # estimated work of a full batch of texts to encode, and of one chunk of a long request
+LOOP_SECONDS = 10.0  # time that a thread waits for the event loop
+NOTABLE_CHANGE = 0.05  # relative change of a measured speed after which the waiting work is estimated again
+SMALLEST_SECONDS = 15.0  # time for which the smallest request is remembered
+LOOK_SECONDS = 0.1  # interval at which one request is parsed under overload, because it may be unusually small
+QUICK_SECONDS = 0.02  # time for which the estimated wait of a client is cached before its requests are parsed
+WRITING, FEEDBACK = "documents", "feedback"  # engines with a separate thread, so that searches do not wait for them
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 @dataclass(eq=False)
 class EncodingJob:
-    """The texts of a request that are to be encoded, in pieces; the encoder keeps the vectors for the engine."""
+    """Texts of a request to encode in chunks. The encoder caches the vectors until the engine needs them.
+
+    Attributes:
+        encoder: Encoder with a cache.
+        request: Job with a method ``texts_to_encode``.
+        seconds_left: Estimated seconds to encode the remaining texts.
+        prices: Prices of the encoder.
+        seconds: Estimated seconds of the last chunk.
+    """
 
     encoder: MemoryVectorCache
     request: Any
-    seconds_left: float  # estimated
+    seconds_left: float
     prices: Prices = DEFAULTS
-    seconds: float = 0.0  # of the last piece
+    seconds: float = 0.0
 
     @cached_property
     def left(self) -> list[tuple[MemoryVectorCache, str]]:
-        """The texts, with their encoders, the longest first."""
+        """Remaining texts with their encoders, the longest text first."""
         queries, passages = self.request.texts_to_encode()
         encoders = ((self.encoder.for_queries, queries), (self.encoder, passages))
         left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
         return sorted(left, key=lambda entry: len(entry[1]), reverse=True)
 
     def next_piece(self, seconds: float) -> list[tuple[MemoryVectorCache, str]]:
-        """Take texts of similar lengths, with their encoders, of about this estimated time."""
+        """Return the next texts with their encoders, and remove them. The texts of a chunk have similar lengths.
+
+        Args:
+            seconds: Estimated time to encode the returned texts.
+        """
         piece, self.seconds = [], 0.0
         while self.left and self.seconds < seconds:
             piece.append(self.left.pop())
@@ -63,25 +75,37 @@ class EncodingJob:
         return piece
 
     def count_left(self) -> None:
-        """Estimate the time to encode the texts that are left, without those whose vectors are known."""
+        """Estimate the time to encode the remaining texts, except those that are already cached."""
         num_chars = num_encoded_chars(text for _, text in self.left)
         self.seconds_left = encoding_seconds(len(self.left), num_chars, self.prices)
 
 
 class EncodingEngine(Engine[EncodingJob]):
-    """Encodes the next piece of each request of a batch, ``piece_seconds`` of estimated time."""
+    """Encodes the next chunk of each request of a batch.
+
+    Args:
+        piece_seconds: Estimated seconds of a chunk.
+    """
 
     def __init__(self, piece_seconds: float) -> None:
         self._piece_seconds = piece_seconds
 
     def answer(self, jobs: Mapping[str, EncodingJob], check: Check = lambda: None) -> dict[str, EncodingJob]:
-        """Return the jobs."""
+        """Encode the next chunk of each job.
+
+        Args:
+            jobs: Jobs by request id.
+            check: Function that raises TimeoutError once nobody waits for the batch. It is not called.
+
+        Returns:
+            The jobs.
+        """
         texts: defaultdict[MemoryVectorCache, list[str]] = defaultdict(list)
         for job in jobs.values():
             for encoder, text in job.next_piece(self._piece_seconds):
                 texts[encoder].append(text)
         for encoder, pieces in texts.items():
-            # a batch is padded to its longest text: texts of one have at most twice the length of each other
+            # Batches are padded to their longest text, so each batch has texts within a factor of two in length.
             for _, batch in groupby(sorted(pieces, key=len), key=lambda text: len(text).bit_length()):
                 with metrics.STAGE_SECONDS.labels("encode").time():
                     encode(encoder, list(batch))
@@ -90,22 +114,35 @@ class EncodingEngine(Engine[EncodingJob]):
 
 @dataclass(eq=False)
 class _Waiting:
-    """A job of an unanswered request; times are of the batcher's clock."""
+    """Job of an unanswered request.
+
+    Attributes:
+        uid: Id of the request.
+        sender: Sender of the request.
+        kind: Kind of the engine.
+        job: Input of the engine.
+        num_documents: Number of documents for the size of a batch.
+        work_kind: Kind of work, by which the speed is measured.
+        seconds: Estimated seconds of work.
+        arrival: Arrival on the batcher's clock.
+        deadline: Deadline on the batcher's clock.
+        result: Future of the result.
+    """
 
     uid: str
     sender: Sender
-    kind: str  # of its engine
+    kind: str
     job: Any
     num_documents: int
-    work_kind: str  # of its speed
-    seconds: float  # estimated work
+    work_kind: str
+    seconds: float
     arrival: float
     deadline: float
     result: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def group(self) -> tuple[str, bool]:
-        """Requests of one group share batches; explanations take long, so that others do not wait for theirs."""
+        """Key of requests that share batches. Explanations take long, so they are separate from other requests."""
         return self.kind, self.is_long
 
     @property
@@ -115,11 +152,11 @@ class _Waiting:
 
 
 class _Lane:
-    """A thread, the jobs that wait for it, and the unanswered work.
+    """Worker thread with the jobs that wait for it and its unanswered work.
 
     Args:
         batch_seconds: Estimated seconds of work at which a batch is full.
-        patience: Seconds after which a job may pass those of the fair order.
+        patience: Waiting time in seconds after which a job may overtake the fair order.
     """
 
     def __init__(self, batch_seconds: float, patience: float) -> None:
@@ -129,21 +166,21 @@ class _Lane:
         self.thread = ThreadPoolExecutor(1)
         self.speeds = MeasuredSpeeds()
         self.unanswered = Backlog(self.speeds.of)
-        self._known: dict[str, float] = {}  # speeds at which the unanswered work is estimated
-        self._expected_end = 0.0  # of the running batch
+        self._known: dict[str, float] = {}  # speeds with which the unanswered work was last estimated
+        self._expected_end = 0.0  # estimated end of the running batch
 
     def begin(self, batch: list[_Waiting], now: float) -> None:
-        """Note that a batch runs, so that its work waits no longer."""
+        """Record that a batch has started, so that its work no longer counts as waiting."""
         self.running = batch
-        self._expected_end = now + sum(self.speeds.of(one.work_kind) * one.seconds for one in batch)
-        for one in batch:
-            self.unanswered.start(one.uid, one.seconds)
+        self._expected_end = now + sum(self.speeds.of(waiting.work_kind) * waiting.seconds for waiting in batch)
+        for waiting in batch:
+            self.unanswered.start(waiting.uid, waiting.seconds)
 
     def learn(self, batch: Sequence[_Waiting], seconds: float) -> None:
-        """Learn the speed of a batch that has run."""
+        """Update the measured speed with a finished batch."""
         estimated = defaultdict[str, float](float)
-        for one in batch:
-            estimated[one.work_kind] += one.seconds
+        for waiting in batch:
+            estimated[waiting.work_kind] += waiting.seconds
         self.speeds.learn(estimated, seconds)
         for kind in estimated:
             if abs(self.speeds.of(kind) / self._known.get(kind, 1.0) - 1) > NOTABLE_CHANGE:
@@ -151,10 +188,16 @@ class _Lane:
                 self.unanswered.reprice()
 
     def wait(self, sender: Sender, seconds: float, now: float, *, is_long: bool = False) -> float:
-        """Estimate how long a further request of so many measured seconds of work would wait.
+        """Estimate the waiting time of one more request.
 
-        The rest of the running batch counts if it is longer than a usual batch, and if the request ``is_long`` or the
-        batch is not, as short requests are answered between the steps of long ones.
+        The remaining time of the running batch counts only where it exceeds a usual batch, and only if the request is
+        long or the batch is not, because short requests are answered between the steps of long ones.
+
+        Args:
+            sender: Sender of the request.
+            seconds: Measured seconds of work of the request.
+            now: Current time of the clock.
+            is_long: Whether other requests may be answered between the steps of the request.
         """
         running = 0.0
         if self.running and (is_long or not self.running[0].is_long):
@@ -162,26 +205,26 @@ class _Lane:
         return running + self.unanswered.wait(sender, seconds)
 
     def longest_wait(self, now: float) -> float:
-        """Return an upper bound of :meth:`wait` for any sender, which takes no time to compute."""
+        """Return an upper bound of :meth:`wait` over all senders, which is cheap to compute."""
         return (self._rest(now) if self.running else 0.0) + self.unanswered.seconds
 
     def _rest(self, now: float) -> float:
-        """Estimate how much longer the running batch takes than a usual batch."""
+        """Return the estimated remaining time of the running batch that exceeds a usual batch."""
         return max(0.0, self._expected_end - now - self.batch_seconds)
 
 
 class Batcher:
-    """Lets engines answer requests in batches.
+    """Collects requests into batches and lets engines answer them.
 
-    - A thread takes the waiting requests as soon as it is free, at most ``batch_requests`` and up to
-      ``batch_candidates`` documents: a single request never waits for others, and under load batches fill up.
-    - Clients share a thread fairly, as do the connections of one client (:class:`FairQueue`).
-    - Texts that an engine needs as vectors are encoded before, by another thread. Long requests are encoded in
-      pieces and wait for their turn after each, so that short requests wait for one piece of each.
-    - Explanations take long. Between their steps the thread answers one batch of the other requests that wait.
-    - Each request has a deadline. Expired ones are not computed; long work is checked between its steps.
-    - The wait of a further request is estimated from the work that is waiting, at the speed that was measured for each
-      kind of work. A request that would end after its deadline is refused at once.
+    - A thread takes the waiting requests as soon as it is free, up to ``batch_requests`` requests and
+      ``batch_candidates`` documents. A single request never waits for others, and batches fill up under load.
+    - Clients share a thread fairly, and so do the connections of one client (:class:`FairQueue`).
+    - Texts whose vectors an engine needs are encoded first, in another thread. Long requests are encoded in chunks, so
+      that a short request waits for at most one chunk of each.
+    - Explanations take long. Between their steps, the thread answers one batch of other waiting requests.
+    - Each request has a deadline. Expired requests are not computed, and long work is interrupted between its steps.
+    - The waiting time of a new request is estimated from the waiting work, at the speed measured for each kind of work.
+      A request that would finish after its deadline is rejected at once.
 
     Args:
         engines: Engines by kind of request.
@@ -201,7 +244,7 @@ class Batcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits, self.engines = limits, engines
-        self.prices: Mapping[str, Prices] = {}  # by kind of engine; those of the encoder have the key `ENCODING`
+        self.prices: Mapping[str, Prices] = {}  # by kind of engine, and under `ENCODING` for the encoder
         self._most = (batch_requests, batch_candidates)
         self._clock = clock
         patience = limits.queue_seconds / 2
@@ -210,7 +253,7 @@ class Batcher:
         self._smallest = _Smallest(clock)
         self._smallest.note(DEFAULT_PRICES["requests"])
         self._next_look = -math.inf
-        self._quick: dict[Sender, tuple[float, float]] = {}  # time of an estimated wait, and the wait
+        self._quick: dict[Sender, tuple[float, float]] = {}  # time of the estimate, and estimated wait
 
     @property
     def slowness(self) -> float:
@@ -219,34 +262,37 @@ class Batcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for an engine that reads."""
+        """True if no rerank or search request is waiting or running."""
         return not (len(self._reading.waiting) or self._reading.running)
 
     def priced(self, kind: str, work: Work) -> Work:
-        """Return the work of a request at the prices that were fitted for its engine.
+        """Return the work of a request at the prices measured for its engine.
 
         Args:
             kind: Kind of the engine.
             work: Work at the default prices.
 
         Returns:
-            The same work with other ``seconds``; ``work`` if no prices were fitted.
+            The work with new ``seconds``, or the same work if no prices were measured.
         """
         return self.prices[kind].reprice(work) if kind in self.prices else work
 
     @property
     def _piece_seconds(self) -> float:
-        """Estimated seconds of a piece of texts, from the measured speed of the encoder."""
+        """Estimated seconds of a chunk of texts, from the measured speed of the encoder."""
         return ENCODING_SECONDS / self._encoding.speeds.of(ENCODING)
 
     def check_wait(self, sender: Sender = Sender()) -> None:  # noqa: B008
         """Raise a refusal if even a small request of a sender would wait too long.
 
-        The request's own work is not known yet, so that of the smallest request that was seen lately is used. Now and
-        then a request passes in spite of it, so that smaller ones are noticed; :meth:`ask` refuses it if it is large.
+        The work of the request is not known yet, so the smallest recent request is used instead. Occasionally, a
+        request is let through in order to notice smaller ones; :meth:`ask` rejects it if it is large.
 
         Args:
-            sender: Who sends the request.
+            sender: Sender of the request.
+
+        Raises:
+            Refusal: 429, if the wait would be too long or too many requests are waiting.
         """
         self._check_number(sender)
         now = self._clock()
@@ -264,35 +310,35 @@ class Batcher:
         self._check_wait(wait)
 
     def _check_number(self, sender: Sender) -> None:
-        """Refuse a client that has more than its share of the unanswered requests, if there are too many."""
+        """Reject a client that has more than its share of the unanswered requests, if there are too many."""
         lanes, most = (self._reading, self._writing, self._feedback), self.limits.waiting
         if len(lanes[0].unanswered) + len(lanes[1].unanswered) + len(lanes[2].unanswered) < most:
             return
         clients = set[str]().union(*(lane.unanswered.clients for lane in lanes), {sender.client})
         if sum(lane.unanswered.requests_of(sender.client) for lane in lanes) >= most // len(clients):
-            raise Refusal(429, f"too many requests: {most} are waiting", retry_after=1)
+            raise Refusal(429, f"too many requests, {most} are waiting. Try again later", retry_after=1)
 
     def _check_wait(self, seconds: float) -> None:
         if seconds > (most := self.limits.queue_seconds):
-            message = f"too many requests: the wait would be above {most:g} seconds; try again later"
+            message = f"too many requests, the wait would exceed {most:g} seconds. Try again later"
             raise Refusal(429, message, retry_after=math.ceil(seconds - most / 2))
 
     def _encoding_job(self, kind: str, job: Any, work: Work) -> EncodingJob | None:
-        """Return the job that encodes a request's texts before its engine answers; None if there is nothing to encode.
+        """Return the job that encodes the texts of a request, or None if there is nothing to encode.
 
         Args:
             kind: Kind of the engine.
-            job: What the engine needs.
+            job: Input of the engine.
             work: Estimated work of the request.
 
         Raises:
-            Refusal: 422 if there are more characters to encode than ``limits.encoded_chars``.
+            Refusal: 422, if the number of characters to encode exceeds ``limits.encoded_chars``.
         """
         if not work.encoded_chars or kind not in self.engines or (encoder := self.engines[kind].encoder) is None:
             return None
         if work.encoded_chars > (most := self.limits.encoded_chars):
             message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
-            raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
+            raise Refusal(422, f"{message} (the first {READ_CHARS} of each text count), got {work.encoded_chars}")
         prices = self.prices.get(ENCODING, DEFAULTS)
         seconds = encoding_seconds(work.num_documents, work.encoded_chars, prices)
         return EncodingJob(encoder, job, seconds, prices)
@@ -308,23 +354,24 @@ class Batcher:
         arrival: float | None = None,
         receive: Receive | None = None,
     ) -> Any:
-        """Let an engine do a job.
+        """Let an engine answer a request.
 
         Args:
             kind: Kind of the engine.
-            job: What the engine needs.
+            job: Input of the engine.
             work: Estimated work at the prices of :meth:`priced`.
             uid: Id of the request.
-            sender: Who sent the request.
-            arrival: Time of the clock at which the request arrived; None for now.
-            receive: Returns the ASGI messages of the client.
+            sender: Sender of the request.
+            arrival: Arrival of the request on the clock. If None, now.
+            receive: Function that returns the next ASGI message of the client. If None, disconnects are not noticed.
 
         Returns:
             The engine's result.
 
         Raises:
-            Refusal: Of the engine; 422 for too many characters to encode; 413 for a request that cannot be answered
-                within its deadline; 429 for a long wait; 504 at the deadline; 499 if the client is gone.
+            Refusal: The engine's refusal, or 422 for too many characters to encode, 413 for a request that cannot be
+                answered within its deadline, 429 for a long wait, 504 at the deadline, 499 if the client has
+                disconnected.
         """
         arrival = self._clock() if arrival is None else arrival
         deadline = arrival + self.limits.request_seconds
@@ -332,12 +379,12 @@ class Batcher:
         lane = {WRITING: self._writing, FEEDBACK: self._feedback}.get(kind, self._reading)
         work_kind = f"{kind}/{work.kind}"
         texts = self._encoding_job(kind, job, work)
-        if texts is not None and lane is self._writing:  # its texts are many, and wait for those of searches
+        if texts is not None and lane is self._writing:  # it can have many texts, which wait for the texts of searches
             deadline += 2 * self._encoding.speeds.of(ENCODING) * texts.seconds_left
         if lane is self._reading:
             self._smallest.note(lane.speeds.of(work_kind) * work.seconds)
         await self._check_end(lane, work_kind, work, texts, sender, deadline)
-        # counted at once, so that requests that arrive together see each other
+        # counted before any await, so that requests that arrive together see each other
         lane.unanswered.count(uid, sender, work_kind, work.seconds)
         if texts is not None:
             self._encoding.unanswered.count(uid, sender, ENCODING, texts.seconds_left)
@@ -354,7 +401,7 @@ class Batcher:
             if answered.done():
                 return answered.result()
             if events[-1].done():
-                raise Refusal(499, "the client is gone")
+                raise Refusal(499, "the client has disconnected")
             raise Refusal(504, f"no answer within {deadline - arrival:.3g} seconds")
         finally:
             lane.unanswered.forget(uid)
@@ -366,17 +413,17 @@ class Batcher:
     async def _check_end(
         self, lane: _Lane, work_kind: str, work: Work, texts: EncodingJob | None, sender: Sender, deadline: float
     ) -> None:
-        """Refuse a request that would wait too long or end after its deadline."""
+        """Reject a request that would wait too long or finish after its deadline."""
         self._check_number(sender)
         now = self._clock()
-        own = lane.speeds.of(work_kind) * work.seconds
+        request_seconds = lane.speeds.of(work_kind) * work.seconds
         longest = lane.longest_wait(now)
-        if texts is None and longest <= self.limits.queue_seconds and longest + own <= deadline - now:
-            return  # no matter whose turn is when
-        wait = lane.wait(sender, own, now, is_long=work.kind == EXPLAIN)
+        if texts is None and longest <= self.limits.queue_seconds and longest + request_seconds <= deadline - now:
+            return  # in time even if all other requests are answered first
+        wait = lane.wait(sender, request_seconds, now, is_long=work.kind == EXPLAIN)
         self._check_wait(wait)
         if texts is None:
-            self._check_deadline(wait + own, work.seconds, deadline - now, "")
+            self._check_deadline(wait + request_seconds, work.seconds, deadline - now, "")
             return
         speed = self._encoding.speeds.of(ENCODING)
         for is_exact in (False, True):
@@ -384,37 +431,37 @@ class Batcher:
             turn = self._encoding.wait(sender, encoding, now)
             try:
                 self._check_wait(turn)
-                end = max(wait, turn + encoding) + own
+                end = max(wait, turn + encoding) + request_seconds
                 self._check_deadline(end, texts.seconds_left + work.seconds, deadline - now, " or shorter texts")
                 return
             except Refusal:
                 if is_exact:
                     raise
-            await asyncio.to_thread(texts.count_left)  # without texts whose vectors are known, which takes time
+            await asyncio.to_thread(texts.count_left)  # slow, but leaves out texts that are already cached
 
     def _check_deadline(self, seconds: float, alone: float, left: float, hint: str) -> None:
-        """Refuse a request of which the answer is estimated to take longer than is left.
+        """Reject a request whose answer is estimated to take longer than the time left.
 
         Args:
             seconds: Estimated seconds from now to the answer.
-            alone: Estimated seconds of the work on a service that does nothing else.
+            alone: Estimated seconds of the work on an idle service.
             left: Seconds to the deadline.
-            hint: What else makes the request shorter.
+            hint: Additional way to make the request smaller, for the message.
         """
-        if seconds <= left or left <= 0:  # the latter is 504
+        if seconds <= left or left <= 0:  # an expired request gets 504 elsewhere
             return
         most = self.limits.request_seconds
         if alone > most:
-            message = f"the request would take about {alone:.0f} seconds, of `limits.request_seconds` = {most:g}"
-            raise Refusal(413, f"{message}; give fewer documents{hint}")
-        message = f"too many requests: no answer is expected within {most:g} seconds; try again later, or send less"
+            message = f"the request would take about {alone:.0f} seconds, but `limits.request_seconds` is {most:g}"
+            raise Refusal(413, f"{message}. Send fewer documents{hint}")
+        message = f"too many requests, no response is expected within {most:g} seconds. Try again later or send less"
         raise Refusal(429, message, retry_after=max(1, math.ceil(seconds - left)))
 
     async def _encode_first(self, texts: EncodingJob, lane: _Lane, waiting: _Waiting) -> Any:
-        """Encode the texts of a request piece by piece, then return the result of its job."""
+        """Encode the texts of a request chunk by chunk, then return the result of its job."""
         while texts.seconds_left:
             seconds = min(texts.seconds_left, self._piece_seconds)
-            # pieces of long requests are separate batches, so that short ones do not end with them
+            # Chunks of long requests go into separate batches, so that short requests do not wait for their end.
             length = "short" if texts.seconds_left == seconds else "long"
             uid, sender = waiting.uid, waiting.sender
             piece = _Waiting(uid, sender, length, texts, 1, ENCODING, seconds, waiting.arrival, waiting.deadline)
@@ -423,14 +470,16 @@ class Batcher:
         return await self._enqueue(lane, waiting)
 
     def _enqueue(self, lane: _Lane, waiting: _Waiting) -> asyncio.Future[Any]:
-        """Let a job wait for its lane, and return its future result."""
+        """Queue a job and return the future of its result."""
         seconds = lane.speeds.of(waiting.work_kind) * waiting.seconds
         lane.waiting.add(waiting, waiting.sender, seconds, self._clock())
-        asyncio.get_running_loop().call_soon(self._start, lane)  # later: requests that arrive together share a batch
+        asyncio.get_running_loop().call_soon(
+            self._start, lane
+        )  # deferred, so that requests that arrive together share a batch
         return waiting.result
 
     def _start(self, lane: _Lane) -> None:
-        """Hand the next batch to the thread, if it is free."""
+        """Start the next batch if the thread is free."""
         if lane.running or not (batch := self._next_batch(lane)):
             return
         now = self._clock()
@@ -442,14 +491,16 @@ class Batcher:
         metrics.QUEUE_LENGTH.set(len(self._reading.waiting))
 
     def _finish(self, lane: _Lane, overrun: asyncio.TimerHandle, seconds: float, results: Mapping[str, Any]) -> None:
-        """Deliver a batch's results, learn its speed, and start the next."""
+        """Deliver the results of a batch, and start the next one."""
         overrun.cancel()
         self._deliver(lane, lane.running, seconds, results)
         lane.running = []
-        asyncio.get_running_loop().call_soon(self._start, lane)  # when the next pieces of these requests wait, too
+        asyncio.get_running_loop().call_soon(
+            self._start, lane
+        )  # deferred, so that the next chunks of these requests are queued too
 
     def _deliver(self, lane: _Lane, batch: Sequence[_Waiting], seconds: float, results: Mapping[str, Any]) -> None:
-        """Deliver the results of a batch, and learn its speed."""
+        """Deliver the results of a batch, and update the measured speed."""
         lane.learn(batch, seconds)
         metrics.SLOWNESS.set(self.slowness)
         for waiting in batch:
@@ -458,9 +509,9 @@ class Batcher:
                 (future.set_exception if isinstance(result, Refusal) else future.set_result)(result)
 
     def _next_batch(self, lane: _Lane, *, is_between: bool = False) -> list[_Waiting]:
-        """Take requests of the same group as the first one, up to a batch; skip those that nobody waits for.
+        """Remove a batch of requests of the same group from the queue and return it, without expired requests.
 
-        A batch ``is_between`` the steps of explanations and has none.
+        If ``is_between`` the steps of explanations, the batch has no explanations.
         """
         now = self._clock()
         lane.waiting.discard(lambda waiting: waiting.result.done() or waiting.deadline <= now)
@@ -485,9 +536,11 @@ class Batcher:
     def _work(
         self, batch: list[_Waiting], lane: _Lane, loop: asyncio.AbstractEventLoop
     ) -> tuple[float, dict[str, Any]]:
-        """Answer a batch in the thread; return the seconds that it took, and the result of each request by id.
+        """Answer a batch in the worker thread.
 
-        Those of long requests include what was answered between their steps, as further ones will wait for that too.
+        Returns:
+            The seconds that the batch took, and the result of each request by id. The time of long requests includes
+            requests that were answered between their steps, because this will also happen to later ones.
         """
         begin, last = self._clock(), max(waiting.deadline for waiting in batch)
 
@@ -501,7 +554,7 @@ class Batcher:
         if isinstance(batch[0].job, EncodingJob):
             results = answer_all(EncodingEngine(self._piece_seconds), jobs, check)
             for waiting in batch:
-                waiting.seconds = waiting.job.seconds  # without those that were encoded before
+                waiting.seconds = waiting.job.seconds  # excludes texts that were already cached
         else:
             metrics.BATCH_REQUESTS.observe(len(batch))
             for waiting in batch:
@@ -510,7 +563,7 @@ class Batcher:
         return self._clock() - begin, results
 
     def _work_between(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer one batch of short requests that wait, between two steps of a long one."""
+        """Answer one batch of waiting short requests between two steps of a long one."""
 
         async def take() -> list[_Waiting]:
             batch = self._next_batch(lane, is_between=True)
@@ -521,7 +574,7 @@ class Batcher:
         taking = asyncio.run_coroutine_threadsafe(take(), loop)
         try:
             batch = taking.result(LOOP_SECONDS)
-        except (TimeoutError, CancelledError):  # the process ends
+        except (TimeoutError, CancelledError):  # the process is shutting down
             taking.cancel()
             return
         if batch:
@@ -529,7 +582,7 @@ class Batcher:
 
 
 class _Smallest:
-    """The smallest of some numbers in the last one or two periods of ``SMALLEST_SECONDS``."""
+    """Smallest of the numbers seen in the last one to two periods of ``SMALLEST_SECONDS``."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -537,7 +590,7 @@ class _Smallest:
         self._before, self._current = math.inf, math.inf
 
     def note(self, seconds: float) -> None:
-        """Note a number."""
+        """Add a number."""
         if (now := self._clock()) > self._end:
             is_old = now > self._end + SMALLEST_SECONDS
             self._before, self._current = math.inf if is_old else self._current, math.inf
@@ -546,7 +599,7 @@ class _Smallest:
 
     @property
     def seconds(self) -> float:
-        """The smallest number; 0 if there is none."""
+        """Smallest number, or 0 if there is none."""
         smallest = min(self._before, self._current)
         return 0.0 if smallest == math.inf else smallest
 
@@ -557,6 +610,6 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _end_process() -> None:
-    """End a process whose engine does not come back."""
-    log("engine overran, the process is replaced", level=logging.ERROR, pid=os.getpid())
+    """Kill the process because its engine does not return."""
+    log("engine does not return, the process is replaced", level=logging.ERROR, pid=os.getpid())
     os.kill(os.getpid(), signal.SIGKILL)

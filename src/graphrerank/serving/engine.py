@@ -1,4 +1,4 @@
-"""Engines, which answer batches of requests."""
+"""Base class of engines, which answer batches of requests, and the errors of requests."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -21,9 +21,15 @@ Check = Callable[[], None]
 
 
 class Refusal(HTTPException):
-    """An error response, raised or in the place of a result; ``errors`` are ``loc``, ``msg`` and ``type`` by field.
+    """Error response, which is raised or returned in place of a result.
 
-    Its message never contains text of the request.
+    The message never contains text of the request.
+
+    Args:
+        status: HTTP status.
+        message: Message for the client.
+        errors: Errors of single fields, each with ``loc``, ``msg`` and ``type``.
+        retry_after: Time after which the client may try again, in seconds. If None, no time is suggested.
     """
 
     def __init__(
@@ -32,14 +38,18 @@ class Refusal(HTTPException):
         message: str,
         errors: Sequence[Mapping[str, Any]] = (),
         *,
-        retry_after: int | None = None,  # seconds
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(status, message, None if retry_after is None else {"retry-after": str(retry_after)})
         self.errors, self.retry_after = errors, retry_after
 
     @classmethod
     def of(cls, error: ValidationError) -> "Refusal":
-        """Name the invalid fields without their contents."""
+        """Return the refusal of an invalid request, which names the invalid fields but not their content.
+
+        Args:
+            error: Validation error of pydantic.
+        """
         errors: list[dict[str, Any]] = [
             {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]}
             for e in error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
@@ -49,7 +59,14 @@ class Refusal(HTTPException):
 
 
 def error_response(error: HTTPException, uid: str) -> Response:
-    """Return the answer to a request that failed: Cohere's clients read ``id`` and ``message``, TEI's ``error``."""
+    """Return the response to a failed request in a format for all clients.
+
+    Cohere clients read ``id`` and ``message``, and TEI clients read ``error``.
+
+    Args:
+        error: Error to return.
+        uid: Id of the request.
+    """
     message, errors = error.detail, list(error.errors) if isinstance(error, Refusal) else []
     body = {"id": uid, "message": message, "error": message, "detail": errors}
     return JSONResponse(body, error.status_code, error.headers)
@@ -57,12 +74,12 @@ def error_response(error: HTTPException, uid: str) -> Response:
 
 def too_late() -> Refusal:
     """Return the error of a request whose deadline has passed."""
-    return Refusal(504, "no answer in time")
+    return Refusal(504, "the request timed out")
 
 
 @contextmanager
 def fault_of_service() -> Iterator[None]:
-    """Turn a ValueError that is not the requests' fault into a RuntimeError, whose text is for the logs alone."""
+    """Return a context that turns a ValueError not caused by the request into a RuntimeError, which is only logged."""
     try:
         yield
     except ValueError as error:
@@ -70,27 +87,32 @@ def fault_of_service() -> Iterator[None]:
 
 
 def encode(encoder: MemoryVectorCache, texts: list[str]) -> Tensor:
-    """Encode texts of requests."""
+    """Return the vectors of texts from requests, ``[num_texts, dim]``.
+
+    Args:
+        encoder: Text encoder.
+        texts: Texts to encode.
+    """
     with fault_of_service():
         return encoder.encode(texts)
 
 
 class Engine(ABC, Generic[JobT_contra]):
-    """Answers one kind of request, in one thread.
+    """Answers one kind of request in one thread.
 
-    A subclass implements :meth:`answer`, and overrides what else it has: an encoder, a corpus, a warm-up or probes.
+    A subclass implements :meth:`answer`. It can also override the encoder, the corpus, the warm-up and the probes.
     """
 
     @property
     def encoder(self) -> MemoryVectorCache | None:
-        """Encoder of the texts of jobs, which are encoded before the engine answers. None if it reads no vectors."""
+        """Encoder of the texts of jobs, which are encoded before the engine answers. None if no vectors are needed."""
         return None
 
     @property
     def corpus(self) -> str | None:
-        """Fingerprint of the corpus that is searched, or ``request`` for an engine that ranks a request's documents.
+        """Fingerprint of the searched corpus, or ``request`` for an engine that ranks the documents of a request.
 
-        None if it is unknown.
+        None if the fingerprint is unknown.
         """
         return None
 
@@ -99,26 +121,26 @@ class Engine(ABC, Generic[JobT_contra]):
         """Answer a batch of jobs.
 
         Args:
-            jobs: Jobs by id.
-            check: Function that is called between the steps of long work. It raises TimeoutError when nobody waits for
-                the batch any longer.
+            jobs: Jobs by request id.
+            check: Function to call between the steps of long work. It raises TimeoutError once nobody waits for the
+                batch.
 
         Returns:
-            Result of each job by id, or a :class:`Refusal` in its place.
+            Result of each job by request id, or a :class:`Refusal` in place of a result.
 
         Raises:
             ValueError: If a job is invalid. Each job of the batch is then answered separately.
         """
 
     def warm_up(self) -> None:
-        """Load everything that is loaded at the first use."""
+        """Load everything that would otherwise be loaded at the first request."""
         return
 
     def probes(self) -> Sequence[Any]:
-        """Return jobs of several sizes, to whose measured times the engine's prices are fitted.
+        """Return jobs of several sizes, whose measured times determine the prices of the engine.
 
         Returns:
-            Jobs with a method ``work``, the cheapest first. Without any the engine has the default prices.
+            Jobs with a method ``work``, the cheapest first. Without probes, the engine has the default prices.
         """
         return ()
 
@@ -127,7 +149,13 @@ EngineFactory = Callable[[], Engine[Any]]
 
 
 def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT], check: Check = lambda: None) -> dict[str, Any]:
-    """Return the result of each job of a batch; if the batch fails, each job is tried separately."""
+    """Return the result of each job of a batch. If the batch fails, each job is tried separately.
+
+    Args:
+        engine: Engine that answers.
+        jobs: Jobs by request id.
+        check: Function that raises TimeoutError once nobody waits for the batch.
+    """
     try:
         return dict(engine.answer(jobs, check))
     except TimeoutError:
@@ -139,4 +167,4 @@ def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT], check: Check = la
         if isinstance(error, ValueError | Refusal):
             return {uid: error if isinstance(error, Refusal) else Refusal(422, str(error))}
         log("request failed", level=logging.ERROR, error=error, id=uid)
-        return {uid: Refusal(500, "internal error; see the logs for this id: " + uid)}
+        return {uid: Refusal(500, "internal error, see the logs for this id: " + uid)}

@@ -1,4 +1,4 @@
-"""Fair sharing of an engine between clients, and between the connections of each client."""
+"""Share an engine fairly between clients, and between the connections of each client."""
 
 from bisect import insort
 from collections import defaultdict
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Sender(NamedTuple):
-    """Who sent a request.
+    """Sender of a request.
 
     Attributes:
-        client: User of the request's token or header of principals, else the address of the peer.
+        client: User of the request's token or principals header, otherwise the network address of the peer.
         connection: Address and port of the peer.
     """
 
@@ -28,11 +28,11 @@ def client_network(address: str) -> str:
     """Return the network that counts as one client.
 
     Args:
-        address: Address of a peer, as the server reports it.
+        address: Address of a peer, as reported by the server.
 
     Returns:
-        The address itself for IPv4, also where it is mapped to IPv6. For IPv6 the /64 network, all of whose addresses
-        one client may have. A text that is no address is returned as it is.
+        The address itself for IPv4, including IPv4 addresses mapped to IPv6. For IPv6, the /64 network, because one
+        client may have all of its addresses. Any other string is returned unchanged.
     """
     if ":" in address:
         with suppress(ValueError):
@@ -43,12 +43,12 @@ def client_network(address: str) -> str:
 
 
 def peer_sender(peer: Sequence[Any] | None, user: str | None = None) -> Sender:
-    """Return who sent a request.
+    """Return the sender of a request.
 
     Args:
-        peer: Address and port of the peer; None if they are unknown. Addresses of one /64 network of IPv6 are one
-            client, as every customer of a provider has at least so many.
-        user: User of the request's token or header of principals; None if there is none.
+        peer: Address and port of the peer. None if they are unknown. All addresses of an IPv6 /64 network are one
+            client, because providers assign at least such a network to each customer.
+        user: User of the request's token or principals header. None if there is none.
 
     Returns:
         The sender.
@@ -61,26 +61,39 @@ def peer_sender(peer: Sequence[Any] | None, user: str | None = None) -> Sender:
 
 @dataclass(eq=False)
 class _WaitingItem(Generic[T]):
-    """An item of the queue. ``finish`` is the virtual time at which its connection's share has paid for it."""
+    """Item of the queue.
+
+    Attributes:
+        item: Queued object.
+        sender: Sender of the item.
+        seconds: Estimated seconds of work.
+        finish: Virtual time at which the share of its connection has paid for the item.
+        arrival: Time of the caller's clock at which the item was added.
+        is_taken: Whether the item was taken or discarded.
+    """
 
     item: T
     sender: Sender
     seconds: float
     finish: float
     arrival: float
-    is_taken: bool = False  # or discarded
+    is_taken: bool = False
 
 
 def _service_order(entry: _WaitingItem[Any]) -> tuple[float, float]:
-    """Return the key that orders the items of one client."""
+    """Return the key by which the items of one client are ordered."""
     return entry.finish, entry.arrival
 
 
 @dataclass
 class _Client(Generic[T]):
-    """Items of one client, in the order of service.
+    """Items of one client in the order of service.
 
-    Virtual times: ``time`` is paid for, ``clock`` and ``flows`` are of its connections.
+    Attributes:
+        time: Virtual time up to which the client has been served.
+        clock: Virtual time among the connections of the client.
+        flows: Virtual finish time of the last item of each connection.
+        entries: Waiting items.
     """
 
     time: float
@@ -94,23 +107,30 @@ class _Client(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """Orders items by two levels of fair queueing: each client has an equal share, and in it each of its connections.
+    """Queue that shares an engine fairly on two levels: among clients, and among the connections of each client.
 
-    A share that is not used is divided among the others, so that a single client has all of it. An item waits for those
-    of another sender at most as long as its own sender's items take, so that cheap requests pass expensive ones. In
-    every second call of :meth:`take`, items that have waited for more than ``patience`` seconds come first, the oldest
-    before the others, so that no item waits forever.
+    An unused share is divided among the others, so a single client gets all of it. An item waits for items of another
+    sender only as long as the items of its own sender take, so cheap requests overtake expensive ones. In every second
+    call of :meth:`take`, items that have waited for more than ``patience`` seconds come first, in order of arrival, so
+    that no item waits forever.
 
     Source: Golestani, *A self-clocked fair queueing scheme for broadband applications*, 1994, applied on two levels.
 
     Args:
-        patience: Seconds of the caller's clock after which an item may pass those of the fair order.
+        patience: Waiting time in seconds after which an item may overtake the fair order.
+
+    Example:
+        >>> queue = FairQueue()
+        >>> for item, client in [("a1", "a"), ("a2", "a"), ("b1", "b")]:
+        ...     queue.add(item, Sender(client), seconds=1.0, now=0.0)
+        >>> queue.take(lambda item: True, now=0.0)
+        ['a1', 'b1', 'a2']
     """
 
     def __init__(self, patience: float = float("inf")) -> None:
         self._patience = patience
         self._clients: dict[str, _Client[T]] = {}
-        self._entries: dict[_WaitingItem[T], None] = {}  # of all clients, the oldest first
+        self._entries: dict[_WaitingItem[T], None] = {}  # entries of all clients, the oldest first
         self._clock = 0.0  # virtual time among the clients
         self._turn = 0
 
@@ -118,13 +138,13 @@ class FairQueue(Generic[T]):
         return len(self._entries)
 
     def add(self, item: T, sender: Sender, seconds: float, now: float) -> None:
-        """Append an item.
+        """Add an item to the queue.
 
         Args:
-            item: The item.
-            sender: Who sent it.
+            item: Object to queue.
+            sender: Sender of the item.
             seconds: Estimated seconds of work.
-            now: Time of the caller's clock.
+            now: Current time of the caller's clock.
         """
         client = self._clients.get(sender.client)
         if client is None:
@@ -139,8 +159,9 @@ class FairQueue(Generic[T]):
         """Remove items in the order of service and return them.
 
         Args:
-            choose: Called with the next item. True takes it, False leaves it in the queue, None leaves it and ends.
-            now: Time of the caller's clock.
+            choose: Function called with the next item. True takes the item, False leaves it in the queue, and None
+                leaves it and stops.
+            now: Current time of the caller's clock.
 
         Returns:
             The items that were taken.
@@ -163,10 +184,10 @@ class FairQueue(Generic[T]):
         return [entry.item for entry in taken]
 
     def discard(self, is_unwanted: Callable[[T], bool]) -> None:
-        """Remove items that nobody waits for. Their senders do not pay for them.
+        """Remove items that are no longer needed. Their senders do not pay for them.
 
         Args:
-            is_unwanted: Whether an item is removed.
+            is_unwanted: Function that returns whether to remove an item.
         """
         discarded = [entry for entry in self._entries if is_unwanted(entry.item)]
         for entry in discarded:
@@ -211,7 +232,7 @@ class FairQueue(Generic[T]):
                 heapreplace(heads, (finish + following.seconds, following.arrival, number, following))
 
     def _advance(self) -> None:
-        """Advance the virtual time to that of the waiting client that was served least, and forget idle senders."""
+        """Advance the virtual time to that of the least served waiting client, and forget idle senders."""
         waiting = [client.time for client in self._clients.values() if client.entries]
         times = waiting or [client.time for client in self._clients.values()]
         self._clock = max(self._clock, min(times))
@@ -232,36 +253,36 @@ class _Share:
 
 
 class Backlog:
-    """Unanswered work of an engine, from which the wait of a further request is estimated.
-
-    Work is kept as estimated seconds of a kind; ``rate`` returns the measured seconds of an estimated second of a kind.
+    """Unanswered work of an engine, from which the waiting time of a new request is estimated.
 
     Args:
-        rate: Returns the measured seconds per estimated second of a kind of work.
+        rate: Function that returns the measured seconds per estimated second of a kind of work.
     """
 
     def __init__(self, rate: Callable[[str], float]) -> None:
         self._rate = rate
-        self._requests: dict[str, tuple[Sender, str, float, float]] = {}  # last: seconds at the rate of that moment
+        self._requests: dict[
+            str, tuple[Sender, str, float, float]
+        ] = {}  # last entry: seconds at the rate when it was counted
         self._shares: defaultdict[str, _Share] = defaultdict(_Share)
-        self._seconds = 0.0  # of all shares
+        self._seconds = 0.0  # sum over all shares
 
     def __len__(self) -> int:
         return len(self._requests)
 
     @property
     def seconds(self) -> float:
-        """Measured seconds of all unanswered work, which no estimate of :meth:`wait` exceeds."""
+        """Measured seconds of all unanswered work, an upper bound of :meth:`wait`."""
         return self._seconds
 
     def count(self, uid: str, sender: Sender, kind: str, seconds: float) -> None:
-        """Note how much work of a request is left.
+        """Set how much work of a request is left.
 
         Args:
             uid: Id of the request.
-            sender: Who sent it.
-            kind: Kind of the work.
-            seconds: Estimated seconds that are left.
+            sender: Sender of the request.
+            kind: Kind of work.
+            seconds: Estimated seconds of the remaining work.
         """
         if uid in self._requests:
             self.forget(uid)
@@ -274,10 +295,10 @@ class Backlog:
         self._seconds += measured
 
     def start(self, uid: str, seconds: float) -> None:
-        """Note that some work of a request has begun and waits no longer.
+        """Record that some work of a request has started and is no longer waiting.
 
         Args:
-            uid: Id of the request. Nothing happens if it is unknown.
+            uid: Id of the request. Unknown ids are ignored.
             seconds: Estimated seconds of the work.
         """
         if uid not in self._requests:
@@ -292,7 +313,7 @@ class Backlog:
         self._seconds += measured - measured_before
 
     def forget(self, uid: str) -> None:
-        """Forget a request.
+        """Remove a request.
 
         Args:
             uid: Id of the request.
@@ -302,7 +323,7 @@ class Backlog:
         share.requests -= 1
         share.seconds -= measured
         share.connections[sender.connection] -= measured
-        # zero again where nothing is left, so that errors of rounding do not add up
+        # reset to zero when nothing is left, so that rounding errors do not accumulate
         self._seconds = self._seconds - measured if self._requests else 0.0
         if not share.requests:
             del self._shares[sender.client]
@@ -310,7 +331,7 @@ class Backlog:
             del share.connections[sender.connection]
 
     def reprice(self) -> None:
-        """Estimate all work again, after a rate has changed."""
+        """Estimate all work again after a rate has changed."""
         requests, self._requests, self._shares = self._requests, {}, defaultdict(_Share)
         self._seconds = 0.0
         for uid, (sender, kind, seconds, _) in requests.items():
@@ -320,7 +341,7 @@ class Backlog:
         """Return the number of unanswered requests of a client.
 
         Args:
-            client: The client's name.
+            client: Name of the client.
         """
         return self._shares[client].requests if client in self._shares else 0
 
@@ -330,14 +351,14 @@ class Backlog:
         return set(self._shares)
 
     def wait(self, sender: Sender, seconds: float) -> float:
-        """Estimate the work that a fair queue does before a further request.
+        """Estimate the work that a fair queue does before a new request.
 
         Args:
-            sender: Who would send it.
-            seconds: Its measured seconds of work.
+            sender: Sender of the new request.
+            seconds: Measured seconds of work of the new request.
 
         Returns:
-            Seconds of work that is done before it.
+            Seconds of work that precede it.
         """
         share, before = self._shares.get(sender.client), 0.0
         if share is not None:

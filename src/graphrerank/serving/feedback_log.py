@@ -1,11 +1,11 @@
-"""The log of what was shown, and of feedback on it: files of JSON lines in one folder, which several processes write.
+"""Feedback log of a service: a folder of JSON-lines files that several processes write.
 
-:mod:`graphrerank.feedback.log` describes the events and reads them. Users are pseudonyms, and so are queries unless
-their texts are kept: hashes with a key that lies in the folder.
+:mod:`graphrerank.feedback.log` describes and reads the events. Users are stored as pseudonyms, which are hashes with a
+key that is stored in the folder. Queries are stored in the same way unless the setting ``queries`` keeps their texts.
 
-Where space is short, whoever uses most of it loses the oldest events first. A user is one that the service has
-authenticated. Everybody else is told apart by a hash of the connection's address, of which only 8 bits are kept: enough
-that one machine does not push out the events of all others, too few to recognise it.
+If space runs out, the senders with the most data lose their oldest events first. A sender is an authenticated user. All
+others are distinguished by 8 bits of a hash of their network address. This is enough to keep one machine from
+displacing the events of all others, but too little to identify it.
 """
 
 import json
@@ -46,14 +46,14 @@ from graphrerank.utils.files import (
 
 DAY = 86_400.0  # seconds
 KEY = "key"
-FILES_OF_LOG = 16  # into which its bytes are divided, so that the oldest of them can be dropped
-FULL = 0.875  # share of `max_bytes` that is left after the largest users lost their oldest events
+FILES_OF_LOG = 16  # number of files at the size limit, so that the oldest events can be deleted file by file
+FULL = 0.875  # share of `max_bytes` that is left after the largest senders have lost their oldest events
 PRUNE_SECONDS = 3600.0
-MAX_QUERY_CHARS, MAX_QUERY_BYTES = 1000, 4000  # of a query's text, the latter as JSON: control characters take 6 each
-BLOCK = 1 << 24  # bytes read at once; no line is as long
-# events begin so, in the order in which they are written
+MAX_QUERY_CHARS, MAX_QUERY_BYTES = 1000, 4000  # limits of a query; bytes are of JSON, with 6 per control character
+BLOCK = 1 << 24  # number of bytes to read at once, longer than any line
+# beginning of an event, with its fields in the order in which they are written
 STARTS = re.compile(rb'^\{"event":"shown","request_id":"([0-9a-f-]{36})"', re.MULTILINE)
-# and go on with who sent the request; logs of older versions have the user alone. JSON escapes quotes in other texts
+# fields for the sender of the request, only `user` in older logs; quotes in other texts are escaped in JSON
 SENDER = re.compile(
     rb'"user":(?:null|"([0-9a-f]+)")(?:,"authenticated":(true|false),"client":(?:null|"([0-9a-f]+)"))?', re.ASCII
 )
@@ -61,17 +61,20 @@ SENDER = re.compile(
 
 @dataclass(frozen=True)
 class FeedbackSettings:
-    """Settings of the log of what the service showed; a ValueError if a setting does not fit.
+    """Settings of the feedback log.
 
     Attributes:
-        path: Folder of the log. null logs nothing, and there is no POST /feedback.
-        queries: Whether to keep the texts of queries, the first 1,000 characters of each, which learning needs.
-            Otherwise a keyed hash of each is kept.
-        trust_users: Whether the ``user`` that a request names is trusted to tell users apart. Only for services whose
-            clients are programs of yours that authenticate their users, because others can invent any number of names.
-        explore: Probability, at most 0.5, that two neighbouring results near the top are exchanged.
+        path: Folder of the log. null disables logging and POST /feedback.
+        queries: Whether to log the first 1,000 characters of each query, which learning needs. Otherwise, a keyed hash
+            of the query is logged.
+        trust_users: Whether to trust the ``user`` that a request names. Only for services whose clients are your own
+            programs that authenticate their users, because other clients can invent any number of names.
+        explore: Probability of swapping two adjacent results near the top, at most 0.5.
         days: Number of days after which events are deleted.
-        max_bytes: Size of the log, beyond which the users who use most of it lose their oldest events.
+        max_bytes: Largest size of the log in bytes. Beyond it, the users with the most data lose their oldest events.
+
+    Raises:
+        ValueError: If a setting is invalid.
     """
 
     path: str | None = None
@@ -86,27 +89,34 @@ class FeedbackSettings:
         if not 0 <= self.explore <= 0.5:
             raise UserError(f"`feedback.explore` must be a probability of at most 0.5, got {self.explore}")
         if self.explore and self.path is None:
-            raise UserError("`feedback.explore` needs `feedback.path`, the folder of the log, got none")
+            raise UserError("`feedback.path` must be set if `feedback.explore` is above 0, got none")
 
 
 class _Appender:
-    """Appends lines to files of this process, each of at most a day; ``begun`` is called after each new one."""
+    """Appends lines to files of this process, each of which covers at most one day.
+
+    Args:
+        folder: Folder of the log.
+        kind: Kind of events, the first part of the file names.
+        most_bytes: Largest size of a file.
+        begun: Function called after each new file is created.
+    """
 
     def __init__(self, folder: Path, kind: str, most_bytes: int, begun: Callable[[], None]) -> None:
         self._folder, self._kind, self._most_bytes, self._begun = folder, kind, most_bytes, begun
         self._lock = threading.Lock()
         self._path, self._size, self._until = folder, 0, 0.0
-        self._handle: int | None = None  # holds the lock of the file, which tells others that it is written
+        self._handle: int | None = None  # locks the file, so that other processes do not rewrite it
 
     def append(self, content: bytes) -> None:
-        """Append whole lines; an OSError if the disk is full, which leaves none of them."""
+        """Append complete lines. If the disk is full, none of them is written and an OSError is raised."""
         with self._lock:
             now = time.time()
             if self._size + len(content) > self._most_bytes or not self._until - DAY <= now < self._until:
                 self._start(now)
             try:
                 append_bytes(self._path, self._size, content, sync=False)
-            except FileNotFoundError:  # it was pruned
+            except FileNotFoundError:  # another process has pruned the file
                 self._start(now)
                 append_bytes(self._path, 0, content, sync=False)
             self._size += len(content)
@@ -124,14 +134,20 @@ class _Appender:
 
 @dataclass
 class _Index:
-    """Where the shown events of a file begin: 16 bytes of memory each."""
+    """Positions of the ``shown`` events in a file, with 16 bytes of memory for each event.
 
-    size: int = 0  # bytes read
-    keys: "array[int]" = field(default_factory=lambda: array("Q"))  # the first 64 bits of their requests
+    Attributes:
+        size: Number of bytes that were indexed.
+        keys: First 64 bits of each request id.
+        starts: Position of each event in the file.
+    """
+
+    size: int = 0
+    keys: "array[int]" = field(default_factory=lambda: array("Q"))
     starts: "array[int]" = field(default_factory=lambda: array("Q"))
 
     def read_on(self, file: BinaryIO) -> None:
-        """Read what was appended to a file, or all of it if it was rewritten."""
+        """Index the data that was appended to a file, or the whole file if it was rewritten."""
         if not self._fits(file):
             self.size, self.keys, self.starts = 0, array("Q"), array("Q")
         file.seek(self.size)
@@ -143,9 +159,9 @@ class _Index:
             file.seek(self.size)
 
     def _fits(self, file: BinaryIO) -> bool:
-        """Return whether what was read is still there: the last event is in its place if none before it was deleted.
+        """Return whether the indexed data is still in the file, by checking that the last event is at its position.
 
-        The number of an inode does not tell, as it is soon given to another file.
+        The inode number cannot be used because it is soon reused for another file.
         """
         if not self.starts:
             return self.size == 0
@@ -154,7 +170,7 @@ class _Index:
         return match is not None and _number(match[1].decode()) == self.keys[-1]
 
     def lines(self, file: BinaryIO, request_id: str) -> Iterable[bytes]:
-        """Read the lines that may be about a request."""
+        """Yield the lines that may belong to a request."""
         starts = np.flatnonzero(np.frombuffer(self.keys, np.uint64) == _number(request_id)).tolist()
         for position in starts:
             file.seek(self.starts[position])
@@ -162,9 +178,14 @@ class _Index:
 
 
 class _Use(NamedTuple):
-    """How many bytes of a file are whose, as of one version of it."""
+    """Number of bytes of each sender in one version of a file.
 
-    version: tuple[int, int, int]  # inode, size and time of the last change
+    Attributes:
+        version: Inode, size and modification time of the file.
+        by_sender: Number of bytes by sender.
+    """
+
+    version: tuple[int, int, int]
     by_sender: Counter[bytes]
 
 
@@ -173,11 +194,15 @@ def _number(request_id: str) -> int:
 
 
 class FeedbackStore:
-    """Writes events, finds what was shown in any process, and forgets.
+    """Writes events, looks up shown results of any process, and deletes events.
 
-    An event that :meth:`append` has written survives ``kill -9``; the machine's end may take the last half minute. A
-    line that was cut off ends its file. When a file begins, and every hour, files older than ``days`` are deleted; and
-    if there are more than ``max_bytes``, the largest users lose their oldest events (:meth:`prune`).
+    An event written by :meth:`append` survives ``kill -9`` of the process. A crash of the machine can lose the last
+    half minute. An incomplete line can only be the last one of its file. Whenever a file is created, and every hour,
+    files older than ``days`` are deleted, and if the log exceeds ``max_bytes``, the largest senders lose their oldest
+    events (:meth:`prune`).
+
+    Args:
+        settings: Settings of the log, with a ``path``.
     """
 
     def __init__(self, settings: FeedbackSettings) -> None:
@@ -192,23 +217,34 @@ class FeedbackStore:
         threading.Thread(target=self._keep_pruned, daemon=True).start()
 
     def append(self, *events: Mapping[str, Any]) -> None:
-        """Append events of one kind; an OSError if they cannot be written."""
+        """Append events of the same kind.
+
+        Args:
+            *events: Events to append.
+
+        Raises:
+            OSError: If the events cannot be written.
+        """
         self._files[events[0]["event"]].append(b"".join(to_json(event) + b"\n" for event in events))
 
     def pseudonym(self, user: str) -> str:
-        """Return the pseudonym of a user, by its :attr:`~graphrerank.serving.auth.User.key`."""
+        """Return the pseudonym of a user.
+
+        Args:
+            user: Key of the user (:attr:`~graphrerank.serving.auth.User.key`).
+        """
         return pseudonym(self._key, "user", user)
 
     def sender(self, caller: Caller, user: str | None) -> dict[str, Any]:
-        """Return the entries of an event that say who sent the request.
+        """Return the entries of an event that describe the sender of the request.
 
         Args:
-            caller: Who sends the request, as the service knows it.
-            user: Whom the request is of, by :func:`~graphrerank.serving.recorder.user_named`.
+            caller: Sender of the request as the service knows it.
+            user: Key of the user of the request, from :func:`~graphrerank.serving.recorder.user_named`.
 
         Returns:
-            ``user``, a pseudonym or None; ``authenticated``, whether it was verified; and ``client``, 8 bits of a hash
-            of the connection's address, only where it was not.
+            ``user``, a pseudonym or None; ``authenticated``, whether the user was verified; and ``client``, 8 bits of a
+            hash of the network address if the user was not verified, otherwise None.
         """
         authenticated = user is not None and (caller.authenticated or self._settings.trust_users)
         hides_address = authenticated or caller.address is None
@@ -222,36 +258,52 @@ class FeedbackStore:
         }
 
     def query(self, text: str) -> dict[str, Any]:
-        """Return the entries of an event for a query: its text or a hash, and the length of a text that was cut."""
+        """Return the entries of an event for a query: its text or a hash, and the length of a text that was truncated.
+
+        Args:
+            text: Text of the query.
+        """
         if not self._settings.queries:
             return {"query": HASHED + pseudonym(self._key, "query", text)}
         first = cut_query(text)
         return {"query": first} if first == text else {"query": first, "query_chars": len(text)}
 
     def find(self, request_id: str) -> dict[str, Any] | None:
-        """Return what was shown as the answer to a request, if it is known."""
+        """Return the ``shown`` event of a request, or None if there is none.
+
+        Args:
+            request_id: Id of the request.
+        """
         with self._finding:
             paths = sorted(self.folder.glob("shown-*.jsonl"), reverse=True)
             self._indices = {path: self._indices.get(path) or _Index() for path in paths}
             for path, index in self._indices.items():
-                with suppress(FileNotFoundError), path.open("rb") as file:  # it may be pruned meanwhile
+                with suppress(FileNotFoundError), path.open("rb") as file:  # another process may prune the file
                     index.read_on(file)
-                    for line in filter(bytes.strip, index.lines(file, request_id)):  # others are forgotten
+                    for line in filter(bytes.strip, index.lines(file, request_id)):  # deleted events are blank
                         event: dict[str, Any] = json.loads(line)
                         if event["request_id"] == request_id and event["ranker"] != SHADOW:
                             return event
         return None
 
     def forget(self, user: str, kind: str | None = None) -> int:
-        """Delete all events of a user; return their number. Arguments are those of :func:`forget_user`."""
+        """Delete all events of a user.
+
+        Args:
+            user: Name of the user, as in :func:`forget_user`.
+            kind: Kind of the user, as in :func:`forget_user`.
+
+        Returns:
+            Number of deleted events.
+        """
         return forget_user(self.folder, user, kind)
 
     def prune(self) -> None:
-        """Delete files that are too old, and make room if the log is too large.
+        """Delete old files, and make room if the log is too large.
 
-        The users with the most bytes lose their oldest events, so that all of them are left with the same number and
-        nobody who uses less loses anything. Files that a process is writing stay as they are. If they alone are too
-        large, the oldest files are deleted as a whole.
+        The senders with the most bytes lose their oldest events until they are left with equal sizes. Smaller senders
+        lose nothing. Files that a process is writing are not changed. If these files alone are too large, the oldest
+        files are deleted entirely.
         """
         oldest = time.time() - self._settings.days * DAY
         for path in self._by_age():
@@ -259,9 +311,12 @@ class FeedbackStore:
                 path.unlink(missing_ok=True)
         if self._num_bytes() <= self._settings.max_bytes:
             return
-        with suppress(FolderInUseError), sole_use(self.folder):  # else another process makes room now, or forgets
+        with (
+            suppress(FolderInUseError),
+            sole_use(self.folder),
+        ):  # skipped if another process is already making room or deleting a user
             remove_leftovers(self.folder)
-            while self._num_bytes() > self._settings.max_bytes:  # others go on writing meanwhile
+            while self._num_bytes() > self._settings.max_bytes:  # other processes keep writing in the meantime
                 if not self._make_room():
                     break
             left = self._settings.max_bytes
@@ -276,7 +331,7 @@ class FeedbackStore:
         return sorted(self.folder.glob("*-*.jsonl"), key=_begin)
 
     def _num_bytes(self) -> int:
-        """Return the size of the log."""
+        """Return the size of the log in bytes."""
         total = 0
         for path in self._by_age():
             with suppress(FileNotFoundError):  # deleted by another process
@@ -284,7 +339,7 @@ class FeedbackStore:
         return total
 
     def _make_room(self) -> int:
-        """Delete the oldest events of the largest users, file by file; return how many bytes that freed."""
+        """Delete the oldest events of the largest senders, file by file, and return the number of freed bytes."""
         paths, uses = self._by_age(), dict[Path, _Use]()
         for path in paths:
             with suppress(FileNotFoundError):
@@ -308,34 +363,55 @@ class FeedbackStore:
 
 @lru_cache(maxsize=1)
 def open_log(settings: FeedbackSettings) -> FeedbackStore:
-    """Open the log of a process, once."""
+    """Return the feedback log of this process.
+
+    Args:
+        settings: Settings of the log, with a ``path``.
+    """
     return FeedbackStore(settings)
 
 
 def _begin(path: Path) -> float:
-    """Return when a file was begun, in seconds since 1970."""
+    """Return the time at which a file was created, in seconds since 1970."""
     return float(path.name.split("-")[1])
 
 
 def folder_key(folder: Path) -> bytes:
-    """Return the key of a log's pseudonyms, and make the folder and the key if there are none."""
+    """Return the key for the pseudonyms of a log. The folder and the key are created if they do not exist.
+
+    Args:
+        folder: Folder of the log.
+
+    Raises:
+        UserError: If the key has a wrong size.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / KEY
     if not path.exists():
         new_private_file(path)
         append_bytes(path, 0, secrets.token_bytes(32))
     if len(key := path.read_bytes()) != 32:
-        raise UserError(f"{path}: needed 32 bytes, the key of the pseudonyms in this folder, got {len(key)}")
+        raise UserError(f"{path}: the key of the pseudonyms must have 32 bytes, got {len(key)}")
     return key
 
 
 def pseudonym(key: bytes, kind: str, text: str) -> str:
-    """Hash a text with a key, to 24 hexadecimal digits; ``kind`` separates users from queries."""
+    """Return a keyed hash of a text with 24 hexadecimal digits.
+
+    Args:
+        key: Key of the log.
+        kind: Kind of the text, such as ``user`` or ``query``. Equal texts of different kinds have different hashes.
+        text: Text to hash.
+    """
     return blake2b(f"{kind} {text}".encode(), key=key, digest_size=12).hexdigest()
 
 
 def cut_query(text: str) -> str:
-    """Return the beginning of a query that is kept: at most 1,000 characters and 4,000 bytes of JSON."""
+    """Return a query truncated to 1,000 characters and 4,000 bytes of JSON.
+
+    Args:
+        text: Text of the query.
+    """
     if len(text) <= MAX_QUERY_CHARS and len(to_json(text)) - 2 <= MAX_QUERY_BYTES:
         return text
     first = text.strip()[:MAX_QUERY_CHARS]
@@ -344,14 +420,18 @@ def cut_query(text: str) -> str:
 
 
 def equal_share(sizes: Sequence[int], total: float) -> float:
-    """Return the largest limit such that ``sizes``, each cut to the limit, add up to at most ``total``.
+    """Return the largest limit such that ``sizes``, each reduced to the limit, add up to at most ``total``.
 
     Args:
-        sizes: Sizes of the parts.
-        total: Size that they may have together.
+        sizes: Sizes to limit.
+        total: Largest sum of the limited sizes.
 
     Returns:
-        The limit; infinity if the parts fit as they are.
+        The limit, or infinity if the sizes already fit.
+
+    Example:
+        >>> equal_share([1, 5, 9], 9)
+        4.0
     """
     left = total
     for number, size in enumerate(sorted(sizes)):
@@ -363,7 +443,7 @@ def equal_share(sizes: Sequence[int], total: float) -> float:
 
 
 def _sender_of(line: bytes) -> bytes:
-    """Return whose an event is: an authenticated user, or a hash of the connection's address."""
+    """Return the sender of an event: an authenticated user, or a hash of the network address."""
     match = SENDER.search(line, 0, 500)
     if match is None:
         return b""
@@ -372,7 +452,7 @@ def _sender_of(line: bytes) -> bytes:
 
 
 def _use_of(path: Path, known: _Use | None) -> _Use:
-    """Count the bytes of each sender in a file, unless they are known."""
+    """Return the number of bytes of each sender in a file. The known result is reused if the file has not changed."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -385,10 +465,10 @@ def _use_of(path: Path, known: _Use | None) -> _Use:
 
 
 def _drop_excess(path: Path, excess: Counter[bytes]) -> int:
-    """Rewrite a file, unless a process writes to it, without lines that are beyond their senders' share.
+    """Rewrite a file without lines that exceed their senders' shares, unless a process is writing the file.
 
-    ``excess`` has the bytes of each sender that are still to be deleted. Deleted and cut-off lines go too. Returns how
-    many bytes the file lost.
+    ``excess`` has the number of bytes to delete for each sender, and is updated. Deleted and incomplete lines are
+    removed too. Returns the number of bytes by which the file shrank.
     """
     with path.open("rb") as file:
         if not try_lock(file.fileno()):
@@ -410,32 +490,34 @@ def _drop_excess(path: Path, excess: Counter[bytes]) -> int:
 
 
 def forget_user(folder: Path, user: str, kind: str | None = None) -> int:
-    """Delete all events of a user from a log, also while services write it.
+    """Delete all events of a user from a log, even while services are writing it.
 
-    Lines are overwritten with blanks where they are, cut-off ones too. Events of older versions, which did not note the
-    kind of a user, are deleted by the name alone. A service that makes room in the log waits until that is done, as a
-    file that it rewrites would bring them back.
+    Lines are overwritten with blanks in place, including incomplete lines. Events of older versions, which do not
+    record the kind of a user, are deleted by name alone. Services wait before making room in the log until the deletion
+    is complete, because otherwise a rewritten file could restore deleted events.
 
     Args:
-        folder: The folder of the log.
+        folder: Folder of the log.
         user: Name of the user (:meth:`~graphrerank.serving.auth.User.called`).
-        kind: Kind of the user, ``sub``, ``principals`` or ``name``. If None, users of all kinds that have the name.
+        kind: Kind of the user: ``sub``, ``principals`` or ``name``. If None, users of all kinds with that name.
 
     Returns:
-        Number of events that were deleted.
+        Number of deleted events.
 
     Raises:
-        UserError: If the folder is no log, or there is no such kind.
+        UserError: If the folder is not a log, or there is no such kind.
     """
     users = User.called(user, kind)
     if not (folder / KEY).is_file():
-        raise UserError(f"{folder}: needed the folder of a service's `feedback.path`, which has a file `{KEY}`")
+        raise UserError(
+            f"{folder}: not a feedback log because it has no file `{KEY}`. Use the service's `feedback.path`"
+        )
     key = folder_key(folder)
-    names = [f'"user":"{pseudonym(key, "user", name)}"'.encode() for name in [user, *(each.key for each in users)]]
+    names = [f'"user":"{pseudonym(key, "user", name)}"'.encode() for name in [user, *(match.key for match in users)]]
     count = 0
     with sole_use(folder, wait=True):
         remove_leftovers(folder)
         for path in folder.glob("*-*.jsonl"):
-            with suppress(FileNotFoundError):  # pruned meanwhile
+            with suppress(FileNotFoundError):  # another process has pruned the file
                 count += blank_lines(path, lambda line: any(n in line for n in names) or not line.endswith(b"}\n"))
     return count

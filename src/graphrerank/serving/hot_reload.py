@@ -1,4 +1,4 @@
-"""Folders whose content is replaced while it is served."""
+"""Reload the content of a folder when it changes, without interrupting the service."""
 
 import hashlib
 import logging
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class WatchedFolder(Generic[T]):
-    """Content that was loaded from a folder, or from the target of a link.
+    """Content of a folder, or of the target of a link, that is reloaded when the folder changes.
 
-    A thread polls it every ``look_seconds``. When it has changed and then stayed unchanged from one poll to the next,
-    it is loaded and replaces what was loaded before, which stays if it cannot be. Of a corpus folder, which changes
-    with its manifest and opens at once, :attr:`current` is the newest state.
+    A thread polls the folder every ``look_seconds``. If the folder has changed and then stays unchanged until the next
+    poll, it is loaded and replaces the previous content. If loading fails, the previous content stays in use. A corpus
+    folder opens quickly and changes only with its manifest, so :attr:`current` always returns its latest state.
 
     Args:
-        folder: Folder, or link to a folder, that is served.
+        folder: Folder or link to a folder.
         load: Function that loads the content of ``folder``.
         name: Name of the content in log lines.
         look_seconds: Time between two polls. If None, no thread polls the folder.
@@ -37,7 +37,7 @@ class WatchedFolder(Generic[T]):
 
     @property
     def current(self) -> tuple[str, T]:
-        """Return the content that is served now, with its version."""
+        """Version and content that are served now."""
         if is_corpus_folder(self._folder):
             self._load_version(folder_version(self._folder))
         return self._current
@@ -51,25 +51,34 @@ class WatchedFolder(Generic[T]):
                 self._load_version(latest)
 
     def _load_version(self, version: str) -> None:
-        """Load the folder if its version is another one; once."""
+        """Load the folder if its version is new. A version that fails to load is not tried again."""
         if version in (self._tried, ""):
             return
         self._tried = version
         try:
             content = self._load(self._folder)
         except Exception as error:
-            log(f"{self._name} could not be loaded, the old one stays", level=logging.ERROR, error=error, index=version)
+            log(
+                f"{self._name} could not be loaded, the previous one stays in use",
+                level=logging.ERROR,
+                error=error,
+                index=version,
+            )
             return
         self._current = (version, content)
         log(f"{self._name} loaded", index=version)
 
 
 def folder_version(folder: Path) -> str:
-    """Hash paths, sizes and times of a folder's files, or of a corpus folder's manifest; empty if there are none."""
+    """Return a hash of the paths, sizes and modification times of a folder's files, or an empty string without files.
+
+    Args:
+        folder: Folder. For a corpus folder, only the manifest is hashed.
+    """
     root = folder.resolve()
     try:
         files = [root / CORPUS_MANIFEST] if is_corpus_folder(root) else root.rglob("*")
         stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
-    except FileNotFoundError:  # a file vanished meanwhile
+    except FileNotFoundError:  # a file was deleted in the meantime
         return ""
     return hashlib.sha256(repr((root, sorted(stamps))).encode()).hexdigest()[:16] if stamps else ""

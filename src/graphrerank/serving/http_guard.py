@@ -1,4 +1,4 @@
-"""Middleware before the routes, in plain ASGI: key, host, origin, admission, and the log."""
+"""ASGI middleware that runs before the routes: API key, host, origin, admission control and request log."""
 
 import asyncio
 import hmac
@@ -25,19 +25,19 @@ from graphrerank.serving.json_log import log
 from graphrerank.serving.settings import ServiceSettings
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
-HEADER_BYTES = 16_384  # of a request
-# headers that parties between a client and the service could read in two ways if a request had two of them
+HEADER_BYTES = 16_384  # largest size of the headers of a request
+# Headers that a proxy and the service could interpret differently if a request repeated them.
 SINGLE_HEADERS = ("host", "content-length", "transfer-encoding", "content-type", "origin", "x-api-key")
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
 
 
-ID = "-" * 36  # in a refusal that is kept, in the place of a request's
+ID = "-" * 36  # placeholder for the request id in a cached response
 REFUSED = metrics.ERRORS.labels("none", 429)
-LINE_SECONDS = 1.0  # between two lines about refusals
+LINE_SECONDS = 1.0  # smallest time between two log lines about rejected requests
 
 
 class RefusalLog:
-    """Count and log of the requests that are refused under overload, one line a second at most.
+    """Counts the requests that are rejected under overload, and logs at most one line per second.
 
     Args:
         clock: Monotonic clock in seconds.
@@ -45,14 +45,14 @@ class RefusalLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._count = 0  # since the last line
+        self._count = 0  # number of rejected requests since the last line
         self._next_line = -math.inf
 
     def record(self, uid: str) -> None:
-        """Count a refusal. The line says how many there were since the last one.
+        """Count a rejected request. The log line has the number of rejected requests since the previous line.
 
         Args:
-            uid: Id of the refused request.
+            uid: Id of the rejected request.
         """
         REFUSED.inc()
         self._count += 1
@@ -70,14 +70,18 @@ def _refusal_bytes(message: str, retry_after: int | None) -> bytes:
 
 
 class RefusingProtocol(HttpToolsProtocol):
-    """uvicorn's protocol; under overload it refuses whole requests before they are parsed, at a fifth of the time.
+    """uvicorn protocol that rejects requests under overload before they are parsed, which takes a fifth of the time.
 
-    The application's ``state.check_wait`` raises the refusal, and its ``state.refusals`` logs it. Requests that arrive
-    in parts are refused by the guard. A connection gets its parser when its first request is not refused.
+    The function ``state.check_wait`` of the application raises the refusal, and its ``state.refusals`` logs it.
+    Requests that arrive in several packets are rejected later, by :class:`HttpGuard`. The parser of a connection is
+    created only when its first request is accepted.
+
+    Args:
+        arguments: Arguments of uvicorn's protocol.
     """
 
     def __init__(self, **arguments: Any) -> None:
-        self._arguments = arguments  # uvicorn's
+        self._arguments = arguments
         state = arguments["config"].loaded_app.state
         self._check_wait: Callable[[Sender], None] = state.check_wait
         self._refusals: RefusalLog = state.refusals
@@ -85,19 +89,31 @@ class RefusingProtocol(HttpToolsProtocol):
         self.cycle = self.flow = None  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note the connection."""
+        """Register a new connection.
+
+        Args:
+            transport: Transport of the connection.
+        """
         self.transport = transport
         self._sender = peer_sender(transport.get_extra_info("peername"))
         self.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Unregister a closed connection.
+
+        Args:
+            exc: Error that closed the connection, or None.
+        """
         self.connections.discard(self)
         if self.flow is not None:
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Refuse a request, or parse it."""
+        """Reject a request under overload, otherwise parse it.
+
+        Args:
+            data: Bytes that were received.
+        """
         try:
             if (self.cycle is None or self.cycle.response_complete) and _is_whole_request(data):
                 self._check_wait(self._sender)
@@ -110,13 +126,13 @@ class RefusingProtocol(HttpToolsProtocol):
             return
         if self.flow is None:
             transport = self.transport
-            super().__init__(**self._arguments)  # forgets it
+            super().__init__(**self._arguments)  # resets the transport
             super().connection_made(transport)
         super().data_received(data)
 
 
 def _is_whole_request(data: bytes) -> bool:
-    """Return whether these bytes are a request with a body, and nothing after it."""
+    """Return whether the bytes are exactly one complete request with a body."""
     end = data.find(b"\r\n\r\n") if data.startswith((b"POST ", b"DELETE ")) else -1
     length = CONTENT_LENGTH.search(data, 0, end + 2) if end > 0 else None
     return length is not None and len(data) == end + 4 + int(length[1])
@@ -126,17 +142,18 @@ def _is_whole_request(data: bytes) -> bool:
 class HttpGuard:
     """Middleware that checks and logs requests.
 
-    A service for this machine alone requires a local name or an address as ``Host``: a foreign page whose name is made
-    to resolve to this machine sends another.
-    Requests send the key as ``X-API-Key: KEY`` or, unless tokens of callers are read, as ``Authorization: Bearer KEY``,
-    but for ``open_paths``.
+    A service that only accepts local connections requires a local name or an IP address in the header ``Host``. This
+    protects against web pages whose host name resolves to this machine (DNS rebinding).
+
+    Unless a path is one of ``open_paths``, requests must send the key as ``X-API-Key: KEY``, or as
+    ``Authorization: Bearer KEY`` if the service does not use tokens of callers.
 
     Attributes:
-        app: The application behind the middleware.
+        app: Application behind the middleware.
         settings: Settings of the service.
         open_paths: Paths that need no key.
-        check_wait: Raises a refusal if a sender's request would wait too long.
-        refusals: Log of these refusals.
+        check_wait: Function that raises a refusal if a request of a sender would wait too long.
+        refusals: Log of the rejected requests.
     """
 
     app: ASGIApp
@@ -147,7 +164,7 @@ class HttpGuard:
     refusals: RefusalLog
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward or refuse a request; log and count it when it is answered."""
+        """Forward or reject a request. Log and count the request when it is answered."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -166,7 +183,7 @@ class HttpGuard:
         try:
             try:
                 self._check(scope, Headers(scope=scope))
-            except Refusal as refusal:  # the server discards the body
+            except Refusal as refusal:  # uvicorn discards the body
                 await error_response(refusal, state["uid"])(scope, receive, answer)
             else:
                 await self.app(scope, receive, answer)
@@ -178,7 +195,7 @@ class HttpGuard:
         if status == 429:
             self.refusals.record(state["uid"])
             return
-        route = getattr(scope.get("route"), "path", "none")  # the client's own path may contain anything
+        route = getattr(scope.get("route"), "path", "none")  # the path in the request may contain private data
         metrics.STAGE_SECONDS.labels("total").observe(seconds)
         if status >= 400:
             metrics.ERRORS.labels(route, status).inc()
@@ -187,7 +204,10 @@ class HttpGuard:
         log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        """Check everything that is known before the body; the wait first, as under overload most requests end there."""
+        """Check everything known before the body is read.
+
+        The waiting time comes first because it rejects most requests under overload.
+        """
         if scope["method"] in ("POST", "DELETE"):
             self.check_wait(scope["state"]["sender"])
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
@@ -195,11 +215,11 @@ class HttpGuard:
         _check_single(scope["headers"])
         if not self._is_authorized(scope["path"], headers):
             header = "Authorization: Bearer KEY" if self._bears_key else "X-API-Key: KEY"
-            raise Refusal(401, f"the key is missing or wrong: {header}")
+            raise Refusal(401, f"invalid or missing key, send {header}")
         if self.settings.is_local and not _is_local_name(f"//{headers.get('host', '')}"):
-            raise Refusal(403, "the request is for another host; this service is for this machine alone")
+            raise Refusal(403, "the header `host` must be a local name because this service is for this machine only")
         if not self._may_call(headers):
-            raise Refusal(403, "this web page may not call; `cors_origins` names those that may")
+            raise Refusal(403, "this web page may not call the service, add its origin to `cors_origins`")
         if scope["path"] not in self.open_paths:
             address = scope["client"][0] if scope.get("client") else None
             scope["state"]["caller"] = replace(self.settings.permissions.caller(headers), address=address)
@@ -220,21 +240,24 @@ class HttpGuard:
         return self.settings.permissions.algorithm is None
 
     def _may_call(self, headers: Headers) -> bool:
-        """Return False for a request of a foreign web page, which a browser sends without a preflight request."""
-        origin, known = headers.get("origin"), self.settings.cors_origins
-        if origin is None or origin in known or "*" in known:
+        """Return False for a request of a foreign web page.
+
+        A browser may send such a request without a preflight request.
+        """
+        origin, allowed = headers.get("origin"), self.settings.cors_origins
+        if origin is None or origin in allowed or "*" in allowed:
             return True
         return origin.partition("//")[2] == headers.get("host") and _is_local_name(origin)
 
 
 def _check_single(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Refuse headers that can be read in two ways: a proxy might decide by one of them and the service by another."""
+    """Reject ambiguous headers, because a proxy could decide by one of them and the service by another."""
     values = dict(headers)
     if len(values) < len(headers):
         counts = Counter(name for name, _ in headers)
         for name in SINGLE_HEADERS:
             if (count := counts[name.encode()]) > 1:
-                raise Refusal(400, f"headers: must have one `{name}`, got {count}")
+                raise Refusal(400, f"headers: must have at most one `{name}`, got {count}")
     length = values.get(b"content-length")
     if length is None:
         return

@@ -1,4 +1,4 @@
-"""Logs as JSON lines on standard error, without any content of requests."""
+"""Log JSON lines to standard error, without any content of requests."""
 
 import json
 import logging
@@ -10,10 +10,14 @@ LOGGER = "graphrerank.serving"
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as a JSON object; of an exception its type and location, as its message may contain texts."""
+    """Formats log records as JSON objects. For exceptions, only type and location are logged, not the message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
+        """Return a log record as one line of JSON.
+
+        Args:
+            record: Record to format.
+        """
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -23,26 +27,33 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             frames = traceback.extract_tb(record.exc_info[2])[-5:]
-            places = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
-            line |= {"error": record.exc_info[0].__name__, "at": places}
+            locations = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
+            line |= {"error": record.exc_info[0].__name__, "at": locations}
         return json.dumps(line)
 
 
 _JSON = {"handlers": ["json"], "level": "INFO", "propagate": False}
-LOG_CONFIG = {  # of `logging.config.dictConfig`, for our loggers and uvicorn's
+LOG_CONFIG = {  # argument of `logging.config.dictConfig` for the loggers of this library and of uvicorn
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": JsonFormatter}},
     "handlers": {"json": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
     "loggers": {
         **dict.fromkeys((LOGGER, "uvicorn", "uvicorn.error", "fastapi"), _JSON),
-        "graphrerank": {"handlers": [], "level": "WARNING"},  # in place of a command's handler; the root's writes JSON
-        "uvicorn.access": {"handlers": [], "propagate": False},  # each request is logged with its id
+        "graphrerank": {"handlers": [], "level": "WARNING"},  # removes a command's handler; the root logger writes JSON
+        "uvicorn.access": {"handlers": [], "propagate": False},  # HttpGuard logs each request with its id instead
     },
     "root": {"handlers": ["json"], "level": "WARNING"},
 }
 
 
 def log(event: str, *, level: int = logging.INFO, error: BaseException | None = None, **fields: Any) -> None:
-    """Log an event with fields."""
+    """Log an event.
+
+    Args:
+        event: Name of the event.
+        level: Level of the event, as in :mod:`logging`.
+        error: Exception whose type and location are logged. If None, there is none.
+        **fields: Additional fields of the JSON object.
+    """
     logging.getLogger(LOGGER).log(level, event, extra={"fields": fields}, exc_info=error)

@@ -1,4 +1,4 @@
-"""Limits of a service: the size, number, work and waiting time of requests."""
+"""Limits of a service: size, number, work and waiting time of requests."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -12,25 +12,26 @@ __getattr__ = moved_names(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a service. All are positive; docs/serving.md says what happens beyond each.
+    """Limits of a service. All must be positive. docs/serving.md describes what happens beyond each limit.
 
     Attributes:
-        body_bytes: Size of a request's body in bytes.
-        json_nodes: Number of opening brackets and colons of a body, in texts too. They bound the time to parse it.
+        body_bytes: Size of a request body in bytes.
+        json_nodes: Number of opening brackets and colons in a body, including those in strings. Bounds the parsing
+            time.
         documents: Number of documents of a request, or of scores without documents.
         edges: Number of edges of a request.
-        entities: Number of names of entities, over all documents.
+        entities: Number of entity names over all documents.
         fields: Number of names in `rank_fields`.
         query_chars: Number of characters of the query.
         text_chars: Number of characters of each document.
         request_chars: Number of characters of the query and all documents together.
-        encoded_chars: Number of characters of the texts that are encoded, of each the first 2,000.
-        explained_edges: Number of edges with `explain`, which leaves out each once.
+        encoded_chars: Number of characters to encode, where at most 2,000 characters of each text count.
+        explained_edges: Number of edges of a request with `explain`, which scores again without each edge.
         work_seconds: Estimated time to rank a request, without encoding, in seconds.
-        request_seconds: Time from a request's arrival to its answer, in seconds.
-        queue_seconds: Estimated time to wait for an engine, in seconds. Requests that would wait longer are refused.
+        request_seconds: Time from the arrival of a request to its response, in seconds.
+        queue_seconds: Estimated waiting time for an engine, in seconds. Requests that would wait longer are rejected.
         waiting: Number of unanswered requests in each process.
-        held_bytes: Size of the bodies that are not answered yet in each process, in bytes.
+        held_bytes: Total size of the bodies of unanswered requests in each process, in bytes.
     """
 
     body_bytes: int = 8_388_608
@@ -54,15 +55,16 @@ class Limits:
         check_positive(**{f"limits.{name}": limit for name, limit in asdict(self).items()})
 
     def most_explained_edges(self, num_documents: int) -> int:
-        """Return the number of edges that a request may leave out once each.
+        """Return the largest number of edges of a request with ``explain``.
 
         Args:
             num_documents: Number of documents.
 
         Returns:
-            The smaller of ``explained_edges`` and what ``work_seconds`` suffice for at the default prices.
+            The smaller of ``explained_edges`` and the number of edges that fit into ``work_seconds`` at the default
+            prices.
         """
-        # the positive root of quadratic * most**2 + linear * most = work_seconds
+        # positive root of quadratic * most**2 + linear * most = work_seconds
         linear = DEFAULT_PRICES["explained_edges"] + num_documents * DEFAULT_PRICES["explained_nodes"]
         quadratic = 2 * DEFAULT_PRICES["explained_graph_edges"]
         most = (math.sqrt(linear**2 + 4 * quadratic * self.work_seconds) - linear) / (2 * quadratic)

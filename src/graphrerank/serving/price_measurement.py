@@ -1,4 +1,4 @@
-"""Measurement of prices when a service starts: engines do jobs of known sizes, and prices are fitted to the times."""
+"""Measure prices at startup: engines answer requests of known sizes, and prices are fitted to the measured times."""
 
 import logging
 import time
@@ -14,15 +14,15 @@ from graphrerank.serving.work_estimates import num_encoded_chars
 from graphrerank.utils.files import write_json
 from graphrerank.utils.safe_loading import read_json
 
-CALIBRATION_SECONDS = 2.0  # of CPU for one engine, after which no further probe begins
-PROBE_TEXTS = ((8, 20), (8, 100), (4, 400), (2, 1200))  # numbers and characters of texts that are encoded
-Measured = tuple[Mapping[str, float], float]  # counts of a job, and seconds
+CALIBRATION_SECONDS = 2.0  # CPU time of one engine after which no further probe is started
+PROBE_TEXTS = ((8, 20), (8, 100), (4, 400), (2, 1200))  # (number of texts, characters of each) to encode
+Measured = tuple[Mapping[str, float], float]  # (counts of a job, measured seconds)
 
 
 def load_prices(
     path: Path, engines: Mapping[str, Engine[Any]], clock: Callable[[], float] = time.process_time
 ) -> dict[str, Prices]:
-    """Return the prices that another process of the service has measured, or measure and write them.
+    """Return the prices that another process of the service has measured, or measure and save them.
 
     Args:
         path: File of the prices.
@@ -30,26 +30,26 @@ def load_prices(
         clock: Clock of CPU time in seconds.
 
     Returns:
-        Prices by kind of engine, and those of the encoder as ``encoding``.
+        Prices by kind of engine, and those of the encoder under ``encoding``.
     """
     if not path.is_file():
         begin = clock()
         prices = measure_prices(engines, clock)
         log("prices measured", seconds=round(clock() - begin, 3), engines=sorted(prices))
-        if not path.is_file():  # else another process was quicker
+        if not path.is_file():  # otherwise another process was faster
             write_json(path, {kind: dict(fitted.seconds) for kind, fitted in prices.items()})
     return {kind: Prices(seconds) for kind, seconds in read_json(path).items()}
 
 
 def measure_prices(engines: Mapping[str, Engine[Any]], clock: Callable[[], float]) -> dict[str, Prices]:
-    """Fit the prices of all engines that have probes, and of their encoder, to measurements.
+    """Measure the prices of all engines that have probes, and of their encoder.
 
     Args:
         engines: Warm engines by kind.
         clock: Clock of CPU time in seconds.
 
     Returns:
-        Prices by kind of engine, and those of the encoder as ``encoding``.
+        Prices by kind of engine, and those of the encoder under ``encoding``.
     """
     prices = {}
     for kind, engine in engines.items():
@@ -61,12 +61,12 @@ def measure_prices(engines: Mapping[str, Engine[Any]], clock: Callable[[], float
 
 
 def _measure(kind: str, engine: Engine[Any], clock: Callable[[], float]) -> Iterator[Measured]:
-    """Yield the counts of each probe of an engine and the seconds that it took."""
+    """Yield the counts and the measured seconds of each probe of an engine."""
     encoder, begin = engine.encoder, clock()
     for number, job in enumerate(engine.probes()):
         if clock() - begin > CALIBRATION_SECONDS:
             return
-        if encoder is not None:  # which has prices of its own
+        if encoder is not None:  # cache the vectors, because encoding has separate prices
             for texts in job.texts_to_encode():
                 encode(encoder, list(texts))
         start = clock()
@@ -79,7 +79,7 @@ def _measure(kind: str, engine: Engine[Any], clock: Callable[[], float]) -> Iter
 
 
 def _measure_encoder(encoder: MemoryVectorCache, clock: Callable[[], float]) -> Iterator[Measured]:
-    """Yield the counts of some texts and the seconds to encode them."""
+    """Yield the counts of texts and the measured seconds to encode them."""
     begin = clock()
     for number, length in PROBE_TEXTS:
         if clock() - begin > CALIBRATION_SECONDS:

@@ -1,4 +1,4 @@
-"""Records of the results that were shown, which feedback is about."""
+"""Record the results that were shown, for later feedback."""
 
 import logging
 import random
@@ -16,23 +16,23 @@ from graphrerank.serving.auth import NAMED, Caller, User
 from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
 from graphrerank.serving.json_log import log
 
-MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
-MAX_IDS_BYTES = 16_384  # of their ids as JSON: results beyond are not remembered
-MAX_EXPLORED = 10  # results of which two neighbours may be exchanged
-LOG_SECONDS = 60.0  # between two lines about a log that cannot be written
+MAX_SHOWN = 100  # number of first results of a response that are recorded
+MAX_IDS_BYTES = 16_384  # size of their ids as JSON, beyond which results are not recorded
+MAX_EXPLORED = 10  # two adjacent ones of this many first results may be swapped
+LOG_SECONDS = 60.0  # smallest time between two log lines about a feedback log that cannot be written
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An engine's answer, and the artifact that ranked it.
+    """Response of an engine, and the artifact that ranked it.
 
     Attributes:
         answer: A ``SearchResponse`` or ``RankedDocuments``.
-        artifact: Name of the artifact. None if it is unknown.
-        corpus: Fingerprint of the corpus that was searched. None if it is unknown.
-        ranker: How the results were ranked, one of the names in :mod:`graphrerank.feedback.log`.
-        teams: Name of the artifact of each interleaved result. None for other answers.
-        between: Names of the two artifacts that are interleaved. None for other answers.
+        artifact: Name of the artifact. None if unknown.
+        corpus: Fingerprint of the searched corpus. None if unknown.
+        ranker: Kind of ranking, one of the names in :mod:`graphrerank.feedback.log`.
+        teams: Name of the artifact of each interleaved result. None for other responses.
+        between: Names of the two interleaved artifacts. None for other responses.
     """
 
     answer: Any
@@ -44,14 +44,29 @@ class Answered:
 
 
 class Recorder:
-    """Writes what is shown into the log, and exchanges neighbours if it is to explore."""
+    """Writes shown results to the feedback log, and swaps adjacent results if exploration is enabled.
+
+    Args:
+        log: Feedback log.
+        settings: Settings of the log.
+    """
 
     def __init__(self, log: FeedbackStore, settings: FeedbackSettings) -> None:
         self._log, self._explore = log, settings.explore
-        self._next_line = 0.0  # when a further one may be logged, of the monotonic clock
+        self._next_line = 0.0  # earliest time of the next log line on the monotonic clock
 
     def record(self, job: Any, answered: Answered, uid: str, caller: Caller) -> Answered:
-        """Write the answer to a request, and return it as it is to be shown."""
+        """Record a response, and return it as it is shown.
+
+        Args:
+            job: Request, with a ``query``.
+            answered: Response of the engine.
+            uid: Id of the request.
+            caller: Sender of the request.
+
+        Returns:
+            The response, in which two adjacent results may be swapped.
+        """
         swaps = None
         count = min(len(answered.answer.ids), MAX_EXPLORED)
         if self._explore and answered.ranker == LIVE and count > 1:
@@ -61,13 +76,21 @@ class Recorder:
             if swapped:
                 order = list(range(len(answered.answer.ids)))
                 order[first : first + 2] = first + 1, first
-                exchanged = answered.answer.picked(answered.answer, [(0, place) for place in order])
+                exchanged = answered.answer.picked(answered.answer, [(0, position) for position in order])
                 answered = replace(answered, answer=exchanged)
         self.write(job, answered, uid, caller, **({} if swaps is None else {"swaps": swaps}))
         return answered
 
     def write(self, job: Any, answered: Answered, uid: str, caller: Caller, **more: Any) -> None:
-        """Write an answer that has results; where the log cannot be written, it is counted."""
+        """Write a response with results to the log. If the log cannot be written, the response is only counted.
+
+        Args:
+            job: Request, with a ``query``.
+            answered: Response to write.
+            uid: Id of the request.
+            caller: Sender of the request.
+            **more: Additional entries of the event.
+        """
         answer = answered.answer
         if not answer.ids:
             return
@@ -97,10 +120,15 @@ class Recorder:
 
 
 def user_named(caller: Caller, job: Any) -> str | None:
-    """Return the key of the user that a request is of: the caller where the service knows callers, else whom it names.
+    """Return the key of the user of a request, or None if the request names nobody.
 
-    Users of different kinds have different keys (:class:`~graphrerank.serving.auth.User`), so that nobody can take
-    another's name, whatever a token's subject or a request says. None for a request that names nobody.
+    The user is the caller if the service authenticates callers, otherwise the user that the request names. Keys of
+    different kinds of users differ (:class:`~graphrerank.serving.auth.User`), so a name in a request cannot impersonate
+    the subject of a token.
+
+    Args:
+        caller: Sender of the request.
+        job: Request, which may have a ``user``.
     """
     named: str | None = getattr(job, "user", None)
     user = caller.user if named is None or caller.user is not None else User(NAMED, named)
@@ -108,6 +136,6 @@ def user_named(caller: Caller, job: Any) -> str | None:
 
 
 def _num_remembered(ids: Sequence[str]) -> int:
-    """Return how many results of an answer are remembered: at most 100, and 16 KiB of ids."""
-    sizes = accumulate(len(to_json(each)) + 1 for each in ids[:MAX_SHOWN])
+    """Return the number of results to record: at most 100, with at most 16 KiB of ids."""
+    sizes = accumulate(len(to_json(result_id)) + 1 for result_id in ids[:MAX_SHOWN])
     return sum(size <= MAX_IDS_BYTES for size in sizes)

@@ -1,4 +1,4 @@
-"""The HTTP routes of a service."""
+"""HTTP routes of a service."""
 
 import asyncio
 import difflib
@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from graphrerank.serving import metrics
@@ -26,54 +26,54 @@ from graphrerank.serving.prices import DEFAULTS, Prices, Work
 from graphrerank.serving.recorder import Answered, Recorder
 from graphrerank.serving.schemas.requests import CallerRequest
 
-SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
-NEAR = 0.8  # share of characters, from which on a known field is suggested
-LONE_SURROGATE = re.compile(  # an escape of half a character, whose backslash is no escaped one
+SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # number of unknown fields in an error message, and characters of each
+NEAR = 0.8  # smallest similarity of a known field that is suggested
+LONE_SURROGATE = re.compile(  # escape of a lone surrogate whose backslash is not escaped itself
     rb"(?<!\\)((?:\\\\)*)\\u(?:[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-MOST_HALVES = 10_000  # that are replaced, which takes time, in a body
-HALVES = "halves of characters, which are replaced"
-LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
+MOST_HALVES = 10_000  # largest number of lone surrogates in a body that are replaced
+HALVES = "lone surrogates, which are replaced"
+LARGE_BODY = 65_536  # size in bytes from which bodies are parsed in a thread, one at a time
 ERRORS = {
-    400: "The body is not JSON.",
-    401: "The key is missing or wrong, or a token is wrong.",
-    403: "The page may not call, or the caller may not write.",
-    404: "Nothing was shown under this id.",
-    409: "The corpus takes no documents.",
-    413: "The body is too long.",
-    422: "A field is invalid, or the request is too much work; the message says which limit.",
+    400: "The body is not valid JSON.",
+    401: "The API key or the token is missing or invalid.",
+    403: "The web page may not call the service, or the caller may not write.",
+    404: "No results were shown for this request id.",
+    409: "The corpus does not accept documents.",
+    413: "The request is too large.",
+    422: "A field is invalid, or the request exceeds a limit. The message names the field or the limit.",
     429: "The wait would be too long.",
-    431: "The headers are too long.",
-    503: "Too many bytes of bodies.",
+    431: "The headers are too large.",
+    503: "The open requests of the client are too large.",
     504: "The request timed out.",
     507: "The disk is full.",
 }
 
 
 class ErrorAnswer(BaseModel):
-    """Response of every error."""
+    """Response to a failed request."""
 
-    id: str  # of the request, as in the logs
-    message: str  # the errors, by field
-    error: str  # the same, under the name that TEI's clients read
-    detail: list[dict[str, Any]]  # `loc`, `msg` and `type` of each error
+    id: str = Field(description="Id of the request, which is also in the logs.")
+    message: str = Field(description="Message that describes all errors.")
+    error: str = Field(description="Same as `message`, under the name that TEI clients read.")
+    detail: list[dict[str, Any]] = Field(description="Errors of single fields, each with `loc`, `msg` and `type`.")
 
 
 @dataclass(frozen=True)
 class Route:
-    """A route of the HTTP service, which an engine answers.
+    """HTTP route that is answered by an engine.
 
     Attributes:
         paths: Paths of the route.
-        kind: Kind of the engine that answers.
-        request: Model of the body. Its ``to_job`` returns what the engine needs, which has a method ``work``.
-        response: Model of the response, for the description in ``openapi.json``.
-        summary: One sentence for the description.
-        render: Returns the content of the response from the request, the engine's result, the id and the path. None
-            if the result is the content.
+        kind: Kind of the engine.
+        request: Model of the body. Its ``to_job`` returns the input of the engine, which has a method ``work``.
+        response: Model of the response, for ``openapi.json``.
+        summary: Summary of the route, for ``openapi.json``.
+        render: Function that returns the content of the response from the request, the engine's result, the request id
+            and the path. If None, the result itself is the content.
         method: HTTP method.
-        with_documents: Model of a body with the field ``documents``. None if ``request`` is the model of all bodies.
+        with_documents: Model of a body with the field ``documents``. If None, ``request`` is the model of all bodies.
     """
 
     paths: tuple[str, ...]
@@ -87,9 +87,9 @@ class Route:
 
 
 class RequestRoute(APIRoute):
-    """Route of FastAPI whose endpoint reads the request and builds the response itself.
+    """FastAPI route whose endpoint parses the request and builds the response itself.
 
-    FastAPI describes it in ``openapi.json`` like any other, and does not spend time on looking for dependencies.
+    It appears in ``openapi.json`` like any other route, but saves FastAPI's time for resolving dependencies.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -103,19 +103,29 @@ class RequestRoute(APIRoute):
 
 
 class Endpoints:
-    """Answers requests to routes by the engines of a batcher."""
+    """Endpoints that let the engines of a batcher answer requests.
+
+    Args:
+        batcher: Batcher with the engines.
+        recorder: Recorder of shown results. If None, nothing is recorded.
+    """
 
     def __init__(self, batcher: Batcher, recorder: Recorder | None = None) -> None:
         self._batcher = batcher
-        self._recorder = recorder  # of what is shown
+        self._recorder = recorder
         self._shadow = ShadowRanker(batcher, recorder)
         self._limits = batcher.limits
         self._parsing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._held_bytes = Counter[str]()  # of bodies that are not answered yet, by client
+        self._held_bytes = Counter[str]()  # size of the bodies of unanswered requests, by client
 
     def add_to(self, app: FastAPI, route: Route) -> None:
-        """Add a route to an application."""
+        """Add a route to an application.
+
+        Args:
+            app: Application to change.
+            route: Route to add.
+        """
 
         async def endpoint(request: Request) -> Response:
             body = bytearray()
@@ -144,21 +154,21 @@ class Endpoints:
             )
 
     async def _read(self, request: Request, body: bytearray) -> None:
-        """Read a body, within the limits of its bytes and of those that the process holds."""
+        """Read a body within the limits on its size and on the memory of the process."""
         async for chunk in request.stream():
-            if not chunk:  # the last one
+            if not chunk:  # end of the body
                 continue
             body += chunk
             held = self._hold(request, len(chunk))
             if len(body) > self._limits.body_bytes:
                 raise Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
             most = self._limits.held_bytes
-            # beyond the limit those clients are refused that have more than their share of it
+            # beyond the limit, only clients with more than their share are rejected
             if self._held_bytes.total() > most and held > most // len(self._held_bytes):
-                raise Refusal(503, "too many bytes are held; try again later", retry_after=1)
+                raise Refusal(503, "the open requests of this client are too large. Try again later", retry_after=1)
 
     def _hold(self, request: Request, num_bytes: int) -> int:
-        """Count bytes of bodies of a client; return how many are held."""
+        """Add to the size of a client's open requests, and return the new size in bytes."""
         client: str = request.state.sender.client
         self._held_bytes[client] += num_bytes
         held = self._held_bytes[client]
@@ -172,10 +182,10 @@ class Endpoints:
         if len(content) < LARGE_BODY:
             body, job, work, bad = parse(route, content, self._limits, prices)
         else:
-            async with self._parsing:  # in a thread, while the loop serves others
+            async with self._parsing:  # in a thread, so that the event loop stays responsive
                 body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits, prices)
         caller = getattr(request.state, "caller", Caller())
-        # strangers, of whom nothing is known, are told apart by their addresses
+        # unauthenticated senders are distinguished by their network addresses
         user = caller.known_user
         sender = request.state.sender if user is None else peer_sender(request.scope.get("client"), user)
         if isinstance(job, CallerRequest):
@@ -191,13 +201,13 @@ class Endpoints:
             shown = result if self._recorder is None else self._recorder.record(job, result, uid, caller)
             if (kind := SHADOW_OF + route.kind) in self._batcher.engines:
                 task = asyncio.create_task(self._shadow.rank(kind, job, work, uid, caller, shown))
-                self._tasks.add(task)  # asyncio keeps no reference
+                self._tasks.add(task)  # asyncio keeps only a weak reference
                 task.add_done_callback(self._tasks.discard)
             result = shown.answer
         with metrics.STAGE_SECONDS.labels("render").time():
             rendered = result if route.render is None else route.render(body, result, uid, request.scope["path"])
-            warnings = [f"{what}: {count}" for what, count in bad.items() if count]
-            if warnings and not isinstance(rendered, list):  # TEI's answers have no place for them
+            warnings = [f"{problem}: {count}" for problem, count in bad.items() if count]
+            if warnings and not isinstance(rendered, list):  # the format of TEI has no field for warnings
                 meta = rendered["meta"] if isinstance(rendered, dict) else rendered.meta
                 meta["warnings"] = warnings
             answer = to_json(rendered, exclude_none=True)
@@ -210,31 +220,31 @@ class Endpoints:
 def parse(
     route: Route, content: bytes, limits: Limits, prices: Prices = DEFAULTS
 ) -> tuple[Any, Any, Work, Counter[str]]:
-    """Parse and check a body. Halves of characters are replaced.
+    """Parse and validate a body. Lone surrogates are replaced.
 
     Args:
-        route: The route.
-        content: The body.
+        route: Route of the request.
+        content: Body.
         limits: Limits of the service.
         prices: Prices of the route's engine.
 
     Returns:
-        The request, its job, its work, and the number of bad items by what was done with them.
+        The request, its job, its work, and the number of problematic items by how they were handled.
 
     Raises:
-        Refusal: If the body is invalid or too much.
+        Refusal: If the body is invalid or exceeds a limit.
     """
     with metrics.STAGE_SECONDS.labels("read").time():
         count = content.count(b"[") + content.count(b"{") + content.count(b":")
         if count > limits.json_nodes:
             raise Refusal(413, f"body: must have at most {limits.json_nodes} opening brackets and colons, got {count}")
-        given, num_halves = _from_json(content)
-        form = route.with_documents if isinstance(given, dict) and "documents" in given else None
+        fields, num_halves = _from_json(content)
+        form = route.with_documents if isinstance(fields, dict) and "documents" in fields else None
         form = form or route.request
-        if isinstance(given, dict) and (unknown := given.keys() - form.model_fields.keys()):
+        if isinstance(fields, dict) and (unknown := fields.keys() - form.model_fields.keys()):
             raise _unknown(unknown, form)
         try:
-            body: Any = form.model_validate(given, context=limits)
+            body: Any = form.model_validate(fields, context=limits)
             job = body.to_job()
             work = prices.reprice(job.work())
             bad = Counter({HALVES: num_halves} | getattr(job, "bad_items", {}))
@@ -244,27 +254,27 @@ def parse(
             raise Refusal(422, str(error)) from None
         if work.seconds > limits.work_seconds:
             message = f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work"
-            hint = "give fewer documents, edges or words, or leave out `explain`"
-            raise Refusal(422, f"{message}, got about {work.seconds:.1f}; {hint}")
+            hint = "Send fewer documents, edges or words, or omit `explain`"
+            raise Refusal(422, f"{message}, got about {work.seconds:.1f}. {hint}")
         return body, job, work, bad
 
 
 def _from_json(content: bytes) -> tuple[Any, int]:
-    """Parse JSON, and replace escapes of halves of characters, where there are any, and count them."""
+    """Parse JSON, replace escaped lone surrogates, and return the content with the number of replacements."""
     with suppress(ValueError):
         return from_json(content), 0
     whole, count = LONE_SURROGATE.subn(rb"\1\\ufffd", content, MOST_HALVES)
     try:
         return from_json(whole), count
     except ValueError:
-        raise Refusal(400, "body: must be JSON in UTF-8, nested at most 200 times") from None
+        raise Refusal(400, "body: must be JSON in UTF-8 with at most 200 levels of nesting") from None
 
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:
-    """Refuse fields that do not exist; name some, and known ones that are near."""
+    """Return the refusal of unknown fields, which names some of them and suggests similar known fields."""
     known, shown = sorted(request.model_fields), [name[:SHOWN_CHARS] for name in sorted(names)[:SHOWN_FIELDS]]
     meant = sorted({near for name in shown for near in difflib.get_close_matches(name, known, 1, NEAR)})
-    hint = f"did you mean {', '.join(f'`{name}`' for name in meant)}?" if meant else f"the known ones are {known}"
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    hint = f"did you mean {', '.join(f'`{name}`' for name in meant)}?" if meant else f"the known fields are {known}"
+    more = f" and {len(names) - len(shown)} others" if len(names) > len(shown) else ""
     message = f"body: unknown fields {', '.join(map(repr, shown))}{more}; {hint}"
     return Refusal(422, message, [{"loc": ["body"], "msg": message, "type": "extra_forbidden"}])

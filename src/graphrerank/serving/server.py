@@ -1,4 +1,4 @@
-"""The service: a FastAPI application in several processes, each with its engines and a server of uvicorn."""
+"""Run a service: a FastAPI application in several processes, each with its engines and a uvicorn server."""
 
 import asyncio
 import contextlib
@@ -32,14 +32,14 @@ from graphrerank.serving.supervisor import FAILED, SERVING, STANDING_BY, Post, s
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import temporary_folder, write_text
 
-IDLE_SECONDS = 75  # between two requests of a connection
-MEMORY_FOLDER = Path("/dev/shm")  # where metrics are written even if the disk is full
-FAILURE = "failure.txt"  # why a process could not start
-PRICES = "prices.json"  # as the first process measured them
-ENVIRONMENT = {  # of the processes
-    "JOBLIB_MULTIPROCESSING": "0",  # else scikit-learn leaves semaphores behind
-    # glibc keeps freed memory, in bytes: tensors of a batch have a few MiB each, and requesting them again costs more
-    # than the arithmetic
+IDLE_SECONDS = 75  # time after which an idle connection is closed
+MEMORY_FOLDER = Path("/dev/shm")  # metrics can be written here even if the disk is full
+FAILURE = "failure.txt"  # file with the reason why a process could not start
+PRICES = "prices.json"  # file with the prices that the first process measured
+ENVIRONMENT = {  # environment variables of the worker processes
+    "JOBLIB_MULTIPROCESSING": "0",  # otherwise scikit-learn leaves semaphores behind
+    # Thresholds in bytes below which glibc keeps freed memory. The tensors of a batch have a few MiB each, and
+    # requesting them from the system again would take longer than the arithmetic.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
 }
@@ -47,22 +47,29 @@ ENVIRONMENT = {  # of the processes
 
 @dataclass(frozen=True)
 class Service:
-    """A service that is not running yet."""
+    """Description of a service that is not running yet.
 
-    factories: Mapping[str, EngineFactory]  # of the engines, by kind; pickled for each process
+    Attributes:
+        factories: Factories of the engines by kind, which are pickled for each process.
+        routes: Routes of the service.
+        settings: Settings of the service.
+        info: Description of the model in the response of ``GET /info``.
+    """
+
+    factories: Mapping[str, EngineFactory]
     routes: Sequence[Route]
     settings: ServiceSettings
-    info: Mapping[str, Any]  # content of `GET /info`
+    info: Mapping[str, Any]
 
 
 def run(service: Service) -> None:
-    """Serve until SIGTERM or Ctrl+C, then finish the current requests.
+    """Run a service until SIGTERM or Ctrl+C, then finish open requests.
 
-    ``workers`` processes answer. Others stand by, and take the place of those that die or do not answer
+    ``workers`` processes answer requests. Standby processes replace workers that die or hang
     (:mod:`graphrerank.serving.supervisor`).
 
     Args:
-        service: The service.
+        service: Service to run.
 
     Raises:
         UserError: If the port cannot be used or the engines cannot be loaded.
@@ -91,19 +98,21 @@ def run(service: Service) -> None:
 
 
 def run_worker(post: Post, service: Service, folder: Path, listener: socket.socket) -> None:
-    """Answer requests in a worker process, as soon as its supervisor lets it.
+    """Answer requests in a worker process, once the supervisor activates it.
 
     Args:
-        post: The worker's connection with its supervisor.
-        service: The service.
-        folder: Folder that the processes of the service share.
-        listener: Socket that listens.
+        post: Connection to the supervisor.
+        service: Service to run.
+        folder: Folder shared by the processes of the service.
+        listener: Listening socket.
     """
     settings = service.settings
     config = uvicorn.Config(
         partial(process_app, service, folder, post),
         factory=True,
-        http="auto" if settings.cors_origins else RefusingProtocol,  # pages cannot read its refusals
+        http="auto"
+        if settings.cors_origins
+        else RefusingProtocol,  # without CORS headers, pages cannot read its rejections
         ws="none",
         lifespan="on",
         log_config=LOG_CONFIG,
@@ -121,15 +130,15 @@ def run_worker(post: Post, service: Service, folder: Path, listener: socket.sock
 
 
 def process_app(service: Service, folder: Path, post: Post) -> FastAPI:
-    """Create the application of one process, which builds its engines when it starts and then stands by.
+    """Create the application of one process, which loads its engines at startup and then waits until it is activated.
 
     Args:
-        service: The service.
-        folder: Folder that the processes of the service share.
-        post: The worker's connection with its supervisor.
+        service: Service to run.
+        folder: Folder shared by the processes of the service.
+        post: Connection to the supervisor.
 
     Returns:
-        The application.
+        The application, an ASGI callable.
     """
     settings, engines = service.settings, dict[str, Engine[Any]]()
     batcher = Batcher(
@@ -157,13 +166,21 @@ def process_app(service: Service, folder: Path, post: Post) -> FastAPI:
 
 
 def load_engines(factories: Mapping[str, EngineFactory], num_threads: int) -> dict[str, Engine[Any]]:
-    """Build the engines of a process and warm them up."""
+    """Build and warm up the engines of a process.
+
+    Args:
+        factories: Factories of the engines by kind.
+        num_threads: Number of torch threads.
+
+    Returns:
+        Engines by kind.
+    """
     torch.set_num_threads(num_threads)
     engines = {kind: make() for kind, make in factories.items()}
     for engine in engines.values():
         engine.warm_up()
     gc.collect()
-    gc.freeze()  # modules and models stay, so the garbage collector may ignore them
+    gc.freeze()  # modules and models live as long as the process, so the garbage collector can skip them
     return engines
 
 
@@ -173,4 +190,4 @@ def _listening(settings: ServiceSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, dualstack_ipv6=is_v6)
     except OSError as error:
-        raise UserError(f"`port` {settings.port} of {settings.host} cannot be used: {error}") from error
+        raise UserError(f"`port` {settings.port} on {settings.host} cannot be used: {error}") from error

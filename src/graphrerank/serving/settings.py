@@ -16,12 +16,12 @@ HOSTS = (*LOCAL_HOSTS, "0.0.0.0", "::")
 
 @dataclass(frozen=True)
 class PageSettings:
-    """Settings of the page on which people look at rankings.
+    """Content of the web page before the first request.
 
     Attributes:
         name: Name of the artifact.
-        searches: Whether there is an indexed corpus.
-        questions: Questions to try.
+        searches: Whether there is an indexed corpus to search.
+        questions: Example questions.
     """
 
     name: str
@@ -31,13 +31,13 @@ class PageSettings:
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """Settings of mode=bench, which times the formats of an artifact.
+    """Settings of mode=bench, which times the formats of the artifact.
 
     Attributes:
         candidates: Number of candidates of each query.
-        edges: Number of edges among them.
-        batch_queries: Number of queries of a batch.
-        rounds: Number of rounds. Each times every format.
+        edges: Number of edges of each query.
+        batch_queries: Number of queries in a batch.
+        rounds: Number of timed rounds. Every format runs in each round.
     """
 
     candidates: int = 100
@@ -48,24 +48,25 @@ class BenchSettings:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Settings of a server that the command and Python share.
+    """Settings that the command and the Python API share.
 
     Attributes:
-        host: Address to listen on: 127.0.0.1 for this machine only, or 0.0.0.0 for other machines too, which needs
-            `api_key`.
+        host: Address to listen on: 127.0.0.1 accepts connections from this machine only, 0.0.0.0 from other machines
+            too, which requires `api_key`.
         port: Port to listen on, 0 to 65535.
-        workers: Number of processes, each of which reads requests and ranks. Use 1 on a GPU or with little memory.
-        batch_requests: Number of requests to rank together, at most. 1 disables batching.
+        workers: Number of worker processes, each with its own copy of the model. Use 1 on a GPU or with little memory.
+        batch_requests: Largest number of requests in a batch. 1 disables batching.
         batch_candidates: Number of documents at which a batch is full.
         num_threads: Number of torch threads of each process.
-        api_key: Key that clients must send as a bearer token. null or an empty text requires none.
-        allow_no_key: Whether to serve other machines without a key, as behind a proxy that has its own.
-        cors_origins: Web pages that may call the service.
-        shutdown_seconds: Time to finish what is in flight at the end, in seconds.
-        limits: Limits of requests; docs/serving.md says what happens beyond each.
-        permissions: Source of the callers' principals, for an index whose documents or edges have some
+        api_key: Key that clients must send as a bearer token. null or an empty string requires no key.
+        allow_no_key: Whether other machines may connect without a key. Use it behind a proxy that authenticates
+            clients.
+        cors_origins: Origins of web pages that may call the service.
+        shutdown_seconds: Time to finish open requests at shutdown, in seconds.
+        limits: Limits of requests. docs/serving.md describes what happens beyond each limit.
+        permissions: Source of the callers' principals, for an index whose documents or edges have access restrictions
             (docs/permissions.md).
-        feedback: Log of what was shown and clicked, from which graphrerank learns (docs/feedback.md).
+        feedback: Log of shown results and clicks, from which `graphrerank learn` trains (docs/feedback.md).
     """
 
     host: str = "127.0.0.1"
@@ -88,42 +89,42 @@ class ServeSettings(ServerSettings):
     """Settings of ``graphrerank serve``.
 
     Attributes:
-        mode: What to do. One of: http (answer requests), export (write `checkpoint` to the folder `artifact`), bench
-            (time the formats of the artifact).
+        mode: Task of the command. One of: http (start the service), export (export `checkpoint` to the folder
+            `artifact`), bench (time the formats of the artifact).
         checkpoint: Checkpoint to export: a run folder, a .ckpt file, the name of a checkpoint that ships with the
-            package, or owner/name on the hub. With mode=http it is exported once and then served; the export is reused
-            as long as the checkpoint is the same. null serves `artifact` as it is.
-        artifact: Without `checkpoint`: the artifact to serve, which is a folder that an export wrote or a link to one,
-            a name that ships with the package, or owner/name on the hub. A changed one is taken over without a break.
-            With `checkpoint`: the folder that the export is written to, where an older artifact is replaced. null
-            writes to runs/export.
-        formats: Formats to export `checkpoint` in: a list of torchscript, onnx and aot (machine code for this kind of
-            processor, compiled in minutes). null writes with mode=export every format that can be written here for the
-            model, and with mode=http or bench `format` and TorchScript, in whose place a model that does not script has
-            onnx or aot.
-        shadow: Another artifact that ranks what was answered too, off the requests' path. The difference is logged
-            (docs/feedback.md). null has none.
-        interleave: Another artifact whose results are interleaved with those of `artifact`, until feedback shows that
-            it is worse. null has none.
-        revision: Branch, tag or commit of the `checkpoint` or `artifact` owner/name on the Hugging Face hub. null is
-            the newest.
-        format: Format of the artifact that serves. One of: torchscript, onnx, aot. null is aot where the artifact has
-            it, else TorchScript.
+            package, or owner/name on the hub. mode=http exports it and serves the export, which is reused until the
+            checkpoint changes. null serves `artifact`.
+        artifact: Without `checkpoint`, the artifact to serve: an exported folder or a link to one, a name that ships
+            with the package, or owner/name on the hub. Changes of the folder or link are picked up without a restart.
+            With `checkpoint`, the folder to export to, where an older artifact is replaced. null exports to
+            runs/export.
+        formats: List of formats to export `checkpoint` in: torchscript, onnx, and aot (machine code for this type of
+            processor, compiled in minutes). null with mode=export writes every format that this machine can write for
+            the model. null with mode=http or mode=bench writes `format` and TorchScript, or onnx or aot for a model
+            that cannot be scripted.
+        shadow: Second artifact that ranks the same requests in the background. Only the differences are logged
+            (docs/feedback.md). null disables it.
+        interleave: Second artifact whose results are interleaved with those of `artifact`, until feedback shows that it
+            is worse. null disables it.
+        revision: Branch, tag or commit of `checkpoint` or `artifact` on the Hugging Face hub. null is the latest.
+        format: Format of the artifact to serve. One of: torchscript, onnx, aot. null is aot if the artifact has it,
+            otherwise TorchScript.
         bench: Settings of mode=bench.
-        index: Data set folder, or corpus folder (graphrerank prepare), which POST /search searches. A changed one is
-            taken over without a break. null has no search.
-        compare: Checkpoints, or files of conf/pipeline, whose rankings of the index the page shows next to the
-            service's.
-        language: Language in which words are matched, for requests that name none and for an index. auto is that of the
-            passages if their stop words are sure, else english; or a name as of data.language.
-        page: Whether to show a page at / on which people look at rankings.
-        browser: Whether graphrerank demo opens the page in a browser, where there is a screen.
-        documents: Whether POST and DELETE /documents add and remove passages of a corpus folder while it is served.
-        service: Settings of the service of a model that is no reranker, such as service.stanza_folder=DIR of a
+        index: Data set folder, or corpus folder (graphrerank prepare), that POST /search searches. Changes are picked
+            up without a restart. null disables search.
+        compare: Checkpoints or files of conf/pipeline whose rankings of the index the page shows next to the ranking of
+            the service.
+        language: Language of word matching, for the index and for requests without a language. auto detects the
+            language from the stop words of the passages and falls back to english. Otherwise a language name as in
+            data.language.
+        page: Whether to serve a web page at / to try out the service.
+        browser: Whether graphrerank demo opens the page in a browser, if there is a screen.
+        documents: Whether POST and DELETE /documents may change a corpus folder while it is served.
+        service: Settings of the service of a model that is not a reranker, such as service.stanza_folder=DIR for a
             complexity adapter.
-        standby: Number of further processes that have loaded everything and take the place of a worker that died or
-            hangs. null is 1, and 0 on a GPU. 0 saves the memory of a process.
-        device: Device of the model and the encoder. null is cuda where there is one, else cpu.
+        standby: Number of additional processes that have loaded everything and replace a worker that dies or hangs.
+            null is 1, or 0 on a GPU. 0 saves the memory of one process.
+        device: Device of the model and the encoder. null is cuda if available, otherwise cpu.
     """
 
     mode: str = "http"
@@ -151,12 +152,12 @@ class ServiceSettings(ServerSettings):
     """Settings of a service that is ready to run.
 
     Attributes:
-        standby: Number of further processes that have loaded everything and take the place of a worker that is gone.
-        device: Device of the model: cpu or cuda.
-        page: Page at ``/``. None has no page.
+        standby: Number of additional processes that have loaded everything and replace a worker that dies or hangs.
+        device: Device of the model, ``cpu`` or ``cuda``.
+        page: Content of the web page at ``/``. If None, there is no page.
 
     Raises:
-        ValueError: If a setting does not fit, or other machines would be served without a key.
+        ValueError: If a setting is invalid, or if other machines could connect without a key.
     """
 
     standby: int = 1
@@ -172,10 +173,12 @@ class ServiceSettings(ServerSettings):
             raise UserError(f"`standby` must be at least 0, got {self.standby}")
         check_counts(batch_requests=self.batch_requests, batch_candidates=self.batch_candidates)
         if not (self.is_local or self.api_key or self.allow_no_key):
-            needed = f"set (GRAPHRERANK_API_KEY) where host={self.host} is reached from other machines"
-            raise UserError(f"`api_key` must be {needed}, got none; behind a proxy with a key: allow_no_key=true")
+            raise UserError(
+                f"`api_key` must be set because host={self.host} accepts connections from other machines, got none. "
+                "Set GRAPHRERANK_API_KEY, or allow_no_key=true behind a proxy that authenticates clients"
+            )
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine is served."""
+        """Whether only this machine can connect."""
         return self.host in LOCAL_HOSTS

@@ -1,4 +1,4 @@
-"""The routes of the service of a reranker."""
+"""Routes of the service of a reranker."""
 
 from graphrerank.serving.batching import FEEDBACK
 from graphrerank.serving.routes import Route
@@ -14,7 +14,7 @@ RERANK = Route(
     "rerank",
     RerankRequest,
     RerankResponse,
-    "Rank documents, in Cohere's wire format.",
+    "Rank documents, in the format of Cohere.",
     render_rerank,
 )
 TEI = Route(
@@ -22,16 +22,20 @@ TEI = Route(
     "rerank",
     TeiRequest,
     list[TeiResult] | RerankResponse,
-    "Rank `texts`, in TEI's wire format, or `documents`, in Cohere's.",
+    "Rank `texts` in the format of TEI, or `documents` in the format of Cohere.",
     render_tei,
     with_documents=RerankRequest,
 )
 INSPECT = Route(
-    ("/inspect",), "inspect", InspectRequest, InspectResponse, "Search the indexed corpus, and return every step of it."
+    ("/inspect",),
+    "inspect",
+    InspectRequest,
+    InspectResponse,
+    "Search the indexed corpus and return the result of every step.",
 )
 SEARCH = Route(("/search",), "search", SearchRequest, SearchResponse, "Search the indexed corpus.")
 ADD_DOCUMENTS = Route(
-    ("/documents",), "documents", AddDocuments, DocumentsResponse, "Add passages to the corpus, or replace some."
+    ("/documents",), "documents", AddDocuments, DocumentsResponse, "Add passages to the corpus, or replace passages."
 )
 REMOVE_DOCUMENTS = Route(
     ("/documents",),
@@ -46,8 +50,8 @@ ADD_FEEDBACK = Route(
     FEEDBACK,
     AddFeedback,
     FeedbackResponse,
-    "Say which results of an answer were clicked, cited, accepted or dismissed.",
+    "Report which results of a response were clicked, cited, accepted or dismissed.",
 )
 REMOVE_FEEDBACK = Route(
-    ("/feedback",), FEEDBACK, RemoveFeedback, FeedbackResponse, "Delete what is remembered of a user.", method="DELETE"
+    ("/feedback",), FEEDBACK, RemoveFeedback, FeedbackResponse, "Delete all logged events of a user.", method="DELETE"
 )

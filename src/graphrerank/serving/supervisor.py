@@ -1,7 +1,7 @@
-"""The processes of a service: workers that answer, one that stands by, and the watch over them.
+"""Manage the processes of a service: workers that answer requests, standby workers, and a supervisor.
 
-A worker sends a sign of life every second over a pipe. The end of the pipe tells at once that it has died. A worker
-that stands by has loaded its engines and does not listen; it takes the place of a worker that is gone.
+A worker sends a heartbeat every second over a pipe. When it dies, the pipe closes, which the supervisor notices at
+once. A standby worker has loaded its engines but does not listen. It replaces a worker that dies or hangs.
 """
 
 import contextlib
@@ -20,44 +20,48 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from graphrerank.serving.json_log import log
 
-SIGN_SECONDS = 1.0  # between two signs of life
-STOPPED_SECONDS = 2.0  # for which a worker is seen to be stopped before it is replaced
-SILENT_SECONDS = 10.0  # without a sign of life, after which a worker is replaced
-LOOK_SECONDS = 0.5  # between two looks at the workers
-RETRY_SECONDS = 10.0  # after which a worker starts again if one could not load its engines while others serve
+SIGN_SECONDS = 1.0  # time between two heartbeats
+STOPPED_SECONDS = 2.0  # time after which a stopped worker is replaced
+SILENT_SECONDS = 10.0  # time without a heartbeat after which a worker is replaced
+LOOK_SECONDS = 0.5  # time between two checks of the workers
+RETRY_SECONDS = 10.0  # time until the next start after a worker could not load its engines while others serve
 LOADING, STANDING_BY, SERVING, FAILED = "loading", "standby", "serving", "failed"
-PROCESS_NAME = "rerank"  # of workers; with the state at most 15 characters
-SERVE = "serve"  # what the supervisor sends to a worker that stands by
-# imported once by the process that forks the others: the engines, and what builds their components by name
+PROCESS_NAME = "rerank"  # name of worker processes, at most 15 characters with the state
+SERVE = "serve"  # message that activates a standby worker
+# Modules that the fork server imports once: the engines, and the code that builds their components by name.
 PRELOADED = ("graphrerank.serving.setup.service", "graphrerank.config.yaml_components")
 
 
 class Worker(Protocol):
-    """Properties of a worker that the watch reads."""
+    """Worker as the supervisor sees it.
+
+    Attributes:
+        pid: Process id.
+    """
 
     pid: int
 
     def news(self) -> Sequence[str] | None:
-        """Return the states that the worker sent since the last call; None if it has ended."""
+        """Return the states that the worker has sent since the last call, or None if the worker has ended."""
 
     def is_stopped(self) -> bool:
-        """Return whether the operating system has stopped the worker, as by SIGSTOP."""
+        """Return whether the operating system has stopped the worker, for example by SIGSTOP."""
 
     def serve(self) -> None:
         """Let the worker listen as soon as its engines are loaded."""
 
     def end(self) -> None:
-        """Let the worker finish its requests and end."""
+        """Let the worker finish its requests and exit."""
 
     def kill(self) -> None:
-        """End the worker at once."""
+        """Kill the worker."""
 
 
 WorkerT = TypeVar("WorkerT", bound=Worker)
 
 
 class _Watched(Generic[WorkerT]):
-    """A worker and what is known of it; times are of the watch's clock."""
+    """Worker with its state. Times are of the supervisor's clock."""
 
     def __init__(self, worker: WorkerT, now: float) -> None:
         self.worker = worker
@@ -68,20 +72,20 @@ class _Watched(Generic[WorkerT]):
 
 
 class Watch(Generic[WorkerT]):
-    """Decides which workers start, serve and are replaced.
+    """Supervisor that decides which workers start, serve and are replaced.
 
-    - A worker that has ended is replaced at the next look.
-    - A worker that is stopped for :data:`STOPPED_SECONDS`, or gives no sign of life for :data:`SILENT_SECONDS`, is
-      killed and replaced.
-    - The place of a worker is taken by one that stands by, if there is any; another one then starts.
-    - If the watch itself was stopped, it waits for new signs of life before it replaces anything.
-    - A worker that cannot load its engines ends the service, unless another one serves. Then it is started again after
-      :data:`RETRY_SECONDS`.
+    - A worker that has ended is replaced at the next check.
+    - A worker that is stopped for :data:`STOPPED_SECONDS`, or sends no heartbeat for :data:`SILENT_SECONDS`, is killed
+      and replaced.
+    - A standby worker, if there is one, takes over from a replaced worker, and a new standby worker starts.
+    - If the supervisor itself was stopped, it waits for new heartbeats before it replaces anything.
+    - If a worker cannot load its engines, the service ends. While another worker serves, a new one is started after
+      :data:`RETRY_SECONDS` instead.
 
     Args:
-        start: Starts a worker.
+        start: Function that starts a worker.
         num_workers: Number of workers that serve.
-        num_standby: Number of further workers that stand by.
+        num_standby: Number of standby workers.
         clock: Monotonic clock in seconds.
     """
 
@@ -109,7 +113,7 @@ class Watch(Generic[WorkerT]):
         return [one.worker for one in self._watched if one.state == SERVING]
 
     def look(self) -> None:
-        """Read the signs of life, replace workers that are gone, and start what is missing."""
+        """Receive heartbeats, replace workers that have died or hang, and start missing workers."""
         now = self._clock()
         was_stopped = now - self._last_look > SILENT_SECONDS / 2
         self._last_look = now
@@ -146,7 +150,7 @@ class Watch(Generic[WorkerT]):
         self._watched.remove(one)
 
     def _fill(self, now: float) -> None:
-        """Let workers serve in the places of those that are gone, and start others."""
+        """Activate workers to replace missing ones, and start new ones."""
         missing = self._num_workers - sum(one.may_serve for one in self._watched)
         ready_first = sorted(self._watched, key=lambda one: one.state != STANDING_BY)
         for one in [one for one in ready_first if not one.may_serve][: max(0, missing)]:
@@ -156,7 +160,7 @@ class Watch(Generic[WorkerT]):
         spare = sum(not one.may_serve for one in self._watched)
         wanted = missing
         if not missing and all(one.state == SERVING for one in self._watched if one.may_serve):
-            wanted = self._num_standby - spare  # only then, so that it does not delay those that serve
+            wanted = self._num_standby - spare  # standby workers start last, so that they do not delay the others
         for _ in range(wanted if now >= self._next_start else 0):
             one = _Watched(self._start(), now)
             self._watched.append(one)
@@ -167,29 +171,29 @@ class Watch(Generic[WorkerT]):
 
 
 class WorkerProcess:
-    """A worker in a process of its own.
+    """Worker in a separate process.
 
     Args:
         context: Start method of processes.
-        target: Called in the process with its :class:`Post` and ``arguments``.
-        arguments: Further arguments; they are pickled.
+        target: Function called in the process with its :class:`Post` and ``arguments``.
+        arguments: Additional arguments, which are pickled.
     """
 
     def __init__(self, context: BaseContext, target: Callable[..., None], arguments: Sequence[Any]) -> None:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_run, args=(theirs, target, *arguments))  # type: ignore[attr-defined]
         self._process.start()
-        theirs.close()  # so that the pipe ends with the process
+        theirs.close()  # otherwise the pipe would stay open when the worker ends
         self.pid = int(self._process.pid)
         self._has_ended = False
 
     @property
     def pipe(self) -> Connection:
-        """Becomes readable when the worker sends something or ends."""
+        """Pipe that becomes readable when the worker sends something or ends."""
         return self._pipe
 
     def news(self) -> list[str] | None:
-        """Return the states that the worker sent since the last call; None if it has ended."""
+        """Return the states that the worker has sent since the last call, or None if the worker has ended."""
         states = list[str]()
         try:
             while self._pipe.poll():
@@ -200,9 +204,9 @@ class WorkerProcess:
         return states
 
     def is_stopped(self) -> bool:
-        """Return whether the operating system has stopped the worker; False where that cannot be seen."""
+        """Return whether the operating system has stopped the worker. False if this cannot be determined."""
         try:
-            # the state follows the name, which is in parentheses and may contain others
+            # the state follows the process name, which is in parentheses and may contain parentheses itself
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
         except OSError:
             return False
@@ -213,12 +217,12 @@ class WorkerProcess:
             self._pipe.send(SERVE)
 
     def end(self) -> None:
-        """Let the worker finish its requests and end."""
+        """Let the worker finish its requests and exit."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the worker at once."""
+        """Kill the worker."""
         self._signal(signal.SIGKILL)
         self._pipe.close()
         self._process.join(1)
@@ -230,17 +234,17 @@ class WorkerProcess:
         self._process.join(1)
 
     def _signal(self, signum: int) -> None:
-        """Send a signal, unless the process has ended and another one may have its number."""
+        """Send a signal, unless the process has ended, because its id may have been reused."""
         if not self._has_ended:
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signum)
 
 
 class Post:
-    """A worker's end of the pipe to its supervisor.
+    """Worker's end of the pipe to its supervisor.
 
     Args:
-        pipe: The pipe.
+        pipe: Pipe to the supervisor.
     """
 
     def __init__(self, pipe: Connection) -> None:
@@ -250,15 +254,15 @@ class Post:
         self.may_serve = threading.Event()
 
     def watch(self) -> None:
-        """Send signs of life from a thread, and end the process when its supervisor is gone."""
+        """Send heartbeats from a thread, and end the process if its supervisor dies."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def report(self, state: str) -> None:
-        """Send a state.
+        """Send a state to the supervisor.
 
         Args:
-            state: One of ``loading``, ``standby``, ``serving`` and ``failed``. Where the system allows it, it is a
-                part of the name of the process, as `ps` and `top` show it.
+            state: One of ``loading``, ``standby``, ``serving`` and ``failed``. Where the system allows it, the state
+                becomes part of the process name that `ps` and `top` show.
         """
         self._state = state
         with contextlib.suppress(OSError):
@@ -279,7 +283,7 @@ class Post:
 
 def _run(pipe: Connection, target: Callable[..., None], *arguments: Any) -> None:
     """Run a worker in its process."""
-    # what a fork inherits is never collected: its pages, which a collection would write to, stay shared with the others
+    # Inherited objects are excluded from garbage collection, which would write to memory pages shared between workers.
     gc.freeze()
     post = Post(pipe)
     post.watch()
@@ -292,12 +296,12 @@ def supervise(
     """Run workers until SIGTERM or SIGINT, then let them finish their requests.
 
     Args:
-        target: Called in each process with its :class:`Post` and ``arguments``.
-        arguments: Further arguments; they are pickled.
+        target: Function called in each process with its :class:`Post` and ``arguments``.
+        arguments: Additional arguments, which are pickled.
         workers: Number of workers that serve.
-        standby: Number of further workers that stand by.
-        forks: Whether workers are forked from a process that has imported what they need, which starts them in a
-            fraction of the time. False where that is unsafe, as with CUDA, or not possible.
+        standby: Number of standby workers.
+        forks: Whether workers are forked from a process that has already imported all modules, which is much faster.
+            Must be False where forking is unsafe, as with CUDA, or not available.
     """
     context = get_context("forkserver" if forks else "spawn")
     if forks:

@@ -1,4 +1,4 @@
-"""Estimates of the work of requests, known before they are ranked."""
+"""Estimate the work of requests before they are answered."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sized
@@ -9,24 +9,32 @@ from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.serving.prices import DEFAULTS, Prices, Work, work_of
 
 SCORES, TEXTS, EXPLAIN = "scores", "texts", "explain"  # kinds of work
-READ_CHARS = 2000  # of a text, of which encoders read a few hundred tokens
+READ_CHARS = 2000  # characters of a text that count, because encoders truncate after a few hundred tokens
 
 
 def num_encoded_chars(texts: Iterable[str]) -> int:
-    """Count the characters of texts that an encoder reads, at most."""
+    """Return an upper bound of the number of characters that an encoder processes.
+
+    Args:
+        texts: Texts to encode.
+
+    Example:
+        >>> num_encoded_chars(["abc", "x" * 3000])
+        2003
+    """
     return sum(min(len(text), READ_CHARS) for text in texts)
 
 
 def encoding_seconds(num_texts: int, num_chars: int, prices: Prices = DEFAULTS) -> float:
-    """Estimate the time to encode texts.
+    """Estimate the time to encode texts, in CPU seconds.
 
     Args:
         num_texts: Number of texts.
-        num_chars: Number of their characters as :func:`num_encoded_chars` counts them.
+        num_chars: Number of characters, as counted by :func:`num_encoded_chars`.
         prices: Prices of the encoder.
 
     Returns:
-        Seconds of CPU.
+        CPU seconds.
     """
     return prices.of({"encoded_texts": num_texts, "encoded_characters": num_chars})
 
@@ -35,19 +43,21 @@ def rerank_work(candidates: RerankInput, *, explain: bool = False, cut: bool = F
     """Estimate the work to rank candidates.
 
     Args:
-        candidates: What the reranker reads.
-        explain: Whether each edge is left out once.
-        cut: Whether passages are cut to a number of words before.
+        candidates: Input of the reranker.
+        explain: Whether to score again without each edge.
+        cut: Whether passages are first truncated to a number of words.
 
     Returns:
-        The work; its kind is ``scores``, ``texts`` or ``explain``.
+        The work. Its kind is ``scores``, ``texts`` or ``explain``.
     """
     num_documents = candidates.num_passages
-    num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # a request's are arrays
-    num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # at most
+    num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # requests have arrays
+    num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # upper bound for neighbouring chunks
     if candidates.entities is not None:
         sizes = Counter(chain.from_iterable(map(set, candidates.entities))).values()
-        num_edges += sum(size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON)  # others join none
+        num_edges += sum(
+            size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON
+        )  # more frequent entities add no edges
     counts: dict[str, float] = {"requests": 1, "documents": num_documents, "edges": num_edges}
     encoded_chars, kind = 0, SCORES
     if candidates.vectors is not None:
@@ -66,7 +76,7 @@ def rerank_work(candidates: RerankInput, *, explain: bool = False, cut: bool = F
 
 
 def explain_counts(num_documents: int, num_edges: int) -> dict[str, float]:
-    """Count what has a price in leaving out each edge once.
+    """Return the counts of scoring again without each edge.
 
     Args:
         num_documents: Number of documents.
@@ -84,12 +94,12 @@ def explain_counts(num_documents: int, num_edges: int) -> dict[str, float]:
 
 
 def growth_work(num_documents: int, passages: Collection[str] = (), num_edges: int = 0) -> Work:
-    """Estimate the work to add passages to a corpus folder, or to remove some.
+    """Estimate the work to add passages to a corpus folder or to remove passages.
 
     Args:
         num_documents: Number of passages.
-        passages: Texts that are added.
-        num_edges: Number of edges that are added.
+        passages: Texts to add.
+        num_edges: Number of edges to add.
 
     Returns:
         The work.

@@ -76,7 +76,7 @@ def test_a_changed_link_or_folder_is_taken_over(tmp_path: Path, artifacts: list[
     shutil.copytree(artifacts[0], tmp_path / "broken")
     (tmp_path / "broken" / "model.pt").write_bytes(b"broken")
     link.symlink_to(tmp_path / "broken")
-    with awaited_line("artifact could not be loaded, the old one stays"):
+    with awaited_line("artifact could not be loaded, the previous one stays in use"):
         link.replace(current)
     assert ask(engine).artifact == second
     assert engine.describe()["deployment"] == {"artifact": second}

@@ -90,7 +90,7 @@ def test_a_corpus_that_has_changed_much_is_compacted_and_a_title_is_found_in_tex
 def test_an_unknown_end_of_an_edge_is_refused_without_its_name(folder):
     refusal = DocumentsEngine(folder, HashEncoder).answer({"x": add("plum", edges=[["c", "secret"]])})["x"]
     assert (refusal.status_code, refusal.detail) == (
-        422, "edges.0: must join a document of the request with one of the corpus"
+        422, "edges.0: must connect a document of the request with one of the corpus"
     )  # fmt: skip
     assert open_corpus(folder).graph.num_nodes == 2
 
@@ -150,7 +150,7 @@ def test_a_request_becomes_passages_and_edges():
         ({"ids": ["a", "b", "c"]}, "`ids` must be at most 2, got 3"),
         ({"ids": [""]}, "at least 1 character"),
         ({"documents": [ONE, {**ONE, "id": "b"}, {**ONE, "id": "c"}]}, "`documents` must be at most 2, got 3"),
-        ({"documents": [ONE, ONE]}, "`documents` must have different ids"),
+        ({"documents": [ONE, ONE]}, "`documents` must have unique ids"),
         ({"documents": [{"id": " secret", "text": "t"}]}, "should match pattern"),
         ({"documents": [{"id": "secret" * 100, "text": "t"}]}, "at most 512 characters"),
         ({"documents": [{"id": 3, "text": "t"}]}, "valid string"),
@@ -159,9 +159,9 @@ def test_a_request_becomes_passages_and_edges():
         ({"documents": [{"id": i, "text": "s" * 19} for i in "ab"]}, "at most 30 characters, got 38"),
         ({"documents": [ONE], "edges": [["secret", "b"]] * 3}, "`edges` must be at most 2"),
         ({"documents": [ONE], "edges": [["secret"]]}, "got another at place 0"),
-        ({"documents": [ONE], "edges": [["secret", 3]]}, "join two ids, got another at place 0"),
+        ({"documents": [ONE], "edges": [["secret", 3]]}, "connect two ids, got an edge without two ids at index 0"),
         ({"documents": [ONE], "edges": [["secret", "b", 0]]}, "have a weight"),
-        ({"documents": [ONE], "edges": [["a", "b"]]}, "edge 0 must be of a document of the request"),
+        ({"documents": [ONE], "edges": [["a", "b"]]}, "edge 0 must have at least one end among the documents of the request"),
     ],
 )
 def test_what_is_refused(body, message):
@@ -196,7 +196,7 @@ def test_what_would_make_a_document_public_by_mistake_is_refused(document, messa
 
 def test_edges_bring_no_principals():
     for more in ({"principals": ["hr"]}, {"weight": 1.0, "Principal": "hr"}):
-        with pytest.raises(ValidationError, match=r"`edges` cannot be added with principals, got `\w+` at place 1"):
+        with pytest.raises(ValidationError, match=r"`edges` cannot be added with principals, got `\w+` at index 1"):
             add("x", edges=[["c", "a"], ["c", "b", more]])
 
 

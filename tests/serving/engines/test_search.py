@@ -148,7 +148,7 @@ def test_a_new_corpus_takes_the_place_of_the_old_one(folder):
         other.replace(folder / "now")  # as one step
     assert ask(engine, "red")["meta"]["index"] == folder_version(folder / "two")
     assert ask(engine, "plum")["results"][0]["doc_id"] in ("d0", "d1")
-    with awaited_line("corpus could not be loaded, the old one stays"):
+    with awaited_line("corpus could not be loaded, the previous one stays in use"):
         (folder / "two" / "corpus.txt").unlink()
         (folder / "two" / "corpus.csv").write_text("red plum")
     assert ask(engine, "blue")["results"][0]["doc_id"] == "d0"

@@ -80,7 +80,7 @@ def test_examples_need_no_corpus(page: Page, serving: Callable[..., Any], name: 
         code = texts(page, "#code")[0]
         assert code.startswith(f"curl {address}/v2/rerank")
         stages = [text.rsplit(" ", 2)[0] for text in texts(page, "#stages li")]
-        assert stages[:3] == ["reading the request", "queue and model", "writing the answer"]
+        assert stages[:3] == ["parsing the request", "queue and model", "writing the response"]
         page.click("[data-code=python]")
         compile(texts(page, "#code")[0], "snippet", "exec")
         page.evaluate("document.querySelector('#passages').value = '{\"documents\": 3'")
@@ -98,7 +98,7 @@ def test_a_filter_is_set_and_shown(page: Page, url: str) -> None:
     assert '"number": {' in texts(page, "#code")[0]
     page.click(f"{ROWS}:first-child")
     page.wait("document.querySelector('#detail .edges') !== null")
-    for given, message in (('{"numbr": 1}', "['number']"), ("{", "The filter is not JSON")):
+    for given, message in (('{"numbr": 1}', "['number']"), ("{", "The filter is not valid JSON")):
         page.evaluate(f"document.querySelector('#filter').value = {json.dumps(given)}")
         page.click("#submit")
         page.wait(f"document.querySelector('#status').textContent.includes({json.dumps(message)})")

@@ -93,18 +93,18 @@ def test_limits() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"documents": None}, "`documents` or `scores` must be given"),
+        ({"documents": None}, "`documents` or `scores` must be set"),
         ({"documents": ["a", None, "b"]}, r"documents\.1"),
         ({"stream": True}, "stream"),
-        ({"documents": [{"title": "x"}]}, "have a text `text`, got none at index 0"),
+        ({"documents": [{"title": "x"}]}, "with the string `text`, got none at index 0"),
         (
             {"documents": ["a", {"text": "x"}], "rank_fields": ["body"]},
             r"a text for `rank_fields\[0\]`, got none at index 1",
         ),
-        ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must hold valid Unicode"),
+        ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must contain valid Unicode"),
         ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
         ({"edges": [[0, 3]]}, "join passages with indices 0 to 2"),
-        ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
+        ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "have the same meaning"),
         ({"language": "klingon"}, r"`language` must be auto or one of \['english'"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),
     ],
@@ -197,7 +197,7 @@ def test_bad_items_are_read_and_named(client):
     plain = json.dumps({"query": QUERY, "documents": ["a \ufffd pear", "\ufffd", *TEXTS]}).encode()
     found, expected = client.post("/v2/rerank", content=halves), client.post("/v2/rerank", content=plain)
     assert found.json()["results"] == expected.json()["results"]
-    assert found.json()["meta"]["warnings"] == ["halves of characters, which are replaced: 2"]
+    assert found.json()["meta"]["warnings"] == ["lone surrogates, which are replaced: 2"]
     assert "warnings" not in expected.json()["meta"]
     body = {"query": QUERY, "documents": [" ", *TEXTS], "edges": [[1, 2], [2, 1], [3, 3]]}
     found = client.post("/v1/rerank", json=body).json()
@@ -247,4 +247,4 @@ def test_an_unknown_field_is_named(client, name, near):
     message = client.post("/v2/rerank", json={"query": QUERY, "documents": TEXTS, name: 1}).json()["message"]
     assert f"unknown fields '{name}'; " in message
     assert (f"did you mean `{near}`?" in message) == bool(near)
-    assert ("the known ones are" in message) == (not near)
+    assert ("the known fields are" in message) == (not near)

@@ -114,7 +114,7 @@ def test_a_corpus_is_searched_by_the_artifact_and_loaded_once(corpus_folder: Pat
 
 
 def test_interleaving_needs_a_log() -> None:
-    with pytest.raises(ValueError, match=r"`interleave` needs `feedback.path`, the log of what users prefer"):
+    with pytest.raises(ValueError, match=r"`feedback.path` must be set if `interleave` is set"):
         rerank_service(ServedArtifacts(BASE, rival=ATTACK), ServiceSettings())
 
 

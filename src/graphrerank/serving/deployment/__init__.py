@@ -1,4 +1,4 @@
-"""Deployment of artifacts: replacement while they serve, shadow ranking, and comparison by feedback."""
+"""Deployment of artifacts: replacement without interruption, shadow ranking, and comparison by feedback."""
 
 from graphrerank._moved import moved_names
 

@@ -1,4 +1,4 @@
-"""Search of a corpus with an artifact as the last step of its pipeline."""
+"""Search a corpus with an artifact as the last step of its pipeline."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,16 @@ from graphrerank.serving.schemas.search import SearchRequest, SearchResponse
 
 
 class ArtifactSearch(Engine[SearchRequest]):
-    """Searches the corpus of a search engine with an artifact as the last step of its pipeline."""
+    """Searches the corpus of a search engine with an artifact as the last step of its pipeline.
+
+    Args:
+        search: Engine that searches the corpus.
+        folder: Folder of the artifact.
+
+    Attributes:
+        search: Engine that searches the corpus.
+        scorer: Scorer of the artifact. None if the last step of the pipeline is not a graph reranker.
+    """
 
     def __init__(self, search: SearchEngine, folder: Path) -> None:
         self.search = search
@@ -20,24 +29,32 @@ class ArtifactSearch(Engine[SearchRequest]):
 
     @property
     def encoder(self) -> MemoryVectorCache | None:
-        """The encoder of queries."""
+        """Encoder of queries. None if no vectors are needed."""
         return self.search.encoder
 
     @property
     def corpus(self) -> str | None:
-        """The fingerprint of the corpus."""
+        """Fingerprint of the corpus."""
         return self.search.current[1].fingerprint
 
     def answer(
         self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
     ) -> Mapping[str, SearchResponse | Refusal]:
-        """Search for the queries of a batch of requests, by id."""
+        """Search for the queries of a batch of requests.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each request by id.
+        """
         return self.search.answer(jobs, check, scorer=self.scorer)
 
     def warm_up(self) -> None:
-        """Search once."""
+        """Run one search."""
         self.answer({"first": SearchRequest(query="what warms up?")})
 
     def probes(self) -> list[SearchRequest]:
-        """Return searches for short and long queries."""
+        """Return searches with short and long queries."""
         return self.search.probes()

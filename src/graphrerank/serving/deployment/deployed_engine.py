@@ -1,4 +1,4 @@
-"""Engine of the artifact that serves, which is replaced without interruption and compared with another one."""
+"""Engine of a deployed artifact, which can be replaced without interruption and compared with another artifact."""
 
 import logging
 import time
@@ -20,7 +20,13 @@ from graphrerank.serving.recorder import Answered
 
 
 class _Deployed(NamedTuple):
-    """An artifact that is loaded."""
+    """Loaded artifact.
+
+    Attributes:
+        name: Name of the artifact with a hash of its weights.
+        engine: Engine of the artifact.
+        manifest: Manifest of the artifact.
+    """
 
     name: str
     engine: Engine[Any]
@@ -28,10 +34,17 @@ class _Deployed(NamedTuple):
 
 
 class DeployedEngine(Engine[Any]):
-    """Answers by the artifact of a folder, and by the one that replaces it (:class:`WatchedFolder`).
+    """Answers with the artifact of a folder, and with its replacement once the folder changes (:class:`WatchedFolder`).
 
-    Batches that have begun end with the old one. A ``rival``, of a folder that may be replaced
-    likewise, is interleaved with it until the feedback in the folder ``log`` says that it is worse.
+    Batches that have started are finished with the previous artifact.
+
+    Args:
+        make: Function that builds the engine of an artifact from its folder.
+        folder: Folder of the artifact, or a link to it.
+        rival: Folder of another artifact, whose results are interleaved until feedback shows that it is worse. If None,
+            nothing is interleaved.
+        log: Folder of the feedback log. Required if there is a ``rival``.
+        look_seconds: Time between two checks of the folders and of the feedback.
     """
 
     def __init__(
@@ -53,7 +66,7 @@ class DeployedEngine(Engine[Any]):
             Thread(target=self._keep_looking, args=[look_seconds], daemon=True).start()
 
     def _load(self, folder: Path) -> _Deployed:
-        folder = folder.resolve()  # a link may change meanwhile
+        folder = folder.resolve()  # the link may change in the meantime
         manifest = read_artifact_manifest(folder)
         engine = self._make(folder)
         engine.warm_up()
@@ -61,16 +74,24 @@ class DeployedEngine(Engine[Any]):
 
     @property
     def live(self) -> Any:
-        """The engine of the artifact that serves now."""
+        """Engine of the artifact that serves now."""
         return self._live.current[1].engine
 
     @property
     def encoder(self) -> MemoryVectorCache | None:
-        """The encoder of what it answers."""
+        """Text encoder of the engine that serves now."""
         return self.live.encoder
 
     def answer(self, jobs: Mapping[str, Any], check: Check = lambda: None) -> dict[str, Answered | Refusal]:
-        """Answer a batch of jobs, by id."""
+        """Answer a batch of jobs.
+
+        Args:
+            jobs: Jobs by request id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each job by request id.
+        """
         live, comparison = self._live.current[1], self._comparison
         corpus = live.engine.corpus
         answers: dict[str, Answered | Refusal] = {
@@ -80,7 +101,7 @@ class DeployedEngine(Engine[Any]):
         if self._rival is None or comparison is None or comparison.verdict == WORSE:
             return answers
         rival = self._rival.current[1]
-        if (live.name, rival.name) != (comparison.live, comparison.rival):  # one of them was replaced just now
+        if (live.name, rival.name) != (comparison.live, comparison.rival):  # an artifact has just been replaced
             return answers
         try:
             others = rival.engine.answer(jobs, check)
@@ -99,21 +120,21 @@ class DeployedEngine(Engine[Any]):
         return answers
 
     def probes(self) -> list[Any]:
-        """Return the jobs that are measured of the engine that serves now."""
+        """Return the probes of the engine that serves now."""
         return list(self.live.probes())
 
     def describe(self) -> dict[str, Any]:
-        """Return the model's part of ``GET /info``, and how the comparison stands."""
+        """Return the entries of ``GET /info`` for the model and the deployment, with the state of the comparison."""
         live, comparison = self._live.current[1], self._comparison
         compared = {} if comparison is None else {"interleaved": comparison.describe()}
         return {"model": model_info(live.manifest), "deployment": {"artifact": live.name, **compared}}
 
     def _look(self) -> None:
-        """Count new feedback, and begin another comparison where an artifact was replaced."""
+        """Read new feedback, and start a new comparison if an artifact was replaced."""
         assert self._rival is not None
         assert self._log is not None
         names, comparison = (self._live.current[1].name, self._rival.current[1].name), self._comparison
-        if names[0] == names[1]:  # it was deployed
+        if names[0] == names[1]:  # the rival was deployed
             self._comparison = None
         elif comparison is None or names != (comparison.live, comparison.rival):
             self._comparison = Comparison(self._log, *names)

@@ -1,4 +1,4 @@
-"""Comparison of two artifacts by feedback on interleaved results."""
+"""Compare two artifacts by feedback on interleaved results."""
 
 import json
 import math
@@ -15,26 +15,40 @@ from graphrerank.evaluation.sequential_test import preference_evidence
 from graphrerank.serving.json_log import log
 from graphrerank.utils.files import write_json
 
-# Each verdict is wrong with a probability of at most 5% over the whole time of the comparison.
+# Each verdict is wrong with a probability of at most 5 % over the entire comparison.
 EVIDENCE_THRESHOLD = math.log(1 / 0.05)
-MOST_OF_USER, SHARE_OF_USER = 3, 0.2  # judgements of one user that count, the larger: nobody decides alone
+# Limit on the judgements of one user, as a number and as a share of all. The larger limit applies.
+MOST_OF_USER, SHARE_OF_USER = 3, 0.2
 COMPARING, WORSE, BETTER = "comparing", "worse", "better"
-DROPPED = "dropped"  # folder in that of the log: comparisons that ended, which a restart does not begin again
+DROPPED = "dropped"  # subfolder of the log with finished comparisons, which are not restarted
 OUTCOME = re.compile(rb'^\{"event":"feedback",.*"won":.*\}$', re.MULTILINE)
 
 
 def team_draft(first: Sequence[str], second: Sequence[str], count: int) -> list[tuple[int, int]]:
-    """Draw an interleaved list of ``count`` ids from two rankings: pairs of the ranking, 0 or 1, and the place in it.
+    """Interleave two rankings by team-draft interleaving.
 
-    The ranking with fewer ids in the list, of equal ones a random one, adds its best id that is not in it yet.
+    In each turn, the ranking that has contributed fewer ids adds its best id that is not in the list yet. Ties are
+    broken at random.
 
     Source: Radlinski et al., *How does clickthrough data reflect retrieval quality?*, 2008, Algorithm 2.
+
+    Args:
+        first: Ids of the first ranking, best first.
+        second: Ids of the second ranking, best first.
+        count: Length of the interleaved list.
+
+    Returns:
+        For each result, the ranking that contributed it (0 or 1) and its position there.
+
+    Example:
+        >>> sorted(team_draft(["a", "b"], ["c", "d"], 4))
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
     """
     rankings, places, sizes = (first, second), [0, 0], [0, 0]
     taken, picks = set[str](), list[tuple[int, int]]()
     while len(picks) < count:
         turn = (sizes[0] > sizes[1]) if sizes[0] != sizes[1] else random.randrange(2)
-        for team in (int(turn), 1 - int(turn)):  # the other one, where a ranking has ended
+        for team in (int(turn), 1 - int(turn)):  # the other ranking is used once this one is exhausted
             while places[team] < len(rankings[team]) and rankings[team][places[team]] in taken:
                 places[team] += 1
             if places[team] < len(rankings[team]):
@@ -48,25 +62,36 @@ def team_draft(first: Sequence[str], second: Sequence[str], count: int) -> list[
 
 
 class Comparison:
-    """Counts what the feedback of all processes says of two artifacts, and tests it after each judgement.
+    """Counts the interleaved lists that each of two artifacts wins, and tests the counts after each judgement.
 
-    The first judgement of a list counts, and of one user ``MOST_OF_USER``, or ``SHARE_OF_USER`` of all. It ends for
-    good when the rival is worse (:func:`preference_evidence`).
+    Only the first judgement of a list counts, and the number of judgements per user is limited. The comparison ends
+    when the rival is worse (:func:`preference_evidence`), even across restarts.
+
+    Args:
+        folder: Folder of the feedback log.
+        live: Name of the artifact that serves.
+        rival: Name of the other artifact.
+
+    Attributes:
+        live: Name of the artifact that serves.
+        rival: Name of the other artifact.
+        counts: Number of lists that each artifact won.
+        verdict: ``comparing``, ``worse`` or ``better``, about the rival.
     """
 
     def __init__(self, folder: Path, live: str, rival: str) -> None:
         self.live, self.rival = live, rival
-        self.counts = Counter[str]()  # of lists won, by artifact
-        self._folder, self._read = folder, Counter[Path]()  # bytes, by file
+        self.counts = Counter[str]()
+        self._folder, self._read = folder, Counter[Path]()  # number of bytes read from each file
         self._judged, self._by_user = set[str](), Counter[str]()
         self._mark = folder / DROPPED / blake2b(f"{live} {rival}".encode(), digest_size=8).hexdigest()
         self.verdict = WORSE if self._mark.is_file() else COMPARING
         self.look()
 
     def look(self) -> None:
-        """Read the feedback that was written since the last look."""
+        """Read the feedback that was written since the last call."""
         for path in sorted(self._folder.glob("feedback-*.jsonl")):
-            with suppress(FileNotFoundError), path.open("rb") as file:  # old ones are deleted
+            with suppress(FileNotFoundError), path.open("rb") as file:  # old files are deleted
                 file.seek(self._read[path])
                 content = file.read()
                 self._read[path] += (end := content.rfind(b"\n") + 1)
@@ -95,6 +120,6 @@ class Comparison:
                 write_json(self._mark, self.describe())
 
     def describe(self) -> dict[str, Any]:
-        """Return both artifacts, how many lists each won, and the verdict on the rival."""
+        """Return the names of both artifacts, the number of lists that each won, and the verdict on the rival."""
         wins = {"wins": self.counts[self.rival], "losses": self.counts[self.live]}
         return {"artifact": self.rival, "against": self.live, **wins, "verdict": self.verdict}

@@ -1,4 +1,4 @@
-"""Shadow ranking: another artifact ranks what was answered, and the difference is logged."""
+"""Shadow ranking: another artifact ranks the same requests in the background, and the differences are logged."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,16 +13,17 @@ from graphrerank.serving.json_log import log
 from graphrerank.serving.prices import Work
 from graphrerank.serving.recorder import Answered, Recorder
 
-SHADOW_OF = "shadow of "  # begins the kind of the engine of a shadow
-COMPARED = 10  # results
+SHADOW_OF = "shadow of "  # prefix of the engine kind of a shadow
+COMPARED = 10  # number of results to compare
 
 
 class ShadowRanker:
-    """Ranks requests by the artifact that runs in the shadow of the one that answered them.
+    """Ranks answered requests again with the shadow artifact.
 
     Args:
         batcher: Batcher with the engine of the shadow.
-        recorder: Log of what is shown, which gets the shadow's rankings too. If None, they are not recorded.
+        recorder: Recorder of shown results, which also records the rankings of the shadow. If None, they are not
+            recorded.
     """
 
     def __init__(self, batcher: Batcher, recorder: Recorder | None) -> None:
@@ -30,19 +31,19 @@ class ShadowRanker:
         self._recorder = recorder
 
     async def rank(self, kind: str, job: Any, work: Work, uid: str, caller: Caller, shown: Answered) -> None:
-        """Rank an answered request, unless other requests wait, and log the difference.
+        """Rank an answered request, unless other requests are waiting, and log the difference.
 
         Args:
             kind: Kind of the shadow's engine.
-            job: What the engine needs.
+            job: Input of the engine.
             work: Estimated work.
             uid: Id of the request.
             caller: Sender of the request.
-            shown: The answer.
+            shown: Response that was shown.
         """
         try:
             if not self._batcher.is_idle:
-                raise Refusal(429, "others wait")
+                raise Refusal(429, "other requests are waiting")
             other = await self._batcher.ask(kind, job, work, uid, sender=Sender(SHADOW_OF))
         except Refusal:
             metrics.SHADOW_SKIPPED.inc()
@@ -53,12 +54,12 @@ class ShadowRanker:
 
 
 def log_difference(uid: str, shown: Answered, other: Answered) -> None:
-    """Log and count how much two rankings of one request have in common in their first ten results.
+    """Log how much the first ten results of two rankings of a request have in common.
 
     Args:
         uid: Id of the request.
-        shown: The answer.
-        other: The ranking of the shadow.
+        shown: Response that was shown.
+        other: Ranking of the shadow.
     """
     ids, others = shown.answer.ids[:COMPARED], other.answer.ids[:COMPARED]
     overlap = len(set(ids) & set(others)) / max(len(ids), len(others), 1)

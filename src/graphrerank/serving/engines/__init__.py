@@ -1,1 +1,1 @@
-"""Engines, each of which answers batches of one kind of request."""
+"""Engines. Each engine answers batches of one kind of request."""

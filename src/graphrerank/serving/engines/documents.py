@@ -1,4 +1,4 @@
-"""Engine of ``/documents``: adds passages to a corpus folder while it is served, and removes some."""
+"""Engine of ``/documents``, which adds and removes passages of a corpus folder while it is served."""
 
 import logging
 import time
@@ -18,15 +18,22 @@ from graphrerank.serving.json_log import log
 from graphrerank.serving.schemas.documents import AddDocuments, DocumentsResponse, RemoveDocuments
 from graphrerank.utils.files import FolderInUseError
 
-WAIT_SECONDS = 0.02  # between two looks whether another worker has written
+WAIT_SECONDS = 0.02  # time between two attempts while another worker is writing
 
 
 class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
-    """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
+    """Changes a corpus folder, one request at a time. Only one of several workers writes, and the others wait.
 
-    Where many passages have come or gone, another process compacts the folder, which may be a link; meanwhile requests
-    wait. ``make_encoder`` returns the encoder of a corpus with vectors. Unless the service ``knows_callers``, nobody
-    may change a corpus that not everybody may see.
+    After many changes, a separate process compacts the folder. Requests wait until it is done. Without authenticated
+    callers, nobody may change a corpus with access restrictions.
+
+    Args:
+        folder: Corpus folder, or a link to one.
+        make_encoder: Factory of the encoder of a corpus with vectors. If None, the corpus has no vectors.
+        knows_callers: Whether the service authenticates callers.
+
+    Attributes:
+        encoder: Encoder of new passages. None for a corpus without vectors.
     """
 
     encoder: MemoryVectorCache | None = None
@@ -42,12 +49,24 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
         self._compaction: Popen[bytes] | None = None
 
     def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:
-        """Change the corpus for each request of a batch, by id."""
+        """Change the corpus for each request of a batch.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each request by id.
+        """
         return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
 
     def _answer(self, uid: str, job: AddDocuments | RemoveDocuments, check: Check) -> DocumentsResponse | Refusal:
         if not self._knows_callers and open_corpus(self._folder.resolve()).graph.is_guarded:
-            return Refusal(403, f"the corpus has principals, so that `{WRITE}` must come from one of `permissions`")
+            return Refusal(
+                403,
+                f"the corpus has access restrictions, so changes require the principal `{WRITE}` from a source of "
+                "principals (`permissions`)",
+            )
         while True:
             try:
                 check()
@@ -60,14 +79,14 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
                 return too_late()
             except EdgeError as error:
                 return Refusal(
-                    422, f"edges.{error.position}: must join a document of the request with one of the corpus"
+                    422, f"edges.{error.position}: must connect a document of the request with one of the corpus"
                 )
             except OSError as error:
                 log("corpus could not be written", level=logging.ERROR, error=error, id=uid)
-                return Refusal(507, f"the corpus could not be written, and is as before: {error.strerror}")
+                return Refusal(507, f"the corpus could not be written and is unchanged: {error.strerror}")
             except ValueError as error:
-                log("corpus takes no documents", level=logging.ERROR, error=error, id=uid)
-                return Refusal(409, f"the corpus takes no documents; see the logs for this id: {uid}")
+                log("corpus does not accept documents", level=logging.ERROR, error=error, id=uid)
+                return Refusal(409, f"the corpus does not accept documents, see the logs for this id: {uid}")
             else:
                 counts = {"added": growth.num_added, "removed": growth.num_removed, "documents": growth.num_nodes}
                 return DocumentsResponse(id=uid, **counts, meta={"index": folder_version(self._folder)})

@@ -1,4 +1,4 @@
-"""Engine of ``/feedback``: writes events of users into the log, and deletes them."""
+"""Engine of ``/feedback``, which logs feedback of users and deletes their events."""
 
 import logging
 import time
@@ -16,13 +16,25 @@ from graphrerank.serving.schemas.feedback import AHEAD, AddFeedback, FeedbackRes
 
 
 class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
-    """Writes the feedback of a batch of requests at once."""
+    """Logs the feedback of a batch of requests in one write.
+
+    Args:
+        log: Feedback log.
+    """
 
     def __init__(self, log: FeedbackStore) -> None:
         self._log = log
 
     def answer(self, jobs: Mapping[str, AddFeedback | RemoveFeedback], check: Check = lambda: None) -> dict[str, Any]:
-        """Answer when the events are written, by id."""
+        """Answer a batch of requests after their events are written.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each request by id.
+        """
         answers: dict[str, Any] = {}
         events: dict[str, dict[str, Any]] = {}
         for uid, job in jobs.items():
@@ -46,23 +58,28 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
         return answers | {uid: FeedbackResponse(id=uid, events=1) for uid in events}
 
     def warm_up(self) -> None:
-        """Index what was shown before."""
+        """Index the results that were shown before."""
         self._log.find("0" * 36)
 
     def _event(self, job: AddFeedback) -> dict[str, Any]:
-        """Return what is written; raise a refusal: the same for what others were shown as for what was never shown."""
+        """Return the event to write.
+
+        Raises:
+            Refusal: If the feedback is invalid. The refusal is the same for results that were shown to another user and
+                for results that were never shown.
+        """
         shown, user = self._log.find(job.request_id), user_named(job.caller, job)
         named = None if user is None else self._log.pseudonym(user)
         if shown is None or named not in (None, shown["user"]):
-            raise Refusal(404, "request_id: must be of an answer that this caller was shown and the service remembers")
+            raise Refusal(404, "request_id: must be the id of a logged response to this caller")
         now = round(time.time(), 3)
         moment = now if job.time is None else job.time
         event: dict[str, Any] = {"event": FEEDBACK_EVENT, "request_id": job.request_id, "time": moment}
         if not shown["time"] - MAX_EARLY_SECONDS <= moment <= now + AHEAD:
             raise Refusal(
                 422,
-                f"time: must be between the time of the answer and now, in seconds since 1970, got {job.time}",
-                [{"loc": ["time"], "msg": "must be between the answer and now", "type": "value_error"}],
+                f"time: must be between the time of the response and now, in seconds since 1970, got {job.time}",
+                [{"loc": ["time"], "msg": "must be between the response and now", "type": "value_error"}],
             )
         sender = self._log.sender(job.caller, user_named(job.caller, job))
         sender["authenticated"] &= shown.get("authenticated", False)
@@ -70,7 +87,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
         ids = shown["ids"]
         for kind in GAINS:
             named_ids = []
-            for place, result in enumerate(getattr(job, kind)):
+            for index, result in enumerate(getattr(job, kind)):
                 if isinstance(result, int) and 1 <= result <= len(ids):
                     named_ids.append(ids[result - 1])
                 elif result in ids:
@@ -78,15 +95,15 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
                 else:
                     raise Refusal(
                         422,
-                        f"{kind}.{place}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
-                        [{"loc": [kind, place], "msg": "must be a result that was shown", "type": "value_error"}],
+                        f"{kind}.{index}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
+                        [{"loc": [kind, index], "msg": "must be a result that was shown", "type": "value_error"}],
                     )
             event |= {kind: list(dict.fromkeys(named_ids))} if named_ids else {}
         return event | _outcome(shown, event)
 
 
 def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str, str]:
-    """Return which artifact ``won`` and which ``lost`` an interleaved list by feedback on it; empty for a tie."""
+    """Return which artifact ``won`` and which ``lost`` an interleaved list, or an empty dictionary for a tie."""
     if shown["ranker"] != INTERLEAVED_EVENT:
         return {}
     artifact_of = dict(zip(shown["ids"], shown["teams"], strict=True))

@@ -1,4 +1,4 @@
-"""Engine of ``POST /inspect``: a search of one query with the result of every step."""
+"""Engine of ``POST /inspect``, which searches for one query and returns the result of every step."""
 
 import math
 import time
@@ -22,13 +22,22 @@ from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.schemas.explanation import Explanation, explanation_of
 from graphrerank.serving.schemas.inspection import InspectedNode, InspectedRanking, InspectRequest, InspectResponse
 
-SHOWN_CHARACTERS = 4000  # of a passage
+SHOWN_CHARACTERS = 4000  # number of characters of a passage in a response
 RETRIEVER = "retriever"
 SYSTEM = "ours"
 
 
 class InspectEngine(Engine[InspectRequest]):
-    """Searches for one query after the other with the corpus of a search engine, and keeps what every step did."""
+    """Searches for one query at a time with the corpus of a search engine, and returns the result of every step.
+
+    Args:
+        search: Engine that searches the corpus.
+        limits: Limits of the service. If None, the default limits.
+        scorer: Function that returns the scorer to use in place of the pipeline's, or None to use the pipeline's.
+
+    Attributes:
+        encoder: Encoder of queries. None if no vectors are needed.
+    """
 
     encoder: MemoryVectorCache | None = None
 
@@ -39,16 +48,27 @@ class InspectEngine(Engine[InspectRequest]):
         scorer: Callable[[], CheckpointScorer | None] = lambda: None,
     ) -> None:
         self._search = search
-        self._scorer = scorer  # returns that which serves in the place of the pipeline's
-        self.encoder = search.encoder  # one for all corpora
+        self._scorer = scorer
+        self.encoder = search.encoder  # shared by all versions of the corpus
         self._limits = limits or Limits()
 
     def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
-        """Inspect the searches of a batch of requests, by id; a ValueError for too many edges to leave out."""
+        """Inspect the searches of a batch of requests.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Responses by id.
+
+        Raises:
+            ValueError: If there are too many edges to explain.
+        """
         return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
 
     def probes(self) -> list[InspectRequest]:
-        """Return inspections without and with explanations."""
+        """Return inspections with and without explanations."""
         return [InspectRequest(query=query) for query in PROBE_QUERIES[:2]] + [
             InspectRequest(query=PROBE_QUERIES[0], explain=True)
         ]
@@ -74,25 +94,29 @@ class InspectEngine(Engine[InspectRequest]):
                     shown.append((name, pipeline.trace(queries)[0][-1]))
                     check()
                 nodes = list(dict.fromkeys(chain(_nodes(last), *(_nodes(step) for _, step in shown))))
-                place_of = {node: place for place, node in enumerate(nodes)}
-            explained = self._explain(last, queries, place_of, check) if request.explain else {}
+                position_of = {node: position for position, node in enumerate(nodes)}
+            explained = self._explain(last, queries, position_of, check) if request.explain else {}
         graph = corpus.graph
         return InspectResponse(
             id=uid,
             nodes=[
-                InspectedNode(doc_id=graph.node_ids[i], text=graph.texts[i][:SHOWN_CHARACTERS], explanation=found)
-                for i, found in zip(nodes, map(explained.get, nodes), strict=True)
+                InspectedNode(
+                    doc_id=graph.node_ids[node],
+                    text=graph.texts[node][:SHOWN_CHARACTERS],
+                    explanation=explained.get(node),
+                )
+                for node in nodes
             ],
             edges=_edges(graph, nodes),
-            rankings=[_ranking(name, step, place_of) for name, step in shown],
+            rankings=[_ranking(name, step, position_of) for name, step in shown],
             milliseconds={stage: round(1000 * taken, 3) for stage, taken in (seconds | dict(by_stage)).items()},
             meta=meta | {"model": None if (scorer := scorer_of(last.step)) is None else scorer.name},
         )
 
     def _explain(
-        self, step: TracedStep, queries: Queries, place_of: Mapping[int, int], check: Check
+        self, step: TracedStep, queries: Queries, position_of: Mapping[int, int], check: Check
     ) -> dict[int, Explanation]:
-        """Explain the passages that a graph reranker has read, by their numbers in the corpus."""
+        """Return the explanations of the passages that a graph reranker scored, by their indices in the corpus."""
         scorer = scorer_of(step.step)
         if scorer is None:
             return {}
@@ -104,29 +128,29 @@ class InspectEngine(Engine[InspectRequest]):
         rows = scorer.explain(queries, graphs, max_edges=most, check=check)
         explained = {node: explanation_of(row, None) for node, row in zip(numbers, rows, strict=True)}
         for edge in chain.from_iterable(explanation.edges for explanation in explained.values()):
-            edge.edge = (place_of[numbers[edge.edge[0]]], place_of[numbers[edge.edge[1]]])
+            edge.edge = (position_of[numbers[edge.edge[0]]], position_of[numbers[edge.edge[1]]])
         return explained
 
 
 def _nodes(step: TracedStep) -> list[int]:
-    """List the passages that a step ranked, by their numbers in the corpus."""
+    """Return the passages that a step ranked, as indices in the corpus."""
     return [node for node in step.after.nodes[0].tolist() if node >= 0]
 
 
-def _ranking(name: str, step: TracedStep, place_of: Mapping[int, int]) -> InspectedRanking:
+def _ranking(name: str, step: TracedStep, position_of: Mapping[int, int]) -> InspectedRanking:
     nodes, scorer = _nodes(step), scorer_of(step.step)
     scores = step.after.scores[0, : len(nodes)]
     probabilities = None if scorer is None else scorer.probabilities(scores)
     return InspectedRanking(
         name=name,
-        nodes=[place_of[node] for node in nodes],
+        nodes=[position_of[node] for node in nodes],
         scores=[score if math.isfinite(score) else None for score in scores.tolist()],
         probabilities=None if probabilities is None else probabilities.tolist(),
     )
 
 
 def _edges(graph: CorpusGraph, numbers: Sequence[int]) -> list[tuple[int, int, float, str]]:
-    """List the undirected edges among some passages, by their positions."""
+    """Return the undirected edges among the given passages, whose ends are positions in ``numbers``."""
     nodes = torch.tensor([list(numbers)], dtype=torch.int64, device=graph.device)
     edge_index, weight, _, edge_type = candidate_edges(graph, nodes, keep_types=True)
     assert edge_type is not None

@@ -1,4 +1,7 @@
-"""Reranking of batches of requests by an artifact; each is its own corpus, for BM25, cosine and edges."""
+"""Engine that reranks the documents of requests with an artifact.
+
+The documents of each request are a separate corpus for BM25, cosine similarity and edges.
+"""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -35,13 +38,26 @@ WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 class RerankEngine(Engine[RerankRequest]):
     """Ranks the documents of many requests in one forward pass.
 
-    The vectors of the ``encoder`` are kept in memory; without one, for models that read no vectors, the cosine is 0. A
-    ValueError if the model reads vectors of another one. Words are matched in the ``language`` of requests that name
-    none; ``auto``: that of their documents. A head of GRanker needs its ``pair_encoder``, and explains nothing.
+    Args:
+        artifact: Artifact of a reranker.
+        encoder: Text encoder, whose vectors are cached in memory. If None, the cosine similarity is 0.
+        limits: Limits of the service. If None, the default limits.
+        device: Device of the model.
+        language: Language of word matching for requests without a language. ``auto`` is the language of their
+            documents.
+        pair_encoder: Cross-encoder, required by a GRanker head, which cannot explain scores. None for other models.
+
+    Attributes:
+        encoder: Text encoder with a cache, or None.
+        corpus: ``request``, which marks ids in the feedback log as positions in a request.
+        name: Name of the model.
+
+    Raises:
+        ValueError: If the model needs vectors of another encoder.
     """
 
     encoder: MemoryVectorCache | None = None
-    corpus = "request"  # in a log of feedback: its ids are of no corpus
+    corpus = "request"
 
     def __init__(
         self,
@@ -59,7 +75,7 @@ class RerankEngine(Engine[RerankRequest]):
         self._is_calibrated = checkpoint.reranker.calibration is not None
         self._limits = limits or Limits()
         self.name = self._reranker.name
-        if self._reranker.inputs.reads_vectors:  # others read cosines, of any encoder
+        if self._reranker.inputs.reads_vectors:  # other models use only cosines, which any encoder can provide
             described = (None, None) if encoder is None else (as_encoder(encoder).name, as_encoder(encoder).fingerprint)
             checkpoint.check_encoder(*described)
         if encoder is not None and not isinstance(encoder, MemoryVectorCache):
@@ -68,7 +84,18 @@ class RerankEngine(Engine[RerankRequest]):
         self._language = language
 
     def answer(self, jobs: Mapping[str, RerankRequest], check: Check = lambda: None) -> dict[str, RankedDocuments]:
-        """Rank the documents of a batch of jobs, by id; a ValueError if one is invalid. ``check`` may raise to stop."""
+        """Rank the documents of a batch of requests.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Ranked documents by request id.
+
+        Raises:
+            ValueError: If a request is invalid.
+        """
         inputs = self._encoded([self._in_language(job.candidates) for job in jobs.values()])
         check()
         with STAGE_SECONDS.labels("rerank").time():
@@ -87,7 +114,17 @@ class RerankEngine(Engine[RerankRequest]):
         }
 
     def rerank(self, requests: Mapping[str, RerankRequest]) -> dict[str, RerankResponse]:
-        """Rank the documents of a batch of requests, by id; a ValueError if one is invalid."""
+        """Rank the documents of a batch of requests and return complete responses.
+
+        Args:
+            requests: Requests by id.
+
+        Returns:
+            Responses by request id.
+
+        Raises:
+            ValueError: If a request is invalid.
+        """
         ranked = self.answer(requests)
         return {
             uid: RerankResponse.model_validate(render_rerank(request, ranked[uid], uid))
@@ -95,7 +132,7 @@ class RerankEngine(Engine[RerankRequest]):
         }
 
     def warm_up(self) -> None:
-        """Rank twice, with and without edges: TorchScript optimises its graphs on the second call."""
+        """Rank twice, with and without edges, because TorchScript optimises its graphs on the second call."""
         texts = {"query": "what warms up", "documents": ["the first document", "the second", "a third one"]}
         for edges in ([], [[0, 1], [1, 2, 0.5]]):
             request = RerankRequest.model_validate({**texts, "edges": edges})
@@ -105,7 +142,7 @@ class RerankEngine(Engine[RerankRequest]):
             self.rerank({"explained": request.model_copy(update={"explain": True})})
 
     def probes(self) -> list[RerankRequest]:
-        """Return requests of several sizes: scores alone, texts, a long query, and explanations."""
+        """Return requests of several sizes: scores only, texts, a long query, and explanations."""
         vectors = None if self.encoder is None else encode(self.encoder, ["the size of a vector"])[0].tolist()
         sizes: list[dict[str, int]] = [
             {"documents": 2, "edges": 1},
@@ -124,7 +161,7 @@ class RerankEngine(Engine[RerankRequest]):
                 {"documents": 400, "edges": 30, "explain": 1},
                 {"documents": 100, "edges": 100, "words": 12, "explain": 1},
             ]
-        else:  # pairs are of texts
+        else:  # a cross-encoder needs texts
             sizes = [size for size in sizes if "words" in size]
         return [probe_request(vectors=vectors, **size) for size in sizes]
 
@@ -132,24 +169,24 @@ class RerankEngine(Engine[RerankRequest]):
         is_unknown = self._is_calibrated and ranking.probabilities is None
         return [None] * len(ranking) if is_unknown else ranking.relevance.tolist()
 
-    def _matches_words(self, given: RerankInput) -> bool:
-        """Return whether words of the passages are matched with the query's."""
-        reads = not WORD_COLUMNS.isdisjoint(self._reranker.feature_names)
-        return given.passages is not None and (reads or given.scores is None)
+    def _matches_words(self, candidates: RerankInput) -> bool:
+        """Return whether the words of the passages are matched with the words of the query."""
+        has_word_features = not WORD_COLUMNS.isdisjoint(self._reranker.feature_names)
+        return candidates.passages is not None and (has_word_features or candidates.scores is None)
 
-    def _in_language(self, given: RerankInput) -> RerankInput:
-        """Name the language in which words are matched, if they are: the request's, else the service's."""
-        if not self._matches_words(given):
-            return given
-        language = given.language if given.language != AUTO else self._language
-        return replace(given, language=given.language_of_passages if language == AUTO else language)
+    def _in_language(self, candidates: RerankInput) -> RerankInput:
+        """Return candidates with the language of word matching: the request's, otherwise the service's."""
+        if not self._matches_words(candidates):
+            return candidates
+        language = candidates.language if candidates.language != AUTO else self._language
+        return replace(candidates, language=candidates.language_of_passages if language == AUTO else language)
 
     def _encoded(self, candidates: Sequence[RerankInput]) -> list[RerankInput]:
-        """Add the vectors of candidates with texts and without vectors, encoded in one call for each kind of text."""
+        """Return candidates with vectors. Missing vectors are encoded in one call for queries and one for passages."""
         encoded = list(candidates)
         if self.encoder is None:
             return encoded
-        missing = [i for i, given in enumerate(candidates) if given.vectors is None and given.passages is not None]
+        missing = [i for i, one in enumerate(candidates) if one.vectors is None and one.passages is not None]
         queries = encode(self.encoder.for_queries, [candidates[i].query for i in missing])
         texts = [text for i in missing for text in candidates[i].passages or ()]
         blocks = torch.split(encode(self.encoder, texts), [candidates[i].num_passages for i in missing])
@@ -159,7 +196,7 @@ class RerankEngine(Engine[RerankRequest]):
 
     def _explain(self, candidates: RerankInput, ranking: RerankedList, check: Check) -> list[Explanation]:
         if self._reranker.inputs.reads_pairs:
-            raise UserError("`explain` needs a model of scores and edges, got a head of GRanker")
+            raise UserError("`explain` is not supported by a GRanker head")
         with STAGE_SECONDS.labels("explain").time():
             most = self._limits.most_explained_edges(candidates.num_passages)
             explanations = self._explainer.explain(candidates, max_edges=most, check=check)
@@ -181,15 +218,15 @@ def probe_request(
     explain: int = 0,
     vectors: Sequence[float] | None = None,
 ) -> RerankRequest:
-    """Return a request of some size with drawn scores and words, half of which occur nowhere else.
+    """Return a request of a given size with random scores and words. Half of the words are unique.
 
     Args:
         documents: Number of documents.
         edges: Number of distinct edges.
-        words: Words of each document; 0 for scores without documents.
-        query_words: Words of the query.
-        explain: Whether scores are explained.
-        vectors: Vector of the query and of all documents; None for none.
+        words: Number of words of each document. 0 for scores without documents.
+        query_words: Number of words of the query.
+        explain: Whether to explain scores, 0 or 1.
+        vectors: Vector of the query and of all documents. If None, the request has no vectors.
 
     Returns:
         The request.
@@ -232,7 +269,23 @@ def load_rerank_engine(
     language: str = AUTO,
     make_pair_encoder: Callable[[], PairEncoder] | None = None,
 ) -> RerankEngine:
-    """Load an artifact, in its fastest format without a ``format_name``; see :class:`RerankEngine`."""
+    """Load an artifact and return its engine.
+
+    Args:
+        folder: Folder of the artifact.
+        make_encoder: Factory of the text encoder. If None, there is no encoder.
+        limits: Limits of the service.
+        device: Device of the model.
+        format_name: Format to load. If None, the fastest format on the device.
+        language: Language of word matching for requests without a language.
+        make_pair_encoder: Factory of the cross-encoder of a GRanker head. None for other models.
+
+    Returns:
+        The engine.
+
+    Raises:
+        ValueError: If the artifact cannot be loaded, or needs vectors of another encoder.
+    """
     encoder = None if make_encoder is None else make_encoder()
     pair_encoder = None if make_pair_encoder is None else make_pair_encoder()
     artifact = load_artifact(folder, format_name or fastest_format(read_artifact_manifest(folder), device))

@@ -1,4 +1,4 @@
-"""Engine of ``POST /search``: a pipeline over an indexed corpus, which is replaced without interruption."""
+"""Engine of ``POST /search``, which runs a pipeline over an indexed corpus that can change while it is served."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ class SearchEngine(Engine[SearchRequest]):
 
     Args:
         load: Function that opens the corpus of ``folder``.
-        folder: Folder, or link to a folder, that holds the corpus.
-        look_seconds: Time between two looks at ``folder``, whose new content replaces the corpus
-            (:class:`WatchedFolder`). If None, a corpus that is not a corpus folder is never replaced.
+        folder: Folder of the corpus, or a link to it.
+        look_seconds: Time between two checks of ``folder``, whose new content replaces the corpus
+            (:class:`WatchedFolder`). If None, only a corpus folder is updated.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class SearchEngine(Engine[SearchRequest]):
 
     @property
     def current(self) -> tuple[str, SearchableCorpus]:
-        """The corpus that is searched now, with its version."""
+        """Version and corpus that are searched now."""
         return self._corpus.current
 
     @property
     def encoder(self) -> MemoryVectorCache | None:
-        """The encoder of queries."""
+        """Encoder of queries. None if no vectors are needed."""
         return self.current[1].encoder
 
     def answer(
@@ -59,7 +59,16 @@ class SearchEngine(Engine[SearchRequest]):
         *,
         scorer: CheckpointScorer | None = None,
     ) -> dict[str, SearchResponse | Refusal]:
-        """Search for the queries of a batch of requests, by id; ``scorer`` in the place of the pipeline's."""
+        """Search for the queries of a batch of requests.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch. It is not called.
+            scorer: Scorer to use in place of the one of the pipeline's last step. If None, the pipeline is unchanged.
+
+        Returns:
+            Response or refusal of each request by id.
+        """
         version, whole = self.current
         answers: dict[str, SearchResponse | Refusal] = {}
         views: dict[int, tuple[SearchableCorpus, dict[str, SearchRequest]]] = {}
@@ -67,7 +76,7 @@ class SearchEngine(Engine[SearchRequest]):
             try:
                 view = whole.view(request)
                 views.setdefault(id(view), (view, {}))[1][uid] = request
-            except Refusal as refusal:  # its filter does not fit
+            except Refusal as refusal:  # the filter of the request is invalid
                 answers[uid] = refusal
         for view, requests in views.values():
             answers |= self._search(version, view.by(scorer), requests)
@@ -76,11 +85,11 @@ class SearchEngine(Engine[SearchRequest]):
     def _search(
         self, version: str, corpus: SearchableCorpus, jobs: Mapping[str, SearchRequest]
     ) -> dict[str, SearchResponse | Refusal]:
-        """Search one part of the corpus for some requests."""
+        """Search one view of the corpus for several requests."""
         if not corpus.graph.num_nodes:
             return {uid: _response(corpus, uid, job, [], torch.zeros(0), version) for uid, job in jobs.items()}
         texts = [request.query for request in jobs.values()]
-        with fault_of_service():  # whose text may tell of what is hidden
+        with fault_of_service():  # error messages could reveal hidden passages
             retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
         for stage, seconds in retrieved.seconds.items():
             STAGE_SECONDS.labels(f"search/{stage}").observe(seconds)
@@ -89,36 +98,46 @@ class SearchEngine(Engine[SearchRequest]):
         for (uid, request), nodes, scores in zip(jobs.items(), ranking.nodes.tolist(), ranking.scores, strict=True):
             try:
                 answers[uid] = _response(corpus, uid, request, nodes, scores, version)
-            except ValueError as error:  # it needs what the pipeline does not have
+            except ValueError as error:  # the request needs a calibration that the pipeline does not have
                 answers[uid] = Refusal(422, str(error))
         return answers
 
     def warm_up(self) -> None:
-        """Search once."""
+        """Run one search."""
         self.answer({"first": SearchRequest(query="what warms up?")})
 
     def probes(self) -> list[SearchRequest]:
-        """Return searches for short and long queries."""
+        """Return searches with short and long queries."""
         return [SearchRequest(query=query, return_documents=True) for query in PROBE_QUERIES]
 
 
 def _response(
     corpus: SearchableCorpus, uid: str, request: SearchRequest, nodes: list[int], scores: Tensor, version: str
 ) -> SearchResponse:
-    """Answer with the first of the nodes, which are padded with -1."""
-    scorer, found = scorer_of(corpus.pipeline.last_step), sum(node >= 0 for node in nodes)
+    """Return the response to a request.
+
+    Args:
+        corpus: Corpus that was searched.
+        uid: Id of the request.
+        request: Request.
+        nodes: Ranked passages, padded with -1.
+        scores: Scores of the passages.
+        version: Version of the corpus.
+    """
+    scorer, num_ranked = scorer_of(corpus.pipeline.last_step), sum(node >= 0 for node in nodes)
     confidence = None if scorer is None else scorer.confidence
-    probabilities = None if scorer is None else scorer.probabilities(scores[:found])
+    probabilities = None if scorer is None else scorer.probabilities(scores[:num_ranked])
     ends = {"min_probability": request.min_probability, "min_perfect_recall": request.min_perfect_recall}
-    is_unknown = probabilities is None and scorer is not None and scorer.calibration is not None  # of alike passages
-    kept = None if is_unknown else adaptive_k(probabilities, confidence, **ends)
-    count = min(request.top_n, found if kept is None else kept)
+    # a calibrated scorer returns no probabilities if all scores are equal
+    is_unknown = probabilities is None and scorer is not None and scorer.calibration is not None
+    cutoff = None if is_unknown else adaptive_k(probabilities, confidence, **ends)
+    count = min(request.top_n, num_ranked if cutoff is None else cutoff)
     perfect_recall = None
     if request.return_confidence:
         if confidence is None:
             raise UserError(NO_CONFIDENCE)
         perfect_recall = None if probabilities is None else confidence.perfect_recall(probabilities)[:count].tolist()
-    relations = _relations(corpus.graph.passages, nodes[:found])
+    relations = _relations(corpus.graph.passages, nodes[:num_ranked])
     results = [
         SearchResult(
             doc_id=corpus.graph.node_ids[node],
@@ -133,12 +152,12 @@ def _response(
 
 
 def _relations(passages: Passages, nodes: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
-    """List the relations of each of some passages, by its place, with others of them."""
-    held = defaultdict[int, list[tuple[str, str]]](list)
-    for place, other, kind in relations_among(passages, nodes):
-        held[place].append((kind, passages.ids[nodes[other]]))
-        held[other].append((kind if kind == CONTRADICTS else SUPERSEDED, passages.ids[nodes[place]]))
-    return held
+    """Return the relations among the given passages, keyed by their positions."""
+    relations = defaultdict[int, list[tuple[str, str]]](list)
+    for position, other, kind in relations_among(passages, nodes):
+        relations[position].append((kind, passages.ids[nodes[other]]))
+        relations[other].append((kind if kind == CONTRADICTS else SUPERSEDED, passages.ids[nodes[position]]))
+    return relations
 
 
 def _document(graph: CorpusGraph, node: int) -> dict[str, str]:

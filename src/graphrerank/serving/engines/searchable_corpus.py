@@ -1,4 +1,4 @@
-"""A corpus that is searched, and its views: the parts that a caller may see or that pass a filter."""
+"""Corpus to search, and its views: the subsets that are visible to a caller or match a filter."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,21 +21,21 @@ from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.engine import Refusal, fault_of_service
 from graphrerank.serving.schemas.search import CorpusRequest
 
-MOST_SCORERS = 3  # of other artifacts over one corpus: one that is served, one to compare, and one that goes
+MOST_SCORERS = 3  # cached scorers of other artifacts: one that serves, one to compare, and one being replaced
 
 
 @dataclass(frozen=True)
 class SearchableCorpus:
-    """A corpus with its pipeline and encoder, and its views for callers and filters.
+    """Corpus with its pipeline and encoder, and its views for callers and filters.
 
     Attributes:
-        graph: The corpus graph.
-        pipeline: Pipeline that searches it.
+        graph: Corpus graph.
+        pipeline: Pipeline that searches the corpus.
         encoder: Encoder of queries. None if no step needs vectors.
-        compared: Pipelines whose rankings the page shows next to the first one's, by name.
-        see: Returns the graph that the holders of some principals see. None for the graph's own ``seen_by``.
+        compared: Pipelines by name, whose rankings the page shows for comparison.
+        see: Function that returns the graph visible to the given principals. None to use the graph's own ``seen_by``.
         has_permissions: Whether callers have principals.
-        fingerprint: Fingerprint of the data set. None if it is unknown.
+        fingerprint: Fingerprint of the data set. None if unknown.
     """
 
     graph: CorpusGraph
@@ -48,17 +48,24 @@ class SearchableCorpus:
 
     @fault_of_service()
     def view(self, request: CorpusRequest) -> "SearchableCorpus":
-        """Return the part of the corpus that a request may search; a refusal if its filter does not fit."""
+        """Return the subset of the corpus that a request may search.
+
+        Args:
+            request: Request with its caller and filter.
+
+        Raises:
+            Refusal: If the filter is invalid for the corpus.
+        """
         seen = self._seen_by(self.graph.known_principals(request.caller.principals))
         metadata = seen.graph.passages.metadata
         if metadata is None:
             return seen._where(request.filter)
         valid = valid_at(request.as_of, metadata.times) if metadata.times else {}
-        parts = [part for part in (valid, request.filter) if part]
-        return seen._where({"and": parts} if parts else {}, ranks_now=request.as_of is None)
+        conditions = [condition for condition in (valid, request.filter) if condition]
+        return seen._where({"and": conditions} if conditions else {}, ranks_now=request.as_of is None)
 
     def _seen_by(self, principals: frozenset[str]) -> "SearchableCorpus":
-        """Return what the holders of some principals may see; those who see the same share it."""
+        """Return the subset visible to the given principals. Principals with equal visibility share one view."""
         if not self.graph.is_guarded:
             return self
         see, graph = self.see or self.graph.seen_by, self.graph
@@ -67,15 +74,16 @@ class SearchableCorpus:
         return self._views.get(selection, lambda: graph.held_by(principals), make, variant="principals")
 
     def _where(self, conditions: Filter, *, ranks_now: bool = True) -> "SearchableCorpus":
-        """Return the view of the passages that meet a filter.
+        """Return the view of the passages that match a filter.
 
         Args:
-            conditions: The filter, with that of the time that is asked for.
-            ranks_now: Whether a passage ranks below the one that supersedes it, as it does unless a request asks for
-                a time. The same passages give different answers with and without, so it is a part of the cache's key.
+            conditions: Filter, including the condition on the time of validity.
+            ranks_now: Whether a superseded passage ranks below the one that supersedes it, which is the case unless a
+                request sets a time. The flag is part of the cache's key because it changes the ranking of the same
+                passages.
 
         Raises:
-            Refusal: If the filter does not fit the passages.
+            Refusal: If the filter is invalid for the corpus.
         """
         graph = self.graph
         if not graph.num_nodes or (ranks_now and not conditions):
@@ -84,8 +92,8 @@ class SearchableCorpus:
         def make(nodes: Tensor) -> "SearchableCorpus":
             if ranks_now and len(nodes) == graph.num_nodes:
                 return self
-            part = graph.select(nodes.to(graph.device))
-            return self._over(part if ranks_now else part.without_relations())
+            subgraph = graph.select(nodes.to(graph.device))
+            return self._over(subgraph if ranks_now else subgraph.without_relations())
 
         def passing() -> Tensor:
             try:
@@ -107,7 +115,11 @@ class SearchableCorpus:
         return Views(self.graph.num_nodes)
 
     def by(self, scorer: CheckpointScorer | None) -> "SearchableCorpus":
-        """Return the corpus as the model of another scorer ranks it; those used last stay."""
+        """Return the corpus ranked by the model of another scorer. Recent ones are cached.
+
+        Args:
+            scorer: Scorer to use in place of the one of the pipeline's last step. If None, the corpus is unchanged.
+        """
         trained = scorer_of(self.pipeline.last_step)
         if scorer is None or trained is None or not self.graph.num_nodes:
             return self
@@ -123,17 +135,33 @@ class SearchableCorpus:
         return {}
 
     def meta(self, version: str) -> dict[str, Any]:
-        """Describe the corpus; its version would tell of changes that the caller may not see."""
+        """Return the description of the corpus in responses.
+
+        Args:
+            version: Version of the corpus. It is omitted if callers have principals, because it would reveal changes to
+                hidden passages.
+
+        Returns:
+            Entries ``language`` and, unless it is omitted, ``index``.
+        """
         language = {"language": self.graph.passages.language}
         return language if self.has_permissions else {"index": version, **language}
 
     def encode(self, texts: list[str]) -> Tensor | None:
-        """Encode queries on the corpus's device; None if no vectors are needed."""
+        """Return the vectors of queries on the device of the corpus, or None if no vectors are needed.
+
+        Args:
+            texts: Texts of the queries.
+        """
         return None if self.encoder is None else query_encoder(self.encoder).encode(texts).to(self.graph.device)
 
 
 def scorer_of(step: Step) -> CheckpointScorer | None:
-    """Return the trained model of a step that has one."""
+    """Return the trained scorer of a step, or None if it has none.
+
+    Args:
+        step: Step of a pipeline.
+    """
     if isinstance(step, GraphRerank) and isinstance(step.scorer, CheckpointScorer):
         return step.scorer
     return None

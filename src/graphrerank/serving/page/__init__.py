@@ -1,8 +1,8 @@
-"""The page on which people look at a ranking: static files, read once, that call the service's routes.
+"""Web page to explore rankings: static files that call the routes of the service.
 
-- The files hold nothing of corpus or model and need no key; all that they show comes from routes that do.
-- They are in memory, and a browser that has one asks only whether it is the same.
-- The policy lets the page load nothing from elsewhere, and run no script but these files.
+- The files contain nothing of the corpus or the model and need no key. All data comes from routes that require the key.
+- The files are kept in memory. A browser with a cached copy only asks whether it is current.
+- The content security policy forbids resources of other sites and all other scripts.
 """
 
 import hashlib
@@ -28,7 +28,11 @@ PAGE_PATHS = ("/", *(f"/page/{name}" for name in FILES))
 
 
 def add_page(app: FastAPI) -> None:
-    """Serve the page at ``/`` and its files below ``/page/``."""
+    """Serve the page at ``/`` and its files below ``/page/``.
+
+    Args:
+        app: Application to change.
+    """
     for path in PAGE_PATHS:
         _add_file(app, path, path.removeprefix("/page").removeprefix("/") or "index.html")
 

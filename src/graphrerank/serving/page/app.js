@@ -1,4 +1,4 @@
-// The page: a question goes to the service, and its answer to the lists, the graph and the details.
+// Entry point of the page: sends a question to the service and shows the response in the lists, graph and details.
 import { call, inspect, Refused, rerank, useKey } from "./client.js";
 import { drawDetail, drawStages } from "./detail.js";
 import { byId, el, press } from "./elements.js";
@@ -16,7 +16,7 @@ function say(text, isError = false) {
   byId("status").classList.toggle("error", isError);
 }
 
-/** Ask for the key, or a token, and return whether there is one. */
+/** Ask for a key or token, and return whether the user entered one. */
 async function unlock() {
   const dialog = byId("locked");
   byId("key").value = "";
@@ -28,7 +28,7 @@ async function unlock() {
   return true;
 }
 
-/** Ask for the key where the service wants one, and try again. */
+/** Call `ask`. If the service requires a key, ask for it and try again. */
 async function withKey(ask) {
   for (;;) {
     try {
@@ -44,7 +44,7 @@ function readFilter() {
   try {
     return text ? JSON.parse(text) : null;
   } catch {
-    throw new Error('The filter is not JSON, such as {"lang": "de"}.');
+    throw new Error('The filter is not valid JSON, such as {"lang": "de"}.');
   }
 }
 
@@ -86,7 +86,7 @@ async function ask() {
     const given = state.mode === "index" ? null : readPassages(byId("passages").value);
     const filter = given ? null : readFilter();
     const view = await withKey(() => (given ? rerank(query, given, state.info.server.limits) : inspect(query, filter)));
-    if (number !== state.asked) return; // a later question was asked
+    if (number !== state.asked) return; // the user has asked another question in the meantime
     show(view);
     const joined = `${view.edges.length.toLocaleString("en")} ${view.edges.length === 1 ? "edge" : "edges"}`;
     say(`${view.nodes.length} passages, ${joined} among them.`);
@@ -187,7 +187,7 @@ byId("copy").addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(byId("code").textContent);
     byId("copy").textContent = "Copied";
-  } catch { // without a secure context: select it, so that a key press copies it
+  } catch { // The clipboard needs a secure context. Without it, select the text, so that a key press copies it.
     getSelection().selectAllChildren(byId("code"));
     byId("copy").textContent = "Press Ctrl+C";
   }

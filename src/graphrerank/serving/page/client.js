@@ -1,7 +1,7 @@
-// Requests to this service, and their answers in one form whichever route gave them.
+// Requests to the service. The responses of all routes are converted to one form.
 import { titled } from "./passages.js";
 
-const STAGES = { read: "reading the request", rank: "queue and model", render: "writing the answer" };
+const STAGES = { read: "parsing the request", rank: "queue and model", render: "writing the response" };
 let key = "";
 export const useKey = (given) => { key = given; };
 
@@ -12,7 +12,7 @@ export class Refused extends Error {
   }
 }
 
-/** Return the answer's content, and the milliseconds of its stages. */
+/** Return the content of a response, and the duration of its stages in milliseconds. */
 export async function call(path, body) {
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   const options = body === undefined ? { headers } : {
@@ -22,19 +22,19 @@ export async function call(path, body) {
   try {
     answer = await fetch(path, { ...options, cache: "no-store", credentials: "omit" });
   } catch {
-    throw new Refused(0, "The service does not answer.");
+    throw new Refused(0, "The service does not respond.");
   }
   const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, content.message || `The service answered ${answer.status}.`);
+  if (!answer.ok) throw new Refused(answer.status, content.message || `The service returned status ${answer.status}.`);
   return { content, stages: stagesOf(answer.headers.get("server-timing") ?? "") };
 }
 
-/** Milliseconds by stage, of a header such as `read;dur=0.21, rank;dur=4.90`. */
+/** Return the duration of each stage from a header such as `read;dur=0.21, rank;dur=4.90`. */
 function stagesOf(header) {
   return Object.fromEntries([...header.matchAll(/([\w-]+);dur=([\d.]+)/g)].map(([, name, taken]) => [STAGES[name] ?? name, Number(taken)]));
 }
 
-/** Search the corpus, or what passes a filter. */
+/** Search the corpus, or the passages that match a filter. */
 export async function inspect(query, filter = null, explain = false) {
   const begin = performance.now();
   const narrowed = filter ? { filter } : {};
@@ -52,7 +52,7 @@ export async function inspect(query, filter = null, explain = false) {
   };
 }
 
-/** Rank passages that came with the question; those with too many edges are ranked without explanations. */
+/** Rank the passages of the request. Scores are not explained if there are too many edges. */
 export async function rerank(query, given, limits) {
   const body = { query, ...given };
   const count = (given.documents ?? given.scores).length;

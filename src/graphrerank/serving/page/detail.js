@@ -1,4 +1,4 @@
-// One passage: its text, its scores, and the edges whose removal changes them most.
+// Details of a passage: its text, its scores, and the edges whose removal changes the score most.
 import { bar, byId, el, number, percent } from "./elements.js";
 
 const NEIGHBOURS = 8;
@@ -6,7 +6,7 @@ const NEIGHBOURS = 8;
 export function drawDetail(view, node, left, right, state, select) {
   const host = byId("detail");
   if (node === null) {
-    host.replaceChildren(el("h2", { id: "detail-title" }, "A passage"), el("p", { class: "soft" }, "Choose one in a list or in the graph."));
+    host.replaceChildren(el("h2", { id: "detail-title" }, "Passage"), el("p", { class: "soft" }, "Choose a passage in a list or in the graph."));
     return;
   }
   const passage = view.nodes[node];
@@ -38,10 +38,10 @@ function reasons(view, node, state, select) {
   const explanation = view.nodes[node].explanation;
   const title = el("h3", {}, "Why");
   if (!explanation) {
-    const words = state.message ?? (view.isExplained ? "No reranker with edges has scored this passage." : "Measuring what each edge changes…");
+    const words = state.message ?? (view.isExplained ? "No graph reranker has scored this passage." : "Measuring the effect of each edge…");
     return [title, el("p", { class: "soft", id: "reasons" }, words)];
   }
-  const parts = [["its own score", explanation.base_score], ["smoothed along edges", explanation.gcs_part], ["the network", explanation.learned_part], ["sum of both", explanation.score]];
+  const parts = [["base score", explanation.base_score], ["score smoothed along edges", explanation.gcs_part], ["network", explanation.learned_part], ["smoothed score + network", explanation.score]];
   const most = Math.max(...explanation.edges.map(({ effect }) => Math.abs(effect)), 1e-9);
   const rows = explanation.edges.map(({ edge: [a, b], effect, type }) => {
     const others = [a, b].filter((end) => end !== node);
@@ -59,15 +59,15 @@ function reasons(view, node, state, select) {
     title,
     el("dl", { class: "facts parts" }, ...parts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, number(value))))),
     rows.length
-      ? el("p", { class: "soft" }, "What the score owes to single edges: each was left out once.")
-      : el("p", { class: "soft" }, "No edge changes its score."),
+      ? el("p", { class: "soft" }, "Effect of single edges: change of the score when the edge is removed.")
+      : el("p", { class: "soft" }, "No edge changes the score."),
     el("ol", { class: "edges", id: "reasons" }, ...rows),
   ];
 }
 
 function neighbours(view, node, select) {
   const ends = view.edges.filter(({ a, b }) => a === node || b === node).map(({ a, b, type, weight }) => [a === node ? b : a, type, weight]);
-  if (!ends.length) return [el("h3", {}, "Neighbours"), el("p", { class: "soft" }, "No edge joins it with another candidate.")];
+  if (!ends.length) return [el("h3", {}, "Neighbours"), el("p", { class: "soft" }, "No edge connects this passage to another candidate.")];
   const kept = ends.slice(0, NEIGHBOURS).map(([other, type]) => el(
     "button", { type: "button", onclick: () => select(other) }, el("span", { class: `dot ${type}` }), view.nodes[other].title,
   ));
@@ -75,11 +75,11 @@ function neighbours(view, node, select) {
   return [el("h3", {}, "Neighbours"), el("div", { class: "chips" }, ...kept, rest)];
 }
 
-/** Time by stage, as one bar; `share` of the round trip that no stage has is the network's and the page's. */
+/** Draw the time of each stage as one bar. The rest of the round trip is spent in the network and in the page. */
 export function drawStages(view) {
   const stages = Object.entries(view.milliseconds);
   const known = stages.reduce((sum, [, taken]) => sum + taken, 0);
-  const all = [...stages, ["HTTP and the rest", Math.max(0, view.roundTrip - known)]];
+  const all = [...stages, ["HTTP and other", Math.max(0, view.roundTrip - known)]];
   const total = all.reduce((sum, [, taken]) => sum + taken, 0) || 1;
   const pieces = all.map(([name, taken], place) => {
     const piece = el("span", { class: `stage s${place % 6}`, title: `${name} ${taken.toFixed(1)} ms` });
@@ -88,7 +88,7 @@ export function drawStages(view) {
   });
   const words = all.map(([name, taken], place) => el("li", {}, el("span", { class: `dot s${place % 6}` }), `${name} `, el("strong", {}, `${taken.toFixed(1)} ms`)));
   byId("stages").replaceChildren(
-    el("div", { class: "stack", role: "img", "aria-label": `${total.toFixed(0)} milliseconds in all` }, ...pieces),
-    el("ul", { class: "words" }, ...words, el("li", {}, "together ", el("strong", {}, `${total.toFixed(1)} ms`))),
+    el("div", { class: "stack", role: "img", "aria-label": `${total.toFixed(0)} milliseconds in total` }, ...pieces),
+    el("ul", { class: "words" }, ...words, el("li", {}, "total ", el("strong", {}, `${total.toFixed(1)} ms`))),
   );
 }

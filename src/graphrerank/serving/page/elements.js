@@ -1,4 +1,4 @@
-// Elements are built from texts alone: nothing that comes from a service is ever read as HTML.
+// Helpers to build elements. Content from the service is only inserted as text, never parsed as HTML.
 const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
@@ -20,7 +20,7 @@ export function press(buttons, chosen) {
   for (const button of buttons) button.setAttribute("aria-pressed", String(button === chosen));
 }
 
-/** A number as people read it: three digits that mean something. */
+/** Format a number with about three significant digits. */
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -30,7 +30,7 @@ export function number(value) {
 
 export const percent = (share) => (share >= 0.1 || share === 0 ? `${(100 * share).toFixed(0)}%` : share < 0.001 ? "<0.1%" : `${(100 * share).toFixed(1)}%`);
 
-/** A bar from 0 to 1, with its meaning in words for those who do not see it. */
+/** Return a bar for a share from 0 to 1, with a label for screen readers. */
 export function bar(share, label) {
   const inner = el("span", { class: "fill" });
   inner.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;

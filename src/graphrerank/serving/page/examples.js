@@ -1,4 +1,4 @@
-// Three examples to try without a corpus: films, the tables of a database, and ATT&CK.
+// Three examples that need no corpus: films, the tables of a database, and ATT&CK.
 const FILMS = {
   name: "Films",
   query: "Where is the director of the film Solaris buried?",
@@ -67,7 +67,7 @@ const ATTACK = {
 
 export const EXAMPLES = [FILMS, TABLES, ATTACK];
 
-/** The text of an example's passages, as people would paste it. */
+/** Return the passages of an example as text for the input field. */
 export function pasted({ passages }) {
   if (typeof passages === "string") return passages;
   const lists = Object.entries(passages).map(([name, entries]) => {

@@ -1,12 +1,12 @@
-// The candidate graph: edges on a canvas, as there are many; nodes as elements, which can be clicked, focused and named.
+// Drawing of the candidate graph. The many edges are on a canvas; nodes are elements that can be clicked and focused.
 import { byId, el, svg } from "./elements.js";
 import { Layout } from "./layout.js";
 
 export const TYPES = ["reference", "entity", "adjacency", "similarity", "other"];
-const LABELS = 5; // best nodes with a name
-const FRAME_MS = 9; // of each frame for the layout
+const LABELS = 5; // number of best nodes with a label
+const FRAME_MS = 9; // time of each frame that the layout may use
 const MARGIN = 34;
-const LETTER = 7; // width of one in a label, about
+const LETTER = 7; // approximate width of a letter in a label
 const LINE = 17;
 
 export class Graph {
@@ -14,7 +14,7 @@ export class Graph {
     this.host = host;
     this.onselect = onselect;
     this.canvas = el("canvas", { "aria-hidden": "true" });
-    this.drawing = svg("svg", { role: "group", "aria-label": "Candidate graph; arrow keys move to the nearest passage" });
+    this.drawing = svg("svg", { role: "group", "aria-label": "Candidate graph. Arrow keys move to the nearest passage." });
     this.tip = el("div", { class: "tip", role: "tooltip", id: "tip", hidden: true });
     host.replaceChildren(this.canvas, this.drawing, this.tip);
     this.hidden = new Set();
@@ -24,7 +24,7 @@ export class Graph {
     this.listen();
   }
 
-  /** Show a view; `ranking` gives size and colour. */
+  /** Show a view. `ranking` determines sizes and colours. */
   show(view, ranking) {
     this.view = view;
     const listed = new Set(ranking.nodes);
@@ -48,7 +48,7 @@ export class Graph {
     );
   }
 
-  /** Size, colour and order by a ranking. */
+  /** Set sizes, colours and order of the nodes by a ranking. */
   rank(ranking) {
     const scores = ranking.scores.map((score) => score ?? -Infinity);
     const finite = scores.filter(Number.isFinite);
@@ -89,7 +89,7 @@ export class Graph {
     this.frame = requestAnimationFrame(next);
   }
 
-  /** Fit what is there into the host. */
+  /** Fit the drawing into the host element. */
   fit() {
     const { x, y } = this.layout;
     const [left, right, top, bottom] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
@@ -119,7 +119,7 @@ export class Graph {
     this.spareLabels(at);
   }
 
-  /** Hide a label that would lie upon one of a better rank. */
+  /** Hide labels that would overlap the label of a better node. */
   spareLabels(at) {
     const taken = [];
     for (const node of this.order) {
@@ -230,7 +230,7 @@ export class Graph {
     });
     addEventListener("pointerup", () => { held = null; });
     this.drawing.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+      if (!event.ctrlKey && !event.metaKey) return; // a plain wheel event scrolls the page
       event.preventDefault();
       const box = this.host.getBoundingClientRect();
       this.zoom(Math.exp(-event.deltaY / 300), event.clientX - box.x, event.clientY - box.y);

@@ -1,15 +1,15 @@
-// A force layout: candidates repel each other, edges pull, all are drawn to the middle. O(n²) a step, for n up to 1,000.
+// Force-directed layout: nodes repel each other, edges attract, and gravity pulls to the centre. O(n²) per step, n up to 1,000.
 const START_SPACING = 26;
-const REPULSION = 130; // over the distance
+const REPULSION = 130; // divided by the distance
 const LENGTH = 58;
 const GRAVITY = 0.03;
-const ALONE = 5; // times the gravity, for nodes without edges
+const ALONE = 5; // factor on the gravity of nodes without edges
 const DAMPING = 0.6;
 const COOLING = 0.977;
 export const COLD = 0.02;
 
 export class Layout {
-  /** `order` holds the nodes, best first: the best start in the middle; `aspect` is width over height. */
+  /** `order` lists the nodes, best first; the best nodes start in the centre. `aspect` is width divided by height. */
   constructor(count, edges, order, aspect) {
     this.aspect = Math.max(0.5, Math.min(2, aspect));
     this.x = new Float64Array(count);
@@ -21,7 +21,7 @@ export class Layout {
     this.pairs = Array.from(pairs.values());
     this.degree = new Float64Array(count);
     for (const [a, b] of this.pairs) { this.degree[a] += 1; this.degree[b] += 1; }
-    order.forEach((node, place) => { // a spiral, the same each time
+    order.forEach((node, place) => { // deterministic spiral
       const radius = START_SPACING * Math.sqrt(place + 0.5);
       const angle = place * 2.399963;
       this.x[node] = radius * Math.cos(angle);
@@ -61,7 +61,7 @@ export class Layout {
     this.heat *= COOLING;
   }
 
-  /** Step for some milliseconds, or until it is cold. */
+  /** Run steps for the given number of milliseconds, or until the layout has cooled down. */
   run(milliseconds) {
     const end = performance.now() + milliseconds;
     do this.step(); while (!this.isCold && performance.now() < end);

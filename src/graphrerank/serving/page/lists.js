@@ -1,4 +1,4 @@
-// Two rankings side by side, with a line for each passage from where it was to where it is.
+// Two rankings side by side, with a line that connects the positions of each passage.
 import { bar, byId, el, number, percent, svg } from "./elements.js";
 
 const ROW = 44; // pixels, as in style.css
@@ -7,7 +7,7 @@ let shown = 0;
 
 export function resetLists() { shown = 0; }
 
-/** Draw both lists; `select` is called with a node. */
+/** Draw both lists. `select` is called with the node that the user chooses. */
 export function drawLists(view, left, right, select) {
   const rankings = [view.rankings[left], view.rankings[right]];
   const places = rankings.map((ranking) => new Map(ranking.nodes.map((node, place) => [node, place])));
@@ -50,7 +50,7 @@ function column(view, ranking, count, before, select, side) {
 function moved(before, place) {
   if (before === undefined) return el("span", { class: "moved up" }, "new");
   const by = before - place;
-  if (by === 0) return el("span", { class: "moved", "aria-label": "same place" }, "=");
+  if (by === 0) return el("span", { class: "moved", "aria-label": "same rank" }, "=");
   const words = `${by > 0 ? "up" : "down"} ${Math.abs(by)} from ${before + 1}`;
   return el("span", { class: `moved ${by > 0 ? "up" : "down"}`, "aria-label": words, title: words }, `${by > 0 ? "▲" : "▼"}${Math.abs(by)}`);
 }
@@ -60,7 +60,7 @@ function lines(rankings, places, count) {
   const nodes = new Set(rankings.flatMap((ranking) => ranking.nodes.slice(0, count)));
   const paths = [];
   for (const node of nodes) {
-    const [from, to] = places.map((at) => at.get(node));
+    const [from, to] = places.map((ranks) => ranks.get(node));
     if (from === undefined || to === undefined) continue;
     const [y, z] = [from, to].map((place) => (place < count ? (place + 0.5) * ROW : height + 14));
     const kind = to < from ? "up" : to > from ? "down" : "same";
@@ -72,7 +72,7 @@ function lines(rankings, places, count) {
   return drawing;
 }
 
-/** Mark a passage in both lists, and its line. */
+/** Highlight a passage in both lists, and the line between them. */
 export function mark(node) {
   for (const item of document.querySelectorAll("#lists [data-node]")) {
     const isChosen = node !== null && item.dataset.node === String(node);

@@ -1,8 +1,8 @@
-// What people paste: passages, or a JSON with scores and edges.
+// Parser of the input field: passages, or JSON with scores and edges.
 const LONGEST_TITLE = 80;
 const FIELDS = ["documents", "scores", "edges", "entities", "doc_ids", "chunk_ids"];
 
-/** A text with its title: the first line or sentence if it is short, else its beginning. */
+/** Return a text with a title: its first line or sentence if it is short, otherwise its beginning. */
 export function titled(text) {
   const first = text.split("\n", 1)[0];
   const stop = first.search(/[.:?!](\s|$)/);
@@ -11,7 +11,7 @@ export function titled(text) {
   return { title: title || "(no text)", text };
 }
 
-/** Read the text area: what `/v2/rerank` takes in addition to the question. */
+/** Parse the input field into fields of `/v2/rerank`, without the question. */
 export function readPassages(text) {
   const content = text.trim();
   if (!content) throw new Error("Paste passages first, or try an example.");
@@ -23,7 +23,7 @@ export function readPassages(text) {
   try {
     parsed = JSON.parse(content);
   } catch (error) {
-    throw new Error(`The JSON cannot be read: ${error.message}`);
+    throw new Error(`The JSON is invalid: ${error.message}`);
   }
   const given = Array.isArray(parsed) ? { documents: parsed } : parsed;
   const kept = Object.fromEntries(FIELDS.filter((name) => given[name] !== undefined && given[name] !== null).map((name) => [name, given[name]]));
@@ -32,7 +32,7 @@ export function readPassages(text) {
   return kept;
 }
 
-/** Join passages where one names the other's title, of at least four characters. */
+/** Return edges between passages where one mentions the other's title of at least four characters. */
 export function mentions(documents) {
   const titles = documents.map((text) => titled(text).title.toLowerCase());
   const texts = documents.map((text) => text.toLowerCase());

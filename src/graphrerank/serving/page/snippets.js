@@ -1,4 +1,4 @@
-// The last request as code, for a terminal or for Python.
+// Code of the last request, for a terminal and for Python.
 const KEY = "GRAPHRERANK_API_KEY";
 
 export function curl(origin, { path, body }, hasKey) {
@@ -20,7 +20,7 @@ export function python(origin, { path, body }, hasKey) {
   return lines.join("\n");
 }
 
-/** A text as a Python literal, readable where it can be. */
+/** Return a text as a Python literal, as a raw string if possible. */
 function raw(text) {
   return /'''|\\$|\r/.test(text) ? JSON.stringify(text) : `r'''${text}'''`;
 }

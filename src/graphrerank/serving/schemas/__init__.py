@@ -1,1 +1,1 @@
-"""Bodies of requests and answers, as pydantic models: one module for each route, or group of routes."""
+"""Pydantic models of request and response bodies, with one module per route or group of routes."""

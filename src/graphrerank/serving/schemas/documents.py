@@ -1,4 +1,4 @@
-"""``POST`` and ``DELETE /documents``: requests and answers."""
+"""Requests and responses of ``POST`` and ``DELETE /documents``."""
 
 import json
 from collections import Counter
@@ -22,105 +22,100 @@ from graphrerank.utils.checks import UserError
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
     listed = listed_edges(given, info) or []
-    for place, edge in enumerate(listed):  # everybody who sees both ends would see an edge, whatever it says
+    for index, edge in enumerate(listed):  # an added edge is visible to everybody who may see both of its passages
         if (path := misplaced_principals(edge)) is not None:
-            raise UserError(f"`edges` cannot be added with principals, got `{path}` at place {place}")
+            raise UserError(f"`edges` cannot be added with principals, got `{path}` at index {index}")
     rows = edge_rows(listed)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if not (isinstance(row[0], str) and isinstance(row[1], str)):
-            raise UserError(f"`edges` must each join two ids, got another at place {place}")
+            raise UserError(f"`edges` must each connect two ids, got an edge without two ids at index {index}")
     types = type_numbers([row[3] for row in rows], len(rows)).tolist()
     ends = [row[:2] for row in rows]
     return [NewEdge(*pair, *more) for pair, *more in zip(ends, map(float, weights_of(rows)), types, strict=True)]
 
 
-# as in files of data sets: no tab, no line break, no blank at either end
+# same ids as in files of data sets: no tab, no line break, no space at either end
 DocId = Annotated[str, Field(strict=True, min_length=1, max_length=512, pattern=r"^[^ \t\r\n]([^\t\r\n]*[^ \t\r\n])?$")]
 
 
 class NewDocument(BaseModel):
-    """One passage.
-
-    Attributes:
-        id: Its id; a passage of this id that is there is replaced, its edges with it.
-        title: Its title, if it has one.
-        text: Its text.
-        metadata: Its metadata, for filters; ``principals`` are a list of who may see it; without, everybody. Fields
-            that seem to be misspelt or misplaced principals are refused, as the document would be public;
-            ``valid_from`` and ``valid_to`` must be times in ISO 8601.
-    """
+    """Passage to add."""
 
     model_config = ConfigDict(extra="forbid")
 
-    id: DocId
-    title: str = ""
-    text: str
-    metadata: dict[str, Any] = Field(default={})
+    id: DocId = Field(description="Id of the passage. An existing passage with this id is replaced, with its edges.")
+    title: str = Field("", description="Title of the passage.")
+    text: str = Field(description="Text of the passage.")
+    metadata: dict[str, Any] = Field(
+        default={},
+        description="Metadata for filters. `principals` is the list of who may see the passage; without it, everybody "
+        "may. Fields that look like misspelt or misplaced principals are rejected, because the passage would be "
+        "public. `valid_from` and `valid_to` must be times in ISO 8601.",
+    )
 
     @field_validator("metadata")
     @classmethod
     def _has_names(cls, metadata: dict[str, Any]) -> dict[str, Any]:
         names = metadata.get(PRINCIPALS, [])
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise UserError(f"`{PRINCIPALS}` must be a list of texts")
+            raise UserError(f"`{PRINCIPALS}` must be a list of strings")
         check_record(metadata)
         return metadata
 
     @property
     def passage(self) -> str:
-        """Title and text, as of a data set folder."""
+        """Title and text of the passage, joined as in a data set folder."""
         return CorpusRecord(self.id, self.title.strip(), self.text.strip(), {}).passage
 
 
 class AddDocuments(CallerRequest):
-    """Body of ``POST /documents``.
-
-    Attributes:
-        principals: Those of the caller, where the service trusts what requests say of themselves.
-        documents: Passages, which replace those that have their ids.
-        edges: Undirected edges of a passage of the request with another one, of the request or of the corpus, in the
-            forms of ``POST /v2/rerank`` but with ids as ends.
-    """
+    """Body of ``POST /documents``."""
 
     writes: ClassVar[bool] = True
-    documents: Annotated[list[NewDocument], Field(min_length=1, fail_fast=True)]
-    edges: Annotated[list[NewEdge], PlainValidator(_edges), edge_schema({"type": "string"})] = Field([])
+    documents: Annotated[list[NewDocument], Field(min_length=1, fail_fast=True)] = Field(
+        description="Passages to add. They replace passages with the same ids."
+    )
+    edges: Annotated[list[NewEdge], PlainValidator(_edges), edge_schema({"type": "string"})] = Field(
+        [],
+        description="Undirected edges between a passage of the request and another passage, of the request or of the "
+        "corpus. The forms are those of `POST /v2/rerank`, but with ids instead of positions.",
+    )
 
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> Self:
         limits = limits_of(info)
         check_most(limits.documents, len(self.documents), "documents")
-        for place, document in enumerate(self.documents):
+        for index, document in enumerate(self.documents):
             if not document.passage:
-                raise UserError(f"document {place} must have a text")
+                raise UserError(f"document {index} must have a text")
             if len(document.passage) > limits.text_chars:
-                raise UserError(f"document {place} must have at most {limits.text_chars} characters")
+                raise UserError(f"document {index} must have at most {limits.text_chars} characters")
         num_chars = sum(len(document.title) + len(document.text) for document in self.documents)
         num_chars += sum(len(json.dumps(document.metadata)) for document in self.documents if document.metadata)
         if num_chars > limits.request_chars:
             raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {num_chars}")
         ids = {document.id for document in self.documents}
         if len(ids) < len(self.documents):
-            raise UserError("`documents` must have different ids")
-        for place, edge in enumerate(self.edges):
+            raise UserError("`documents` must have unique ids")
+        for index, edge in enumerate(self.edges):
             if edge.source not in ids and edge.target not in ids:
-                raise UserError(f"edge {place} must be of a document of the request")
+                raise UserError(f"edge {index} must have at least one end among the documents of the request")
         return self
 
     def work(self) -> Work:
-        """Estimate the work to add them."""
+        """Return the estimated work to add the passages."""
         return growth_work(len(self.documents), self._passages, len(self.edges))
 
     @property
     def bad_items(self) -> Counter[str]:
-        """See the base class."""
-        kept = [edge for edge in self.edges if edge.source != edge.target]
-        distinct = {(frozenset(edge[:2]), edge.edge_type) for edge in kept}
-        loops, repeated = len(self.edges) - len(kept), len(kept) - len(distinct)
+        """Number of self-loops and of repeated edges, which are ignored."""
+        proper = [edge for edge in self.edges if edge.source != edge.target]
+        distinct = {(frozenset(edge[:2]), edge.edge_type) for edge in proper}
+        loops, repeated = len(self.edges) - len(proper), len(proper) - len(distinct)
         return +Counter({SELF_LOOPS: loops, REPEATED_EDGES: repeated})
 
     def texts_to_encode(self) -> tuple[list[str], list[str]]:
-        """Return no query, and the passages."""
+        """Return the queries (none) and the passages to encode."""
         return [], self._passages
 
     @cached_property
@@ -129,15 +124,12 @@ class AddDocuments(CallerRequest):
 
 
 class RemoveDocuments(CallerRequest):
-    """Body of ``DELETE /documents``.
-
-    Attributes:
-        principals: Those of the caller, where the service trusts what requests say of themselves.
-        ids: Ids of passages; those that the corpus does not have are ignored.
-    """
+    """Body of ``DELETE /documents``."""
 
     writes: ClassVar[bool] = True
-    ids: Annotated[list[DocId], Field(min_length=1, fail_fast=True)]
+    ids: Annotated[list[DocId], Field(min_length=1, fail_fast=True)] = Field(
+        description="Ids of passages to remove. Ids that are not in the corpus are ignored."
+    )
 
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> Self:
@@ -145,15 +137,15 @@ class RemoveDocuments(CallerRequest):
         return self
 
     def work(self) -> Work:
-        """Estimate the work to remove them."""
+        """Return the estimated work to remove the passages."""
         return growth_work(len(self.ids))
 
 
 class DocumentsResponse(BaseModel):
-    """Response of ``POST`` and ``DELETE /documents``: what it says is on the disk."""
+    """Response of ``POST`` and ``DELETE /documents``. The change is already on disk."""
 
-    id: str  # of the request, as in the logs
-    added: int  # passages, those that replaced others among them
-    removed: int  # passages, those that were replaced among them
-    documents: int  # passages of the corpus now
-    meta: dict[str, Any]  # `index`, the version of the corpus, as of answers of `POST /search`
+    id: str = Field(description="Id of the request, which is also in the logs.")
+    added: int = Field(description="Number of added passages, including those that replaced others.")
+    removed: int = Field(description="Number of removed passages, including those that were replaced.")
+    documents: int = Field(description="Number of passages in the corpus after the change.")
+    meta: dict[str, Any] = Field(description="`index`, the version of the corpus, as in `POST /search`.")

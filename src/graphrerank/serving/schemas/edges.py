@@ -1,4 +1,4 @@
-"""Edges in request bodies: their JSON schema, and the check of their number."""
+"""JSON schema and validation of edges in request bodies."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,11 @@ from graphrerank.utils.checks import UserError
 
 
 def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
-    """Return the JSON schema of a list of edges between ends of a schema."""
+    """Return the JSON schema of a list of edges.
+
+    Args:
+        end: JSON schema of one end of an edge.
+    """
     weight = {"type": ["number", "null"], "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
     name = {"type": ["string", "null"], "examples": list(EDGE_TYPES)}
     third = {"anyOf": [weight, name, {"type": "object", "properties": {"weight": weight, "type": name}}]}
@@ -27,7 +31,18 @@ NUMBERED_EDGES = edge_schema({"type": "integer", "minimum": 0})
 
 
 def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
-    """Check that edges from JSON are a list within its limit."""
+    """Return the edges of a JSON body as a list, after checking their number.
+
+    Args:
+        given: Edges from JSON, or None.
+        info: Context of the validation, with the limits.
+
+    Returns:
+        The list of edges, which are not checked themselves, or None.
+
+    Raises:
+        UserError: If the edges are not a list or exceed the limit.
+    """
     if given is None:
         return None
     if not isinstance(given, list | tuple):

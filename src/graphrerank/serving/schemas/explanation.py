@@ -1,6 +1,6 @@
-"""Explanations of scores in answers."""
+"""Explanations of scores in responses."""
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from graphrerank.rerank.explanation import DocumentExplanation
 
@@ -8,35 +8,32 @@ from graphrerank.rerank.explanation import DocumentExplanation
 class EdgeEffectResult(BaseModel):
     """Effect of an edge on a score."""
 
-    #: Positions of the documents that the edge joins.
-    edge: tuple[int, int]
-    #: Score with the edge minus the score without it.
-    effect: float
-    #: Type of the edge. Null for a model that merges types.
-    type: str | None
+    edge: tuple[int, int] = Field(description="Positions of the documents that the edge connects.")
+    effect: float = Field(description="Score with the edge minus score without it.")
+    type: str | None = Field(description="Type of the edge. null for a model that merges edge types.")
 
 
 class Explanation(BaseModel):
-    """Parts of a document's score."""
+    """Terms of a document's score."""
 
-    #: Rank by the base score, from 1. Ties are ranked by index.
-    base_rank: int
-    #: Score in the request, or the hybrid of BM25 and cosine.
-    base_score: float
-    #: Part of Graph Cohesive Smoothing. 0 for a model without it.
-    gcs_part: float
-    #: Part of the network.
-    learned_part: float
-    #: Sum of both parts.
-    score: float
-    #: Up to five edges whose removal changes the score most, largest change first.
-    edges: list[EdgeEffectResult]
-    #: Probability of relevance, if the artifact is calibrated.
-    probability: float | None = None
+    base_rank: int = Field(description="Rank by the base score, starting at 1. Ties are ranked by index.")
+    base_score: float = Field(description="Score in the request, or the hybrid of BM25 and cosine.")
+    gcs_part: float = Field(description="Term of Graph Cohesive Smoothing. 0 for a model without it.")
+    learned_part: float = Field(description="Term of the network.")
+    score: float = Field(description="Sum of `gcs_part` and `learned_part`.")
+    edges: list[EdgeEffectResult] = Field(
+        description="Up to five edges whose removal changes the score most, largest change first."
+    )
+    probability: float | None = Field(None, description="Probability of relevance, if the artifact is calibrated.")
 
 
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:
-    """Return an explanation as it is sent."""
+    """Return an explanation in the form of a response.
+
+    Args:
+        explanation: Explanation of one document.
+        probability: Probability of relevance of the document. None if unknown.
+    """
     return Explanation(
         **{name: getattr(explanation, name) for name in ("base_rank", "base_score", "gcs_part", "learned_part")},
         score=explanation.gcs_part + explanation.learned_part,

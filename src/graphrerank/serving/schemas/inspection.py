@@ -1,8 +1,8 @@
-"""``POST /inspect``: requests and answers, which the service's page shows."""
+"""Requests and responses of ``POST /inspect``, which the service's page uses."""
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from graphrerank.serving.prices import Work, work_of
 from graphrerank.serving.schemas.explanation import Explanation
@@ -12,20 +12,12 @@ from graphrerank.serving.work_estimates import EXPLAIN, explain_counts
 
 
 class InspectRequest(CorpusRequest):
-    """Body of ``POST /inspect``.
+    """Body of ``POST /inspect``."""
 
-    Attributes:
-        query: The query, not blank.
-        filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
-        as_of: Time in ISO 8601: passages that were valid then, by `valid_from` and `valid_to`; now by default, when a
-            passage that another one supersedes ranks below it.
-        explain: Whether to measure which edges change each passage's score most.
-    """
-
-    explain: Flag = False
+    explain: Flag = Field(False, description="Whether to measure which edges change the score of each passage most.")
 
     def work(self) -> Work:
-        """Estimate the work to search step by step, and to explain edges, which are known only then."""
+        """Return the estimated work to search step by step and to explain an expected number of edges."""
         work = super().work()
         counts = {name: 2 * count for name, count in work.counts.items()}
         counts |= explain_counts(100, 300) if self.explain else {}
@@ -33,41 +25,44 @@ class InspectRequest(CorpusRequest):
 
 
 class InspectedNode(BaseModel):
-    """A passage that a ranking holds."""
+    """Passage of a ranking."""
 
-    #: Id of the passage.
-    doc_id: str
-    #: The first 4,000 characters of the passage.
-    text: str
-    #: Parts of the score of a graph reranker that is the last step. Only with `explain`.
-    explanation: Explanation | None = None
+    doc_id: str = Field(description="Id of the passage.")
+    text: str = Field(description="First 4,000 characters of the passage.")
+    explanation: Explanation | None = Field(
+        None, description="Terms of the score, if the last step is a graph reranker. Only with `explain`."
+    )
 
 
 class InspectedRanking(BaseModel):
-    """A ranking of the passages."""
+    """Ranking of passages."""
 
-    #: `retriever`, the class of a step, `ours` for the last step, or the name of a compared pipeline.
-    name: str
-    #: Positions in the answer's `nodes`, best first.
-    nodes: list[int]
-    #: Scores, comparable within a ranking only. Null for passages without a finite score.
-    scores: list[float | None]
-    #: Probabilities of relevance by a calibrated graph reranker, as in `SearchResult`.
-    probabilities: list[float] | None = None
+    name: str = Field(
+        description="`retriever`, the class of a step, `ours` for the last step, or the name of a compared pipeline."
+    )
+    nodes: list[int] = Field(description="Positions in `nodes` of the response, best first.")
+    scores: list[float | None] = Field(
+        description="Scores, comparable only within a ranking. null for a passage without a finite score."
+    )
+    probabilities: list[float] | None = Field(
+        None, description="Probabilities of relevance by a calibrated graph reranker, as in `SearchResult`."
+    )
 
 
 class InspectResponse(BaseModel):
     """Response of ``POST /inspect``."""
 
-    #: Id of the request, as in the logs.
-    id: str
-    #: Passages of all rankings, those of the pipeline's last step first.
-    nodes: list[InspectedNode]
-    #: Undirected edges `[i, j, weight, type]` among `nodes`, with `i` below `j`.
-    edges: list[tuple[int, int, float, str]]
-    #: Rankings after each step, and those of the compared pipelines.
-    rankings: list[InspectedRanking]
-    #: Milliseconds of each stage, without the compared pipelines.
-    milliseconds: dict[str, float]
-    #: As in `SearchResponse`, and `model`, the name of the reranker.
-    meta: dict[str, Any]
+    id: str = Field(description="Id of the request, which is also in the logs.")
+    nodes: list[InspectedNode] = Field(
+        description="Passages of all rankings, starting with those of the pipeline's last step."
+    )
+    edges: list[tuple[int, int, float, str]] = Field(
+        description="Undirected edges `[i, j, weight, type]` among `nodes`, where `i` is less than `j`."
+    )
+    rankings: list[InspectedRanking] = Field(
+        description="Ranking after each step, followed by the rankings of the compared pipelines."
+    )
+    milliseconds: dict[str, float] = Field(
+        description="Duration of each stage in milliseconds, without the compared pipelines."
+    )
+    meta: dict[str, Any] = Field(description="Same as in `SearchResponse`, and `model`, the name of the reranker.")

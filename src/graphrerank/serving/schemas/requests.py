@@ -1,4 +1,4 @@
-"""Base classes and fields of request bodies, whose limits are the validation context."""
+"""Base classes and fields of request bodies. The context of their validation is the limits of the service."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,16 +17,29 @@ from graphrerank.utils.checks import UserError
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
-NO_CONFIDENCE = f"`return_confidence` needs an artifact with a `list_confidence`, this one has none; {CALIBRATE}"
+NO_CONFIDENCE = f"`return_confidence` needs an artifact with a `list_confidence`, but this one has none; {CALIBRATE}"
 
 
 def limits_of(info: ValidationInfo) -> Limits:
-    """Return the limits of a request's validation; the defaults if it has none."""
+    """Return the limits of the service, or the default limits if the context has none.
+
+    Args:
+        info: Context of the validation.
+    """
     return info.context if isinstance(info.context, Limits) else Limits()
 
 
 def check_most(most: int, count: int, name: str) -> None:
-    """Require at most a number of something; ``name`` is that of its field."""
+    """Check that a number does not exceed a limit.
+
+    Args:
+        most: Limit.
+        count: Number to check.
+        name: Name of the field, for the error message.
+
+    Raises:
+        UserError: If ``count`` exceeds ``most``.
+    """
     if count > most:
         raise UserError(f"`{name}` must be at most {most}, got {count}")
 
@@ -43,33 +56,44 @@ Query = Annotated[str, Field(json_schema_extra={"minLength": 1, "pattern": r"\S"
 
 
 class EngineRequest(BaseModel):
-    """A request that its engine answers as it is; a subclass has a method ``work``, some ``texts_to_encode``."""
+    """Request that is itself the job of its engine.
+
+    A subclass has a method ``work``, and a method ``texts_to_encode`` if its engine needs vectors.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     def to_job(self) -> Self:
-        """Return the request: the engine needs all of it."""
+        """Return the request as the job of the engine."""
         return self
 
     @property
     def bad_items(self) -> Counter[str]:
-        """How many items are read otherwise than given, by what is done with them."""
+        """Number of problematic items by how they were handled."""
         return Counter()
 
 
 class CallerRequest(EngineRequest):
-    """A request whose answer depends on who sends it.
+    """Request whose response depends on its sender."""
 
-    Attributes:
-        principals: Those of the caller, where the service trusts what requests say of themselves.
-    """
-
-    writes: ClassVar[bool] = False  # whether it needs the principal to write
-    principals: list[str] = Field(default=[], max_length=1000)
+    #: Whether the sender needs the principal ``write``.
+    writes: ClassVar[bool] = False
+    principals: list[str] = Field(
+        default=[],
+        max_length=1000,
+        description="Principals of the caller. Allowed only if the service trusts requests (`permissions.trust_body`).",
+    )
     _caller: Caller = PrivateAttr(default=Caller())
 
     def sent_by(self, caller: Caller) -> None:
-        """Note who sends the request; a refusal if it names principals and is not trusted, or may not write."""
+        """Set the sender of the request.
+
+        Args:
+            caller: Sender of the request.
+
+        Raises:
+            Refusal: If the request names principals and is not trusted to, or if the sender may not write.
+        """
         if caller.trusts_body:
             principals = caller.principals.union(self.principals)
             caller = replace(
@@ -80,31 +104,31 @@ class CallerRequest(EngineRequest):
                 authenticated=caller.authenticated and not self.principals,
             )
         elif self.principals:
-            raise Refusal(422, "principals: come from the token or the proxy's header; see `permissions.trust_body`")
+            raise Refusal(
+                422,
+                "principals: must come from the token or the proxy's header, not from the request; see "
+                "`permissions.trust_body`",
+            )
         if self.writes and not caller.may_write:
-            raise Refusal(403, f"adding and deleting needs the principal `{WRITE}`")
+            raise Refusal(403, f"adding and deleting require the principal `{WRITE}`")
         self._caller = caller
 
     @property
     def caller(self) -> Caller:
-        """Who sends the request."""
+        """Sender of the request."""
         return self._caller
 
 
 class QueryRequest(EngineRequest):
-    """A request with a query.
+    """Request with a query."""
 
-    Attributes:
-        query: The query, not blank.
-    """
-
-    query: Query
+    query: Query = Field(description="Text of the query. Must not be blank.")
 
     def work(self) -> Work:
-        """Estimate the work to search for the query, or to parse it."""
+        """Return the estimated work to search for the query."""
         counts = {"searches": 1, "search_query_characters": len(self.query)}
         return work_of(counts, encoded_chars=num_encoded_chars([self.query]), kind="search")
 
     def texts_to_encode(self) -> tuple[list[str], list[str]]:
-        """Return the query, and no passage."""
+        """Return the queries and the passages (none) to encode."""
         return [self.query], []

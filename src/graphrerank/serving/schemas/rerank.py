@@ -1,4 +1,4 @@
-"""``POST /v1/rerank`` and ``POST /v2/rerank``: requests and answers in Cohere's wire format."""
+"""Requests and responses of ``POST /v1/rerank`` and ``POST /v2/rerank``, in the format of Cohere."""
 
 import json
 from collections import Counter
@@ -47,80 +47,111 @@ Document = str | dict[str, Any]
 class RerankRequest(EngineRequest):
     """Body of ``POST /v1/rerank`` and ``POST /v2/rerank``.
 
-    Attributes:
-        query: The query, not blank.
-        documents: Texts, or objects with a text; None to use ``scores`` alone. Blank ones rank last.
-        scores: One base score per document, of any scale, higher is better; None for BM25 among the documents, mixed
-            with the cosine if there are vectors.
-        edges: Undirected edges ``[i, j]``, ``[i, j, weight]``, ``[i, j, type]``, ``[i, j, weight, type]`` or ``[i, j,
-            {"weight": ..., "type": ...}]`` between documents, numbered from 0; weights lie in [1e-9, 1e9] and are 1 by
-            default. Types are ``reference``, ``entity``, ``adjacency``, ``similarity`` and ``other``, the default, or
-            names that mean one of them, as ``GET /info`` lists; a model that reads no types merges edges.
-        entities: Names of entities for each document; documents with common entities are joined.
-        doc_ids: For each chunk, the name of its document; with ``chunk_ids``, neighbouring chunks are joined.
-        chunk_ids: For each chunk, its number in its document; null, here or in ``doc_ids``, for what is no chunk.
-        query_vector: The query's vector; with ``vectors``, used in place of the service's encoder.
-        vectors: A vector of the same encoder for each document.
-        cross_encoder_scores: One score of a cross-encoder per document, null for those that it has not read; for models
-            of ``features=scores_match_typed_cross_encoder``, which rank without them too.
-        top_n: Number of results; None for all.
-        min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.
-        min_perfect_recall: As few results as hold all that is relevant with at least this probability; the artifact
-            must have a ``list_confidence``.
-        return_documents: Whether results contain the documents.
-        rank_fields: Fields of documents that are objects, joined by line breaks; None for ``text``.
-        max_tokens_per_doc: Number of words of a document that are read; None for all. The encoder has its own limit.
-        max_doc_length: Jina's name of ``max_tokens_per_doc``.
-        language: In which words are matched; None for the service's setting, by default that of the documents.
-        explain: Whether results explain their scores.
-        return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
-        stream: Ignored; true is refused.
-
-    Ignored, as a service has one model and one queue, a document is read as one, and a text beyond the encoder's limit
-    is truncated: ``model``, ``priority``, ``max_chunks_per_doc``, ``truncation``. Of ``user`` a log of feedback keeps a
-    pseudonym.
+    The fields ``model``, ``priority``, ``max_chunks_per_doc`` and ``truncation`` are accepted for compatibility and
+    ignored: a service has one model and one queue, ranks each document as a whole, and truncates texts at the limit of
+        the encoder.
     """
 
-    query: Query
-    documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
-    scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
-    edges: Annotated[list[Any] | None, PlainValidator(listed_edges), NUMBERED_EDGES] = None
-    entities: Annotated[list[Names], Field(fail_fast=True)] | None = None
-    doc_ids: Annotated[list[str | None], Field(fail_fast=True)] | None = None
-    chunk_ids: Annotated[list[ChunkNumber | None], Field(fail_fast=True)] | None = None
-    query_vector: Vector | None = None
-    vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = None
-    cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = None
-    top_n: Positive | None = None
-    min_probability: Probability | None = None
-    min_perfect_recall: Probability | None = None
-    return_documents: Flag = False
-    rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
-    max_tokens_per_doc: Positive | None = None
-    max_doc_length: Positive | None = None
-    language: str | None = None
-    explain: Flag = False
-    return_confidence: Flag = False
-    model: str | None = None
-    max_chunks_per_doc: int | None = None
-    priority: int | None = None
-    truncation: bool | None = None
-    user: str | None = None
-    stream: Literal[False] | None = None
-    _passages: list[str] | None = PrivateAttr(None)  # the texts of the documents
+    query: Query = Field(description="Text of the query. Must not be blank.")
+    documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = Field(
+        None,
+        description="Documents to rank: strings, or objects with a text. Blank documents rank last. null ranks by "
+        "`scores` alone.",
+    )
+    scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = Field(
+        None,
+        description="One base score per document on any scale, where higher is better. null uses BM25 among the "
+        "documents, combined with the cosine similarity if there are vectors.",
+    )
+    edges: Annotated[list[Any] | None, PlainValidator(listed_edges), NUMBERED_EDGES] = Field(
+        None,
+        description="Undirected edges `[i, j]`, `[i, j, weight]`, `[i, j, type]`, `[i, j, weight, type]` or `[i, j, "
+        '{"weight": ..., "type": ...}]` between documents at 0-based positions. Weights are in [1e-9, 1e9] and default '
+        "to 1. Types are `reference`, `entity`, `adjacency`, `similarity` and `other` (the default), or a synonym "
+        "listed by `GET /info`. A model that does not distinguish edge types merges edges.",
+    )
+    entities: Annotated[list[Names], Field(fail_fast=True)] | None = Field(
+        None, description="Names of entities for each document. Documents that share an entity are connected."
+    )
+    doc_ids: Annotated[list[str | None], Field(fail_fast=True)] | None = Field(
+        None,
+        description="Name of the source document of each chunk. Together with `chunk_ids`, neighbouring chunks are "
+        "connected. null for a document that is not a chunk.",
+    )
+    chunk_ids: Annotated[list[ChunkNumber | None], Field(fail_fast=True)] | None = Field(
+        None,
+        description="Number of each chunk within its source document. null for a document that is not a chunk.",
+    )
+    query_vector: Vector | None = Field(
+        None,
+        description="Vector of the query. Together with `vectors`, replaces the vectors of the service's encoder.",
+    )
+    vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = Field(
+        None, description="Vector of each document, from the same encoder as `query_vector`."
+    )
+    cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = Field(
+        None,
+        description="Cross-encoder score of each document, or null if it was not scored. Only used by models with "
+        "`features=scores_match_typed_cross_encoder`, which also work without these scores.",
+    )
+    top_n: Positive | None = Field(None, description="Number of results. null returns all documents.")
+    min_probability: Probability | None = Field(
+        None,
+        description="Omit results whose probability of relevance is below this value. Requires a calibrated artifact.",
+    )
+    min_perfect_recall: Probability | None = Field(
+        None,
+        description="Return as few results as contain all relevant documents with at least this probability. Requires "
+        "an artifact with a `list_confidence`.",
+    )
+    return_documents: Flag = Field(False, description="Whether results include the documents.")
+    rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = Field(
+        None,
+        description="Fields of documents that are objects. Their values are joined by line breaks. null is `text`.",
+    )
+    max_tokens_per_doc: Positive | None = Field(
+        None,
+        description="Number of words after which a document is truncated. null uses the whole document. The encoder "
+        "has its own limit.",
+    )
+    max_doc_length: Positive | None = Field(None, description="Same as `max_tokens_per_doc`, under Jina's name.")
+    language: str | None = Field(
+        None,
+        description="Language of word matching. null is the service's setting, which defaults to the language of the "
+        "documents.",
+    )
+    explain: Flag = Field(False, description="Whether results explain their scores.")
+    return_confidence: Flag = Field(
+        False,
+        description="Whether to return `perfect_recall`. Requires an artifact with a `list_confidence`.",
+    )
+    model: str | None = Field(None, description="Ignored.")
+    max_chunks_per_doc: int | None = Field(None, description="Ignored.")
+    priority: int | None = Field(None, description="Ignored.")
+    truncation: bool | None = Field(None, description="Ignored.")
+    user: str | None = Field(
+        None, description="User of the request. A feedback log stores only a pseudonym of the user."
+    )
+    stream: Literal[False] | None = Field(None, description="Ignored. true is rejected.")
+    _passages: list[str] | None = PrivateAttr(None)
 
     def work(self) -> Work:
-        """Estimate the work to rank the documents; a ValueError if fields do not fit together."""
+        """Return the estimated work to rank the documents.
+
+        Raises:
+            ValueError: If fields are inconsistent.
+        """
         return rerank_work(self._whole, explain=self.explain, cut=self._num_words is not None)
 
     def texts_to_encode(self) -> tuple[list[str], list[str]]:
-        """Return the query and the passages, if no vectors are given."""
-        given = self.candidates
-        return ([], []) if given.vectors is not None or given.passages is None else ([given.query], [*given.passages])
+        """Return the queries and the passages to encode, which are none if the request has vectors."""
+        inputs = self.candidates
+        needs_none = inputs.vectors is not None or inputs.passages is None
+        return ([], []) if needs_none else ([inputs.query], [*(inputs.passages or ())])
 
     @cached_property
     def candidates(self) -> RerankInput:
-        """Return the input of the reranker: the first words of the documents, whose search takes time."""
+        """Input of the reranker, with truncated documents."""
         most, passages = self._num_words, self._whole.passages
         if most is None or passages is None:
             return self._whole
@@ -134,12 +165,12 @@ class RerankRequest(EngineRequest):
 
     @property
     def bad_items(self) -> Counter[str]:
-        """See :class:`RerankInput`."""
+        """Number of problematic items by how they were handled (:class:`RerankInput`)."""
         return self._whole.bad_items
 
     @cached_property
     def _whole(self) -> RerankInput:
-        """The request with whole documents."""
+        """Input of the reranker before documents are truncated."""
         return RerankInput(
             self.query,
             self._passages,
@@ -168,12 +199,12 @@ class RerankRequest(EngineRequest):
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> "RerankRequest":
         if self.documents is None and self.scores is None:
-            raise UserError("`documents` or `scores` must be given, got neither")
+            raise UserError("`documents` or `scores` must be set, got neither")
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
-            raise UserError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
+            raise UserError("`max_tokens_per_doc` and `max_doc_length` have the same meaning, set only one of them")
         limits, num_chars = limits_of(info), len(self.query)
         if self.documents is not None:
-            self._passages = [_text(each, self.rank_fields, index) for index, each in enumerate(self.documents)]
+            self._passages = [_text(document, self.rank_fields, i) for i, document in enumerate(self.documents)]
         for index, length in enumerate(len(text.strip()) for text in self._passages or ()):
             num_chars += length
             if length > (most := limits.text_chars):
@@ -184,53 +215,58 @@ class RerankRequest(EngineRequest):
 
 
 def _text(document: Document, rank_fields: list[str] | None, index: int) -> str:
-    """Return what is ranked of a document, of which all must be fit to be sent back."""
+    """Return the text of a document to rank, after checking that the whole document can be sent back."""
     names = rank_fields or ["text"]
     if isinstance(document, dict):
         for field, name in enumerate(names):
             if not isinstance(document.get(name), str):
-                named = "a text `text`" if rank_fields is None else f"a text for `rank_fields[{field}]`"
-                raise UserError(f"`documents` must each be a text or have {named}, got none at index {index}")
+                needed = "the string `text`" if rank_fields is None else f"a string for `rank_fields[{field}]`"
+                raise UserError(f"`documents` must be strings or objects with {needed}, got none at index {index}")
     try:
         whole = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, allow_nan=False)
         whole.encode()
     except ValueError as error:
-        raise UserError(f"`documents` must hold valid Unicode and finite numbers, not so at index {index}") from error
+        raise UserError(
+            f"`documents` must contain valid Unicode and finite numbers, got other content at index {index}"
+        ) from error
     return document if isinstance(document, str) else "\n".join(document[name] for name in names)
 
 
-# fields that the reranker takes as they are
+# fields that are passed to the reranker unchanged
 AS_GIVEN = RerankInput.__dataclass_fields__.keys() & RerankRequest.model_fields.keys() - {"query", "edges", "language"}
 
 
 class RerankResult(BaseModel):
-    """One document of an answer.
+    """Document of a response."""
 
-    ``relevance_score`` is the probability of relevance, of a document alone, or of documents with equal scores, by
-    their texts; null where such have none; 0 for blank ones. The model's score if the artifact is not calibrated.
-    """
-
-    #: Position of the document in the request, from 0.
-    index: int
-    #: Probability of relevance, or the score if the artifact is not calibrated.
-    relevance_score: float | None
-    #: The document, a text as ``{"text": ...}``. Only with ``return_documents``.
-    document: dict[str, Any] | None = None
-    #: Parts of the score. Only with ``explain``.
-    explanation: Explanation | None = None
+    index: int = Field(description="0-based position of the document in the request.")
+    relevance_score: float | None = Field(
+        description="Probability of relevance. For a single document or documents with equal scores, it is computed "
+        "from their texts, and null without texts. 0 for blank documents. The model's score if the artifact is not "
+        "calibrated."
+    )
+    document: dict[str, Any] | None = Field(
+        None, description='The document, where a string becomes `{"text": ...}`. Only with `return_documents`.'
+    )
+    explanation: Explanation | None = Field(None, description="Terms of the score. Only with `explain`.")
 
 
 class RerankResponse(BaseModel):
-    """Response to a rerank request."""
+    """Response of ``POST /v1/rerank`` and ``POST /v2/rerank``."""
 
-    #: Id of the request, as in the logs.
-    id: str
-    #: Results, best first by the model's score. Ties are ranked by index.
-    results: list[RerankResult]
-    #: Probability, for each result, that nothing relevant is below it or was not sent. Only with `return_confidence`.
-    perfect_recall: list[float] | None = None
-    #: Cohere's `api_version`, `billed_units` and `warnings` of bad items, the name of the `model`, and the `language`.
-    meta: dict[str, Any]
+    id: str = Field(description="Id of the request, which is also in the logs.")
+    results: list[RerankResult] = Field(
+        description="Results by the model's score, best first. Ties are ranked by index."
+    )
+    perfect_recall: list[float] | None = Field(
+        None,
+        description="For each result, the probability that no relevant document ranks below it or is missing from the "
+        "request. Only with `return_confidence`.",
+    )
+    meta: dict[str, Any] = Field(
+        description="`api_version` and `billed_units` as in Cohere's format, `warnings` of problematic items, the name "
+        "of the `model`, and the `language` of word matching."
+    )
 
 
 @dataclass(frozen=True)
@@ -240,12 +276,12 @@ class RankedDocuments:
     Attributes:
         model: Name of the model.
         indices: Positions of the documents in the request.
-        relevance: Probability of relevance of each document, or its score if the model is not calibrated. None for each
-            document if their probabilities are unknown.
-        scores: Score of the model for each document.
-        explanations: Parts of each score. None if they were not requested.
+        relevance: Probability of relevance of each document, or its score if the model is not calibrated. A list of
+            None if the probabilities are unknown.
+        scores: Score of each document by the model.
+        explanations: Terms of each score. None if they were not requested.
         perfect_recall: Probability, for each rank, that no relevant document is below it. None if it was not requested.
-        language: Language in which words were matched. None if none were.
+        language: Language of word matching. None if no words were matched.
     """
 
     model: str
@@ -258,22 +294,34 @@ class RankedDocuments:
 
     @property
     def ids(self) -> list[str]:
-        """Indices of the documents in the request, as texts."""
+        """Positions of the documents in the request, as strings."""
         return list(map(str, self.indices))
 
     def picked(self, other: "RankedDocuments", picks: Sequence[tuple[int, int]]) -> "RankedDocuments":
-        """Return documents of this result (0) and another one (1), by place."""
+        """Return a result that combines documents of this result and of another one.
+
+        Args:
+            other: Other result.
+            picks: Pairs of a source (0 for this result, 1 for the other one) and a position in its documents.
+        """
         changed: dict[str, Any] = {}
         for name in ("indices", "relevance", "scores", "explanations"):
             lists = (getattr(self, name), getattr(other, name))
-            changed[name] = lists[0] and [lists[which][place] for which, place in picks]
+            changed[name] = lists[0] and [lists[source][position] for source, position in picks]
         return replace(self, **changed)
 
 
 def render_rerank(
     request: RerankRequest, ranked: RankedDocuments, uid: str, path: str = "/v2/rerank"
 ) -> dict[str, Any]:
-    """Return the content of a :class:`RerankResponse`, as building models would be slow; the path has the version."""
+    """Return the content of a :class:`RerankResponse` as a dictionary, because building models would be slow.
+
+    Args:
+        request: Request.
+        ranked: Result of the engine.
+        uid: Id of the request.
+        path: Path of the request, which contains the version of the API.
+    """
     results: list[dict[str, Any]] = [
         {"index": index, "relevance_score": score}
         for index, score in zip(ranked.indices, ranked.relevance, strict=True)

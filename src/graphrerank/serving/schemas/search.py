@@ -1,4 +1,4 @@
-"""``POST /search``: requests and answers."""
+"""Requests and responses of ``POST /search``."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -22,21 +22,21 @@ def _check_filter(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class CorpusRequest(QueryRequest, CallerRequest):
-    """A request that searches the corpus.
+    """Request that searches the corpus."""
 
-    Attributes:
-        query: The query, not blank.
-        principals: Those of the caller, where the service trusts what requests say of themselves.
-        filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
-        as_of: Time in ISO 8601: passages that were valid then, by `valid_from` and `valid_to`; now by default, when a
-            passage that another one supersedes ranks below it.
-    """
-
-    filter: Annotated[dict[str, Any], AfterValidator(_check_filter)] = Field(default={})
-    as_of: Annotated[str, AfterValidator(_check_time)] | None = None
+    filter: Annotated[dict[str, Any], AfterValidator(_check_filter)] = Field(
+        default={},
+        description="Conditions on metadata. Passages that do not match are excluded and do not influence the results.",
+    )
+    as_of: Annotated[str, AfterValidator(_check_time)] | None = Field(
+        None,
+        description="Time in ISO 8601. Only passages that were valid at this time, by their `valid_from` and "
+        "`valid_to`, are searched. null is now, and then a superseded passage also ranks below the one that supersedes "
+        "it.",
+    )
 
     def work(self) -> Work:
-        """Estimate the work to search the passages that the caller may see and that meet the filter."""
+        """Return the estimated work to search, including the filter."""
         work = super().work()
         if not self.filter and self.as_of is None:
             return work
@@ -44,56 +44,64 @@ class CorpusRequest(QueryRequest, CallerRequest):
 
 
 class SearchRequest(CorpusRequest):
-    """Body of ``POST /search``.
+    """Body of ``POST /search``."""
 
-    Attributes:
-        query: The query, not blank.
-        filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
-        as_of: Time in ISO 8601: passages that were valid then, by `valid_from` and `valid_to`; now by default, when a
-            passage that another one supersedes ranks below it.
-        top_n: Number of results; fewer if the pipeline finds fewer.
-        return_documents: Whether results contain titles and texts.
-        min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.
-        min_perfect_recall: As few results as hold all that is relevant with at least this probability, else ``top_n``;
-            the artifact must have a ``list_confidence``.
-        return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
-        user: Who asks, of whom a log of feedback keeps a pseudonym; ignored where the service knows callers.
-    """
-
-    top_n: Positive = 10
-    user: Annotated[str, Field(max_length=1000)] | None = None
-    return_documents: Flag = False
-    min_probability: Probability | None = None
-    min_perfect_recall: Probability | None = None
-    return_confidence: Flag = False
+    top_n: Positive = Field(10, description="Number of results. There are fewer if the pipeline finds fewer passages.")
+    user: Annotated[str, Field(max_length=1000)] | None = Field(
+        None,
+        description="User of the request, of whom a feedback log stores a pseudonym. Ignored if the service "
+        "authenticates callers.",
+    )
+    return_documents: Flag = Field(False, description="Whether results include titles and texts.")
+    min_probability: Probability | None = Field(
+        None,
+        description="Omit results whose probability of relevance is below this value. Requires a calibrated artifact.",
+    )
+    min_perfect_recall: Probability | None = Field(
+        None,
+        description="Return as few results as contain all relevant passages with at least this probability, or `top_n` "
+        "if there is no such number. Requires an artifact with a `list_confidence`.",
+    )
+    return_confidence: Flag = Field(
+        False,
+        description="Whether to return `perfect_recall`. Requires an artifact with a `list_confidence`.",
+    )
 
 
 class SearchResult(BaseModel):
-    """One passage."""
+    """Passage of a response."""
 
-    #: Id of the passage.
-    doc_id: str
-    #: Score of the pipeline's last step, of any scale. Comparable within a response only.
-    score: float
-    #: Probability of relevance, if the last step is calibrated and not all scores are equal.
-    probability: float | None = None
-    #: Pairs `[relation, doc_id]` with other candidates. A relation is `supersedes`, `superseded_by` or `contradicts`.
-    relations: list[tuple[str, str]] | None = None
-    #: Text of the passage, and its title if it has one. Only with `return_documents`.
-    document: dict[str, str] | None = None
+    doc_id: str = Field(description="Id of the passage.")
+    score: float = Field(
+        description="Score of the pipeline's last step on any scale. Comparable only within a response."
+    )
+    probability: float | None = Field(
+        None, description="Probability of relevance, if the last step is calibrated and the scores are not all equal."
+    )
+    relations: list[tuple[str, str]] | None = Field(
+        None,
+        description="Pairs `[relation, doc_id]` with other candidates. A relation is `supersedes`, `superseded_by` or "
+        "`contradicts`.",
+    )
+    document: dict[str, str] | None = Field(
+        None, description="`text` of the passage, and its `title` if it has one. Only with `return_documents`."
+    )
 
 
 class SearchResponse(BaseModel):
     """Response of ``POST /search``."""
 
-    #: Id of the request, as in the logs.
-    id: str
-    #: Results, best first.
-    results: list[SearchResult]
-    #: Probability, for each result, that nothing relevant is below it or was not found. Only with `return_confidence`.
-    perfect_recall: list[float] | None = None
-    #: `index`, the version of the corpus if everybody may see all of it, and `language`, in which words are matched.
-    meta: dict[str, Any]
+    id: str = Field(description="Id of the request, which is also in the logs.")
+    results: list[SearchResult] = Field(description="Results, best first.")
+    perfect_recall: list[float] | None = Field(
+        None,
+        description="For each result, the probability that no relevant passage ranks below it or was not retrieved. "
+        "Only with `return_confidence`.",
+    )
+    meta: dict[str, Any] = Field(
+        description="`language` of word matching, and `index`, the version of the corpus, if everybody may see the "
+        "whole corpus."
+    )
 
     @property
     def ids(self) -> list[str]:
@@ -106,6 +114,11 @@ class SearchResponse(BaseModel):
         return [result.score for result in self.results]
 
     def picked(self, other: "SearchResponse", picks: Sequence[tuple[int, int]]) -> "SearchResponse":
-        """Return a response with results of this one (0) and another one (1), by place."""
+        """Return a response that combines results of this response and of another one.
+
+        Args:
+            other: Other response.
+            picks: Pairs of a source (0 for this response, 1 for the other one) and a position in its results.
+        """
         lists = (self.results, other.results)
-        return self.model_copy(update={"results": [lists[which][place] for which, place in picks]})
+        return self.model_copy(update={"results": [lists[source][position] for source, position in picks]})

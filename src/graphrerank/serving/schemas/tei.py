@@ -1,4 +1,4 @@
-"""``POST /rerank``: requests and answers in the wire format of TEI (Text Embeddings Inference)."""
+"""Requests and responses of ``POST /rerank``, in the format of TEI (Text Embeddings Inference)."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,25 +16,18 @@ from graphrerank.serving.schemas.rerank import RankedDocuments, RerankRequest, r
 
 
 class TeiRequest(BaseModel):
-    """Body of ``POST /rerank``.
-
-    Attributes:
-        query: The query, not blank.
-        texts: The documents.
-        raw_scores: Whether to return the model's scores in place of probabilities.
-        return_text: Whether results contain the texts.
-        truncate: Ignored: long texts are always truncated.
-        truncation_direction: Ignored but for its value: texts are truncated at their end.
-    """
+    """Body of ``POST /rerank``."""
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Query
-    texts: Annotated[list[str], Field(min_length=1, fail_fast=True)]
-    raw_scores: Flag = False
-    return_text: Flag = False
-    truncate: bool | None = None
-    truncation_direction: Literal["right", "Right"] = "right"
+    query: Query = Field(description="Text of the query. Must not be blank.")
+    texts: Annotated[list[str], Field(min_length=1, fail_fast=True)] = Field(description="Documents to rank.")
+    raw_scores: Flag = Field(False, description="Whether to return the model's scores instead of probabilities.")
+    return_text: Flag = Field(False, description="Whether results include the texts.")
+    truncate: bool | None = Field(None, description="Ignored. Long texts are always truncated.")
+    truncation_direction: Literal["right", "Right"] = Field(
+        "right", description="End at which texts are truncated. Only `right` is supported."
+    )
     _job: RerankRequest = PrivateAttr()
 
     @model_validator(mode="after")
@@ -44,25 +37,29 @@ class TeiRequest(BaseModel):
         return self
 
     def to_job(self) -> RerankRequest:
-        """Return the request in Cohere's wire format."""
+        """Return the request in the format of Cohere."""
         return self._job
 
 
 class TeiResult(BaseModel):
-    """One document of an answer."""
+    """Document of a response."""
 
-    #: Position of the text in the request, from 0.
-    index: int
-    #: Relevance score, or with `raw_scores` the model's score.
-    score: float
-    #: The text. Only with `return_text`.
-    text: str | None = None
+    index: int = Field(description="0-based position of the text in the request.")
+    score: float = Field(description="Relevance score, or the model's score with `raw_scores`.")
+    text: str | None = Field(None, description="Text of the document. Only with `return_text`.")
 
 
 def render_tei(
     request: TeiRequest | RerankRequest, ranked: RankedDocuments, uid: str, path: str
 ) -> list[dict[str, Any]] | dict[str, Any]:
-    """Return a list of results, best first; of a request with ``documents`` what :func:`render_rerank` returns."""
+    """Return a list of results, best first, or the result of :func:`render_rerank` for a request with ``documents``.
+
+    Args:
+        request: Request.
+        ranked: Result of the engine.
+        uid: Id of the request.
+        path: Path of the request.
+    """
     if isinstance(request, RerankRequest):
         return render_rerank(request, ranked, uid)
     scores = ranked.scores if request.raw_scores else ranked.relevance

@@ -1,4 +1,4 @@
-"""The artifact to serve: found on this machine, or exported from the weights of a model on the hub."""
+"""Locate the artifact to serve on this machine, or export it from the weights of a model on the hub."""
 
 import logging
 from collections.abc import Callable
@@ -29,22 +29,22 @@ def find_artifact(
     argument: str = "artifact",
     report: Report = logger.info,
 ) -> Path:
-    """Find the artifact of a name.
+    """Return the folder of an artifact.
 
     Args:
-        name: Folder that an export wrote or a link to one, a name that ships with the package, or ``owner/name`` on
-            the hub. A link is returned as it is, so that it can point to another artifact later.
-        cache: Folder of the cache, where a model of the hub is exported to.
-        format_name: Format that a model of the hub is exported in. If None, TorchScript.
-        revision: Branch, tag or commit on the hub. If None, the newest.
+        name: Exported folder or a link to one, a name that ships with the package, or ``owner/name`` on the hub. A link
+            is returned unresolved, so that it can point to another artifact later.
+        cache: Cache folder, to which a model of the hub is exported.
+        format_name: Format in which a model of the hub is exported. If None, TorchScript.
+        revision: Branch, tag or commit on the hub. If None, the latest.
         argument: Name of the setting, for error messages.
-        report: Called with one line of text for each download and export.
+        report: Function called with one line of text for each download and export.
 
     Returns:
-        The artifact's folder.
+        Folder of the artifact.
 
     Raises:
-        UserError: If there is no artifact of the name.
+        UserError: If there is no such artifact.
     """
     located = locate_model(name, revision=revision)
     if is_hub_id(name):
@@ -53,8 +53,8 @@ def find_artifact(
     folder = find_checkpoint(located)
     if not (folder / MANIFEST).is_file():
         raise UserError(
-            f"`{argument}` must be a folder that an export wrote (python serve.py mode=export "
-            f"checkpoint={name} artifact=DIR), got {name!r}, which has no {MANIFEST}"
+            f"`{argument}` must be an exported folder, got {name!r}, which has no {MANIFEST}. Export a checkpoint with "
+            f"python serve.py mode=export checkpoint={name} artifact=DIR"
         )
     return folder
 
@@ -62,20 +62,20 @@ def find_artifact(
 def export_from_hub(
     name: str, downloaded: Path, *, cache: Path, format_name: str | None = None, report: Report = logger.info
 ) -> Path:
-    """Export a model of the hub into the cache, unless it is there.
+    """Export a model of the hub into the cache, unless it is already there.
 
-    Only the manifest and the weights as safetensors are downloaded, neither of which can execute code. The export
-    passes the parity gate. Exported programs, such as TorchScript, never come from the hub.
+    Only the manifest and the safetensors weights are downloaded. Neither can execute code. The export passes the parity
+    check. Executable formats such as TorchScript are never downloaded from the hub.
 
     Args:
         name: Name of the model, for ``report``.
         downloaded: Folder of the downloaded manifest and weights.
-        cache: Folder of the cache.
+        cache: Cache folder.
         format_name: Format to export. If None, TorchScript.
-        report: Called with one line of text before an export.
+        report: Function called with one line of text before an export.
 
     Returns:
-        The artifact's folder. The weights, the format and the versions of the libraries determine its name.
+        Folder of the artifact. Its name depends on the weights, the format and the versions of the libraries.
     """
     formats = [format_name or "torchscript"]
     content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS_FILE])
@@ -105,21 +105,21 @@ def served_format(folder: Path, format_name: str | None, device: str) -> str | N
 
     Args:
         folder: Folder of the artifact.
-        format_name: Format that the user names. If None, the fastest one on the device is chosen.
+        format_name: Format chosen by the user. If None, the fastest format on the device.
         device: Device of the service, ``cpu`` or ``cuda``.
 
     Returns:
-        Name of the format. None for the first one that the artifact has.
+        Name of the format, or None for the artifact's first format.
     """
     return format_name or fastest_format(read_artifact_manifest(folder), device)
 
 
 def open_artifact(folder: Path, format_name: str | None, device: str) -> Artifact:
-    """Load an artifact before a service starts, so that its errors are those of the command.
+    """Load an artifact before a service starts, so that errors are reported by the command.
 
     Args:
         folder: Folder of the artifact.
-        format_name: Format to load. If None, the first one that the artifact has.
+        format_name: Format to load. If None, the artifact's first format.
         device: Device of the service, ``cpu`` or ``cuda``.
 
     Returns:

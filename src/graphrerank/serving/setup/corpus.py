@@ -1,4 +1,4 @@
-"""The corpus that a service searches: read, encoded, indexed and given its pipelines."""
+"""Load the corpus that a service searches, with its vectors, index and pipelines."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,16 +17,16 @@ from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
 from graphrerank.text.languages import AUTO
 from graphrerank.utils.checks import UserError
 
-MakePipeline = Callable[..., Pipeline]  # called with a corpus graph and `text_encoder`
-ReadDataset = Callable[[Path, str], Any]  # called with a folder and the setting of the language
+MakePipeline = Callable[..., Pipeline]  # called as make_pipeline(graph, text_encoder=encoder)
+ReadDataset = Callable[[Path, str], Any]  # called as read_dataset(folder, language)
 
 
 def read_folder(folder: Path, language: str = AUTO) -> Any:
     """Read a data set folder, or open a corpus folder.
 
     Args:
-        folder: The folder.
-        language: Language in which the words of a data set folder are matched. A corpus folder has one already.
+        folder: Data set folder or corpus folder.
+        language: Language of word matching for a data set folder. A corpus folder already has one.
 
     Returns:
         The data set.
@@ -47,36 +47,36 @@ def load_corpus(
     permissions: PermissionSettings | None = None,
     language: str = AUTO,
 ) -> SearchableCorpus:
-    """Index a data set folder, or map a corpus folder, for the pipelines that search it.
+    """Index a data set folder, or map a corpus folder into memory, for the pipelines that search it.
 
     Args:
         folder: Data set folder or corpus folder.
-        make_pipeline: Builds the pipeline that searches. It is called with the corpus graph and ``text_encoder``, for
-            example a ``functools.partial`` of :class:`~graphrerank.pipelines.pipeline.Pipeline`.
+        make_pipeline: Function that builds the pipeline from the corpus graph and ``text_encoder``, for example a
+            ``functools.partial`` of :class:`~graphrerank.pipelines.pipeline.Pipeline`.
         cache: Folder of cached vectors and candidates.
-        compared: Builders of pipelines whose rankings the page shows next to the service's, by name. If None, there
+        compared: Functions that build pipelines by name, whose rankings the page shows for comparison. If None, there
             are none.
-        make_encoder: Builds the encoder of the corpus, whose vectors are kept on disk. If None, the corpus is searched
-            without vectors.
-        query_encoder: Returns the encoder of queries, which may be shared with other engines. If None, ``make_encoder``
-            builds another one.
-        read_dataset: Reads the folder in a language. Defaults to :func:`read_folder`.
+        make_encoder: Function that builds the encoder of the corpus, whose vectors are cached on disk. If None, the
+            corpus is searched without vectors.
+        query_encoder: Function that returns the encoder of queries, which may be shared with other engines. If None,
+            ``make_encoder`` builds it.
+        read_dataset: Function that reads the folder in a language. Defaults to :func:`read_folder`.
         device: Device of the corpus, ``cpu`` or ``cuda``.
-        permissions: Where the principals of callers come from. If None, callers have none.
-        language: Language in which words are matched. ``auto`` is that of a corpus folder, or the one that the passages
-            of a data set folder show.
+        permissions: Source of the callers' principals. If None, callers have none.
+        language: Language of word matching. ``auto`` is the language of a corpus folder, or the language detected from
+            the passages of a data set folder.
 
     Returns:
         The corpus with its pipelines.
 
     Raises:
-        UserError: If the corpus folder was prepared in another language, or without the principals that are needed.
+        UserError: If the corpus folder was prepared in another language, or without the required principals.
     """
     permissions = permissions or PermissionSettings()
     dataset = read_dataset(folder, language)
     check_language(dataset, language, folder)
     check_principals(dataset, permissions, folder)
-    # the encoder of the corpus is another object than that of the queries, and loads its weights only if it encodes
+    # The encoder of the corpus is separate from that of queries, and loads its weights only if a vector is missing.
     corpus_encoder = None if make_encoder is None else VectorCache(make_encoder(), cache / "vectors")
     dataset = with_vectors(dataset, corpus_encoder, cache / "candidates")
     dataset = dataset.with_graph(with_words(dataset.graph))
@@ -96,11 +96,11 @@ def load_corpus(
 
 
 def check_language(dataset: Any, language: str, folder: Path) -> None:
-    """Check that words are matched in the language in which a corpus was prepared.
+    """Check that the language setting agrees with the language in which a corpus was prepared.
 
     Args:
-        dataset: The data set.
-        language: Setting of the language.
+        dataset: Data set.
+        language: Language setting.
         folder: Folder of the data set, for the error message.
 
     Raises:
@@ -109,7 +109,7 @@ def check_language(dataset: Any, language: str, folder: Path) -> None:
     prepared = dataset.graph.passages.language
     if language not in (AUTO, prepared):
         raise UserError(
-            f"`language` must be auto or {prepared}, in which {folder} was prepared (data.language), got {language!r}"
+            f"`language` must be auto or {prepared}, the language in which {folder} was prepared, got {language!r}"
         )
 
 
@@ -117,12 +117,14 @@ def check_principals(dataset: Any, permissions: PermissionSettings, folder: Path
     """Check that a corpus folder has the principals that a service with permissions needs.
 
     Args:
-        dataset: The data set.
-        permissions: Where the principals of callers come from.
+        dataset: Data set.
+        permissions: Source of the callers' principals.
         folder: Folder of the data set.
 
     Raises:
-        UserError: If a version before permissions prepared the corpus folder.
+        UserError: If the corpus folder was prepared by a version without support for permissions.
     """
     if permissions.are_set and is_corpus_folder(folder) and dataset.graph.passages.metadata is None:
-        raise UserError(f"`index` {folder} is of an older version, which kept no principals; prepare it again")
+        raise UserError(
+            f"`index` {folder} was prepared by an older version, which did not store principals. Prepare it again"
+        )

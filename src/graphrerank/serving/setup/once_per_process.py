@@ -7,10 +7,10 @@ T = TypeVar("T")
 
 
 class OncePerProcess(Generic[T]):
-    """Factory that builds its object at the first call in a process, and returns the same object at every later one.
+    """Factory that builds its object on the first call in a process, and returns the same object on every later call.
 
-    The engines of a worker share an encoder or a corpus in this way. Engines are described in one process and built in
-    others, so that an instance is pickled without the object. Factories that are pickled together still share it.
+    The engines of a worker use it to share an encoder or a corpus. Engines are described in one process and built in
+    others, so the factory is pickled without the object. Factories that are pickled together still share one object.
 
     Args:
         make: Picklable factory without arguments.
@@ -29,7 +29,7 @@ class OncePerProcess(Generic[T]):
         """Return the object.
 
         Returns:
-            What ``make`` returned at the first call in this process.
+            The result of ``make`` from the first call in this process.
         """
         if not self._built:
             self._built.append(self._make())

@@ -1,4 +1,4 @@
-"""What the page of a service shows before the first request."""
+"""Content of the web page before the first request."""
 
 from itertools import islice
 from pathlib import Path
@@ -11,16 +11,16 @@ MAX_QUESTION = 300  # characters
 
 
 def page_settings(name: str, index: Path | None = None, *, has_permissions: bool = False) -> PageSettings:
-    """Describe a service for its page.
+    """Return the content of the page before the first request.
 
     Args:
         name: Name of the artifact.
-        index: Folder of the corpus that is searched. If None, the page reranks documents that people enter.
-        has_permissions: Whether callers have principals. Questions of the corpus are then left out, because they can
-            tell of hidden passages.
+        index: Folder of the corpus that is searched. If None, the page reranks passages that people enter.
+        has_permissions: Whether callers have principals. If they do, example questions are omitted because they could
+            reveal hidden passages.
 
     Returns:
-        The settings, with the first questions of the corpus to try.
+        The settings, with the first questions of the corpus as examples.
     """
     if index is None:
         return PageSettings(name)
@@ -28,13 +28,13 @@ def page_settings(name: str, index: Path | None = None, *, has_permissions: bool
 
 
 def first_questions(folder: Path) -> list[str]:
-    """Read the first questions of a data set folder.
+    """Return the first questions of a data set folder.
 
     Args:
-        folder: The folder.
+        folder: Data set folder.
 
     Returns:
-        At most four questions, each cut to 300 characters. Empty if the folder has no ``queries.jsonl``.
+        At most four questions, each truncated to 300 characters. Empty if the folder has no ``queries.jsonl``.
     """
     file = folder / "queries.jsonl"
     if not file.is_file():

@@ -1,6 +1,6 @@
-"""Set-up of a service: which routes it has, and which engines answer them.
+"""Assemble a service from routes and from the engines that answer them.
 
-Engines are built in worker processes. The functions here describe them by picklable factories, and build nothing.
+Engines are built in worker processes. The functions here only describe them by picklable factories.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,19 +44,19 @@ from graphrerank.serving.standard_routes import (
 from graphrerank.text.languages import AUTO
 from graphrerank.utils.checks import UserError
 
-NEEDS_RERANKER = "`shadow` and `interleave` need a `pipeline` whose last step is the artifact's reranker"
+NEEDS_RERANKER = "`shadow` and `interleave` require a `pipeline` whose last step is the artifact's reranker"
 
 
 @dataclass(frozen=True)
 class ServedArtifacts:
-    """The artifacts of a service. Each may be replaced while it serves, by another content or target of a link.
+    """Artifacts of a service. Each can be replaced while the service runs, by new content or by a new target of a link.
 
     Attributes:
         artifact: Folder of the artifact that answers.
-        rival: Folder of an artifact whose results are interleaved with those of the first, until feedback shows that
+        rival: Folder of an artifact whose results are interleaved with those of ``artifact``, until feedback shows that
             it is worse. None for no comparison.
         shadow: Folder of an artifact that ranks the same requests in the background. Only the differences are logged.
-            None for none.
+            None for no shadow.
     """
 
     artifact: Path
@@ -71,13 +71,14 @@ class ServedArtifacts:
 
 @dataclass(frozen=True)
 class RerankerLoading:
-    """How each process loads the reranker of an artifact.
+    """Options for loading the reranker of an artifact in each process.
 
     Attributes:
-        make_encoder: Picklable factory of the text encoder. None for models that read no vectors.
+        make_encoder: Picklable factory of the text encoder. None for models that need no vectors.
         make_pair_encoder: Picklable factory of the cross-encoder of a GRanker head. None for other models.
-        format_name: Format to load. None for the fastest one that an artifact has.
-        language: Language in which words are matched for requests that name none. ``auto`` is that of their documents.
+        format_name: Format to load. None for the artifact's fastest format.
+        language: Language of word matching for requests without a language. ``auto`` is the language of their
+            documents.
     """
 
     make_encoder: Callable[[], Encoder] | None = None
@@ -88,15 +89,15 @@ class RerankerLoading:
 
 @dataclass(frozen=True)
 class IndexedCorpus:
-    """The corpus that a service searches.
+    """Corpus that a service searches.
 
     Attributes:
-        folder: Data set folder or corpus folder. A changed one is loaded while the service runs.
+        folder: Data set folder or corpus folder. It is reloaded if it changes while the service runs.
         load: Picklable function that loads the corpus from the folder, such as a ``functools.partial`` of
             :func:`~graphrerank.serving.setup.corpus.load_corpus`. The last step of its pipeline is the reranker of the
             artifact that is served.
-        make_encoder: Picklable factory of the encoder of passages that are added. None for a corpus without vectors.
-        takes_documents: Whether ``/documents`` adds passages and removes some, if ``folder`` is a corpus folder.
+        make_encoder: Picklable factory of the encoder of new passages. None for a corpus without vectors.
+        takes_documents: Whether ``/documents`` may change ``folder``, if it is a corpus folder.
     """
 
     folder: Path
@@ -109,7 +110,7 @@ class EngineGroup(NamedTuple):
     """Routes, and the engines that answer them.
 
     Attributes:
-        routes: The routes.
+        routes: Routes.
         factories: Factories of the engines by kind, in the order in which a process builds them.
     """
 
@@ -124,29 +125,29 @@ def rerank_service(
     loading: RerankerLoading | None = None,
     index: IndexedCorpus | None = None,
 ) -> Service:
-    """Set up the service of a reranker.
+    """Assemble the service of a reranker.
 
     Args:
         artifacts: Folders of the artifacts.
         settings: Settings of the service.
-        loading: How the reranker is loaded. If None, without an encoder, in its fastest format.
-        index: Corpus to search. If None, the service reranks the documents of requests only.
+        loading: Options for loading the reranker. If None, its fastest format is loaded without an encoder.
+        index: Corpus to search. If None, the service only reranks the documents of requests.
 
     Returns:
-        The service, which :func:`~graphrerank.serving.server.run` starts.
+        The service, to be run by :func:`~graphrerank.serving.server.run`.
 
     Raises:
-        UserError: If an artifact cannot be read, or is interleaved without a log of feedback.
+        UserError: If an artifact cannot be read, or is interleaved without a feedback log.
 
     Example:
-        A notebook serves the shipped checkpoint ``base`` with an encoder of its own::
+        Serve the shipped checkpoint ``base`` with another encoder::
 
             artifacts = ServedArtifacts(PRETRAINED / "base")
             loading = RerankerLoading(make_encoder=partial(MiniLM, device="cpu"))
             run(rerank_service(artifacts, ServiceSettings(port=8000), loading=loading))
     """
     if artifacts.rival is not None and settings.feedback.path is None:
-        raise UserError("`interleave` needs `feedback.path`, the log of what users prefer, got none")
+        raise UserError("`feedback.path` must be set if `interleave` is set, because feedback decides, got none")
     groups = [rerank_group(artifacts, loading or RerankerLoading(), settings)]
     if settings.feedback.path is not None:
         groups.append(feedback_group(settings.feedback))
@@ -160,11 +161,11 @@ def rerank_service(
 
 
 def rerank_group(artifacts: ServedArtifacts, loading: RerankerLoading, settings: ServiceSettings) -> EngineGroup:
-    """Describe the engines that rerank the documents of requests.
+    """Return the routes and engines that rerank the documents of requests.
 
     Args:
         artifacts: Folders of the artifacts.
-        loading: How the reranker is loaded.
+        loading: Options for loading the reranker.
         settings: Settings of the service.
 
     Returns:
@@ -190,7 +191,7 @@ def rerank_group(artifacts: ServedArtifacts, loading: RerankerLoading, settings:
 
 
 def feedback_group(settings: FeedbackSettings) -> EngineGroup:
-    """Describe the engine that logs feedback, and write the key of the log's pseudonyms if there is none.
+    """Return the routes and the engine of the feedback log. The key of its pseudonyms is created if there is none.
 
     Args:
         settings: Settings of the log, with a ``path``.
@@ -204,11 +205,11 @@ def feedback_group(settings: FeedbackSettings) -> EngineGroup:
 
 
 def search_group(artifacts: ServedArtifacts, index: IndexedCorpus, settings: ServiceSettings) -> EngineGroup:
-    """Describe the engines that search a corpus. They share one corpus in each process.
+    """Return the routes and engines that search a corpus. The engines share one corpus in each process.
 
     Args:
         artifacts: Folders of the artifacts.
-        index: The corpus.
+        index: Corpus to search.
         settings: Settings of the service. With a page, searches can be inspected.
 
     Returns:
@@ -229,11 +230,12 @@ def search_group(artifacts: ServedArtifacts, index: IndexedCorpus, settings: Ser
 
 
 def documents_group(index: IndexedCorpus, *, knows_callers: bool) -> EngineGroup:
-    """Describe the engine that adds passages to a corpus folder and removes some.
+    """Return the routes and the engine that add and remove passages of a corpus folder.
 
     Args:
-        index: The corpus, a corpus folder.
-        knows_callers: Whether requests have principals. Otherwise nobody may change a corpus with permissions.
+        index: Corpus folder.
+        knows_callers: Whether the service authenticates callers. Otherwise nobody may change a corpus with access
+            restrictions.
 
     Returns:
         ``POST`` and ``DELETE /documents`` with their engine.
@@ -245,30 +247,30 @@ def documents_group(index: IndexedCorpus, *, knows_callers: bool) -> EngineGroup
 def model_service(
     artifact: Artifact, format_name: str | None, settings: ServiceSettings, options: Mapping[str, Any]
 ) -> Service:
-    """Set up the service of a model that is no reranker, by the entry point of its package.
+    """Assemble the service of a model that is not a reranker, by the entry point of its package.
 
     Args:
-        artifact: The artifact.
-        format_name: Format of the artifact that serves. If None, the first one that it has.
+        artifact: Artifact to serve.
+        format_name: Format to load. If None, the artifact's first format.
         settings: Settings of the service.
-        options: Keyword arguments of the function that the entry point names.
+        options: Keyword arguments of the entry point's function.
 
     Returns:
         The service.
 
     Raises:
-        UserError: If no package serves such a model, or ``options`` do not fit its function.
+        UserError: If no package serves such a model, or if ``options`` are invalid for its function.
     """
     serve = load_service(artifact.manifest.model.name)
     try:
         routes, factories = serve(artifact.folder, format_name, **options)
     except TypeError as error:
-        raise UserError(f"`service` must hold settings of {serve.__name__}: {error}") from error
+        raise UserError(f"`service` must contain only arguments of {serve.__name__}: {error}") from error
     return Service(dict(factories), list(routes), settings, model_info(artifact.manifest))
 
 
 def log_folder(settings: FeedbackSettings) -> Path | None:
-    """Return the folder of the log of feedback.
+    """Return the folder of the feedback log.
 
     Args:
         settings: Settings of the log.
@@ -280,18 +282,19 @@ def log_folder(settings: FeedbackSettings) -> Path | None:
 
 
 def load_artifact_search(corpus: Callable[[], SearchEngine], folder: Path, *, needs_reranker: bool) -> ArtifactSearch:
-    """Load an artifact to search a corpus with, in a worker.
+    """Load an artifact to search a corpus in a worker.
 
     Args:
-        corpus: Returns the engine that searches the corpus.
+        corpus: Function that returns the engine that searches the corpus.
         folder: Folder of the artifact.
-        needs_reranker: Whether the artifact must be the last step of the pipeline, because another one is compared.
+        needs_reranker: Whether the artifact must be the last step of the pipeline, because it is compared with another
+            one.
 
     Returns:
         The search.
 
     Raises:
-        UserError: If the last step of the pipeline is no reranker and ``needs_reranker``.
+        UserError: If ``needs_reranker`` and the last step of the pipeline is not a reranker.
     """
     search = ArtifactSearch(corpus(), folder)
     if needs_reranker and search.scorer is None:
@@ -303,11 +306,11 @@ def load_inspect_engine(live: Callable[[], DeployedEngine], limits: Limits) -> I
     """Load the engine of ``/inspect`` in a worker.
 
     Args:
-        live: Returns the engine that searches.
+        live: Function that returns the engine that searches.
         limits: Limits of the service.
 
     Returns:
-        An engine that inspects the searches of ``live``, also after its artifact was replaced.
+        An engine that inspects the searches of ``live``, even after its artifact is replaced.
     """
     engine = live()
     return InspectEngine(engine.live.search, limits, lambda: engine.live.scorer)
