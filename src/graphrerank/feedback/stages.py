@@ -256,9 +256,8 @@ def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredList
     scores = (
         lists.gcs_scores * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + after - before.detach()
     )
-    return torch.where(
-        (lists.learned != 0).any(1, keepdim=True), scores, lists.scores
-    )  # queries without evidence keep their scores
+    # queries whose network term is 0 throughout keep their scores, because there is no evidence on them
+    return torch.where((lists.learned != 0).any(1, keepdim=True), scores, lists.scores)
 
 
 def _fit_all(

@@ -473,9 +473,8 @@ class Batcher:
         """Queue a job and return the future of its result."""
         seconds = lane.speeds.of(waiting.work_kind) * waiting.seconds
         lane.waiting.add(waiting, waiting.sender, seconds, self._clock())
-        asyncio.get_running_loop().call_soon(
-            self._start, lane
-        )  # deferred, so that requests that arrive together share a batch
+        # deferred, so that requests that arrive together share a batch
+        asyncio.get_running_loop().call_soon(self._start, lane)
         return waiting.result
 
     def _start(self, lane: _Lane) -> None:
@@ -495,9 +494,8 @@ class Batcher:
         overrun.cancel()
         self._deliver(lane, lane.running, seconds, results)
         lane.running = []
-        asyncio.get_running_loop().call_soon(
-            self._start, lane
-        )  # deferred, so that the next chunks of these requests are queued too
+        # deferred, so that the next chunks of these requests are queued too
+        asyncio.get_running_loop().call_soon(self._start, lane)
 
     def _deliver(self, lane: _Lane, batch: Sequence[_Waiting], seconds: float, results: Mapping[str, Any]) -> None:
         """Deliver the results of a batch, and update the measured speed."""

@@ -311,10 +311,8 @@ class FeedbackStore:
                 path.unlink(missing_ok=True)
         if self._num_bytes() <= self._settings.max_bytes:
             return
-        with (
-            suppress(FolderInUseError),
-            sole_use(self.folder),
-        ):  # skipped if another process is already making room or deleting a user
+        # skipped if another process is already making room or deleting a user
+        with suppress(FolderInUseError), sole_use(self.folder):
             remove_leftovers(self.folder)
             while self._num_bytes() > self._settings.max_bytes:  # other processes keep writing in the meantime
                 if not self._make_room():

@@ -253,7 +253,7 @@ def parse(
         except ValueError as error:
             raise Refusal(422, str(error)) from None
         if work.seconds > limits.work_seconds:
-            message = f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work"
+            message = f"the request must need at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work"
             hint = "Send fewer documents, edges or words, or omit `explain`"
             raise Refusal(422, f"{message}, got about {work.seconds:.1f}. {hint}")
         return body, job, work, bad

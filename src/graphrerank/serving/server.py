@@ -110,9 +110,8 @@ def run_worker(post: Post, service: Service, folder: Path, listener: socket.sock
     config = uvicorn.Config(
         partial(process_app, service, folder, post),
         factory=True,
-        http="auto"
-        if settings.cors_origins
-        else RefusingProtocol,  # without CORS headers, pages cannot read its rejections
+        # web pages cannot read the rejections of RefusingProtocol, which have no CORS headers
+        http="auto" if settings.cors_origins else RefusingProtocol,
         ws="none",
         lifespan="on",
         log_config=LOG_CONFIG,

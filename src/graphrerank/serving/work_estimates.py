@@ -55,9 +55,8 @@ def rerank_work(candidates: RerankInput, *, explain: bool = False, cut: bool = F
     num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # upper bound for neighbouring chunks
     if candidates.entities is not None:
         sizes = Counter(chain.from_iterable(map(set, candidates.entities))).values()
-        num_edges += sum(
-            size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON
-        )  # more frequent entities add no edges
+        # more frequent entities add no edges
+        num_edges += sum(size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON)
     counts: dict[str, float] = {"requests": 1, "documents": num_documents, "edges": num_edges}
     encoded_chars, kind = 0, SCORES
     if candidates.vectors is not None:

@@ -147,9 +147,12 @@ def test_a_request_becomes_passages_and_edges():
     ("body", "message"),
     [
         ({"documents": []}, "at least 1 item"),
-        ({"ids": ["a", "b", "c"]}, "`ids` must be at most 2, got 3"),
+        ({"ids": ["a", "b", "c"]}, "`ids` must have at most 2 entries, got 3"),
         ({"ids": [""]}, "at least 1 character"),
-        ({"documents": [ONE, {**ONE, "id": "b"}, {**ONE, "id": "c"}]}, "`documents` must be at most 2, got 3"),
+        (
+            {"documents": [ONE, {**ONE, "id": "b"}, {**ONE, "id": "c"}]},
+            "`documents` must have at most 2 entries, got 3",
+        ),
         ({"documents": [ONE, ONE]}, "`documents` must have unique ids"),
         ({"documents": [{"id": " secret", "text": "t"}]}, "should match pattern"),
         ({"documents": [{"id": "secret" * 100, "text": "t"}]}, "at most 512 characters"),
@@ -157,11 +160,14 @@ def test_a_request_becomes_passages_and_edges():
         ({"documents": [{"id": "secret", "text": " "}]}, "document 0 must have a text"),
         ({"documents": [{"id": "secret", "text": "secret" * 4}]}, "document 0 must have at most 20 characters"),
         ({"documents": [{"id": i, "text": "s" * 19} for i in "ab"]}, "at most 30 characters, got 38"),
-        ({"documents": [ONE], "edges": [["secret", "b"]] * 3}, "`edges` must be at most 2"),
+        ({"documents": [ONE], "edges": [["secret", "b"]] * 3}, "`edges` must have at most 2 entries"),
         ({"documents": [ONE], "edges": [["secret"]]}, "got another at place 0"),
         ({"documents": [ONE], "edges": [["secret", 3]]}, "connect two ids, got an edge without two ids at index 0"),
         ({"documents": [ONE], "edges": [["secret", "b", 0]]}, "have a weight"),
-        ({"documents": [ONE], "edges": [["a", "b"]]}, "edge 0 must have at least one end among the documents of the request"),
+        (
+            {"documents": [ONE], "edges": [["a", "b"]]},
+            "edge 0 must have at least one end among the documents of the request",
+        ),
     ],
 )
 def test_what_is_refused(body, message):

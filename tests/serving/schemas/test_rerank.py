@@ -77,14 +77,14 @@ def test_limits() -> None:
     few = Limits(documents=3, edges=2, text_chars=7, query_chars=7, request_chars=17, fields=2, entities=3)
     read(few, edges=[[0, 1], [0, 2]])
     for change, message in (
-        ({"documents": ["a"] * 4}, "`documents` must be at most 3, got 4"),
-        ({"documents": None, "scores": [1] * 4}, "`scores` must be at most 3, got 4"),
-        ({"edges": [[0, 1], [0, 2], [1, 2]]}, "`edges` must be at most 2, got 3"),
+        ({"documents": ["a"] * 4}, "`documents` must have at most 3 entries, got 4"),
+        ({"documents": None, "scores": [1] * 4}, "`scores` must have at most 3 entries, got 4"),
+        ({"edges": [[0, 1], [0, 2], [1, 2]]}, "`edges` must have at most 2 entries, got 3"),
         ({"query": "12345678"}, "`query` must have at most 7 characters, got 8"),
         ({"documents": ["a", "12345678"]}, "at most 7 characters, got 8 at index 1"),
         ({"documents": ["1234567"] * 3}, "`query` and `documents` must have at most 17 characters together, got 22"),
-        ({"rank_fields": ["a"] * 3}, "`rank_fields` must be at most 2, got 3"),
-        ({"entities": [["a"] * 2] * 3}, "`names of entities` must be at most 3, got 6"),
+        ({"rank_fields": ["a"] * 3}, "`rank_fields` must have at most 2 entries, got 3"),
+        ({"entities": [["a"] * 2] * 3}, "`entities` must have at most 3 names, got 6"),
     ):
         with pytest.raises(ValidationError, match=message):
             read(few, **change)
@@ -118,7 +118,7 @@ def test_what_does_not_fit(change: dict[str, object], message: str) -> None:
     ("given", "message"),
     [
         ("01", "must be a list of .* got str"),
-        ([[0, 1]] * 4, "must be at most 3, got 4"),
+        ([[0, 1]] * 4, "must have at most 3 entries, got 4"),
         ([[0, 1], 7], r"be \[i, j\], .* got another format at index 1"),
         ([["0", 1]], "between ids"),
         ([[0, 1], [3, 1.5]], "between ids"),

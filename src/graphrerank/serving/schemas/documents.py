@@ -44,7 +44,7 @@ class NewDocument(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: DocId = Field(description="Id of the passage. An existing passage with this id is replaced, with its edges.")
-    title: str = Field("", description="Title of the passage.")
+    title: str = Field(default="", description="Title of the passage.")
     text: str = Field(description="Text of the passage.")
     metadata: dict[str, Any] = Field(
         default={},
@@ -76,7 +76,7 @@ class AddDocuments(CallerRequest):
         description="Passages to add. They replace passages with the same ids."
     )
     edges: Annotated[list[NewEdge], PlainValidator(_edges), edge_schema({"type": "string"})] = Field(
-        [],
+        default=[],
         description="Undirected edges between a passage of the request and another passage, of the request or of the "
         "corpus. The forms are those of `POST /v2/rerank`, but with ids instead of positions.",
     )

@@ -24,7 +24,9 @@ class Explanation(BaseModel):
     edges: list[EdgeEffectResult] = Field(
         description="Up to five edges whose removal changes the score most, largest change first."
     )
-    probability: float | None = Field(None, description="Probability of relevance, if the artifact is calibrated.")
+    probability: float | None = Field(
+        default=None, description="Probability of relevance, if the artifact is calibrated."
+    )
 
 
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:

@@ -20,22 +20,22 @@ class AddFeedback(CallerRequest):
         description="`id` of the response, or its header `x-request-id`."
     )
     clicked: Shown = Field(
-        [],
+        default=[],
         description="Results that the user opened: 1-based ranks, or ids. The id of a document of `POST /v2/rerank` is "
         "its index as a string.",
     )
-    cited: Shown = Field([], description="Results that a generated answer cites.")
-    accepted: Shown = Field([], description="Results that the user judged as correct.")
-    dismissed: Shown = Field([], description="Results that the user judged as wrong.")
+    cited: Shown = Field(default=[], description="Results that a generated answer cites.")
+    accepted: Shown = Field(default=[], description="Results that the user judged as correct.")
+    dismissed: Shown = Field(default=[], description="Results that the user judged as wrong.")
     weight: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False, strict=True)] = Field(
-        1.0, description="Weight of the feedback. Above 1, it has an effect only for an authenticated user."
+        default=1.0, description="Weight of the feedback. Above 1, it has an effect only for an authenticated user."
     )
     time: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False, strict=True)] | None = Field(
-        None,
+        default=None,
         description="Time of the feedback in seconds since 1970, between the response and now. null is now.",
     )
     user: Annotated[str, Field(max_length=1000)] | None = Field(
-        None,
+        default=None,
         description="`user` of the original request, if the service does not authenticate callers.",
     )
 
@@ -61,7 +61,7 @@ class RemoveFeedback(CallerRequest):
         "separated by commas; or the `user` that requests named."
     )
     kind: Literal["sub", "principals", "name"] | None = Field(
-        None, description="Kind of `user`. null deletes the events of users of all kinds with this name."
+        default=None, description="Kind of `user`. null deletes the events of users of all kinds with this name."
     )
 
     def work(self) -> Work:
@@ -74,4 +74,4 @@ class FeedbackResponse(BaseModel):
 
     id: str = Field(description="Id of this request, which is also in the logs.")
     events: int = Field(description="Number of events that were written or deleted.")
-    meta: dict[str, Any] = Field({}, description="`warnings`, if there are any.")
+    meta: dict[str, Any] = Field(default={}, description="`warnings`, if there are any.")

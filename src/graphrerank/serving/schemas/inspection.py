@@ -14,7 +14,9 @@ from graphrerank.serving.work_estimates import EXPLAIN, explain_counts
 class InspectRequest(CorpusRequest):
     """Body of ``POST /inspect``."""
 
-    explain: Flag = Field(False, description="Whether to measure which edges change the score of each passage most.")
+    explain: Flag = Field(
+        default=False, description="Whether to measure which edges change the score of each passage most."
+    )
 
     def work(self) -> Work:
         """Return the estimated work to search step by step and to explain an expected number of edges."""
@@ -30,7 +32,7 @@ class InspectedNode(BaseModel):
     doc_id: str = Field(description="Id of the passage.")
     text: str = Field(description="First 4,000 characters of the passage.")
     explanation: Explanation | None = Field(
-        None, description="Terms of the score, if the last step is a graph reranker. Only with `explain`."
+        default=None, description="Terms of the score, if the last step is a graph reranker. Only with `explain`."
     )
 
 
@@ -45,7 +47,7 @@ class InspectedRanking(BaseModel):
         description="Scores, comparable only within a ranking. null for a passage without a finite score."
     )
     probabilities: list[float] | None = Field(
-        None, description="Probabilities of relevance by a calibrated graph reranker, as in `SearchResult`."
+        default=None, description="Probabilities of relevance by a calibrated graph reranker, as in `SearchResult`."
     )
 
 

@@ -41,7 +41,7 @@ def check_most(most: int, count: int, name: str) -> None:
         UserError: If ``count`` exceeds ``most``.
     """
     if count > most:
-        raise UserError(f"`{name}` must be at most {most}, got {count}")
+        raise UserError(f"`{name}` must have at most {most} entries, got {count}")
 
 
 def _check_query(query: str, info: ValidationInfo) -> str:

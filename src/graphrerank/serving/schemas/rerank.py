@@ -54,85 +54,87 @@ class RerankRequest(EngineRequest):
 
     query: Query = Field(description="Text of the query. Must not be blank.")
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = Field(
-        None,
+        default=None,
         description="Documents to rank: strings, or objects with a text. Blank documents rank last. null ranks by "
         "`scores` alone.",
     )
     scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = Field(
-        None,
+        default=None,
         description="One base score per document on any scale, where higher is better. null uses BM25 among the "
         "documents, combined with the cosine similarity if there are vectors.",
     )
     edges: Annotated[list[Any] | None, PlainValidator(listed_edges), NUMBERED_EDGES] = Field(
-        None,
+        default=None,
         description="Undirected edges `[i, j]`, `[i, j, weight]`, `[i, j, type]`, `[i, j, weight, type]` or `[i, j, "
         '{"weight": ..., "type": ...}]` between documents at 0-based positions. Weights are in [1e-9, 1e9] and default '
         "to 1. Types are `reference`, `entity`, `adjacency`, `similarity` and `other` (the default), or a synonym "
         "listed by `GET /info`. A model that does not distinguish edge types merges edges.",
     )
     entities: Annotated[list[Names], Field(fail_fast=True)] | None = Field(
-        None, description="Names of entities for each document. Documents that share an entity are connected."
+        default=None, description="Names of entities for each document. Documents that share an entity are connected."
     )
     doc_ids: Annotated[list[str | None], Field(fail_fast=True)] | None = Field(
-        None,
+        default=None,
         description="Name of the source document of each chunk. Together with `chunk_ids`, neighbouring chunks are "
         "connected. null for a document that is not a chunk.",
     )
     chunk_ids: Annotated[list[ChunkNumber | None], Field(fail_fast=True)] | None = Field(
-        None,
+        default=None,
         description="Number of each chunk within its source document. null for a document that is not a chunk.",
     )
     query_vector: Vector | None = Field(
-        None,
+        default=None,
         description="Vector of the query. Together with `vectors`, replaces the vectors of the service's encoder.",
     )
     vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = Field(
-        None, description="Vector of each document, from the same encoder as `query_vector`."
+        default=None, description="Vector of each document, from the same encoder as `query_vector`."
     )
     cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = Field(
-        None,
+        default=None,
         description="Cross-encoder score of each document, or null if it was not scored. Only used by models with "
         "`features=scores_match_typed_cross_encoder`, which also work without these scores.",
     )
-    top_n: Positive | None = Field(None, description="Number of results. null returns all documents.")
+    top_n: Positive | None = Field(default=None, description="Number of results. null returns all documents.")
     min_probability: Probability | None = Field(
-        None,
+        default=None,
         description="Omit results whose probability of relevance is below this value. Requires a calibrated artifact.",
     )
     min_perfect_recall: Probability | None = Field(
-        None,
+        default=None,
         description="Return as few results as contain all relevant documents with at least this probability. Requires "
         "an artifact with a `list_confidence`.",
     )
-    return_documents: Flag = Field(False, description="Whether results include the documents.")
+    return_documents: Flag = Field(default=False, description="Whether results include the documents.")
     rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = Field(
-        None,
+        default=None,
         description="Fields of documents that are objects. Their values are joined by line breaks. null is `text`.",
     )
     max_tokens_per_doc: Positive | None = Field(
-        None,
+        default=None,
         description="Number of words after which a document is truncated. null uses the whole document. The encoder "
         "has its own limit.",
     )
-    max_doc_length: Positive | None = Field(None, description="Same as `max_tokens_per_doc`, under Jina's name.")
+    max_doc_length: Positive | None = Field(
+        default=None, description="Same as `max_tokens_per_doc`, under Jina's name."
+    )
     language: str | None = Field(
-        None,
+        default=None,
         description="Language of word matching. null is the service's setting, which defaults to the language of the "
         "documents.",
     )
-    explain: Flag = Field(False, description="Whether results explain their scores.")
+    explain: Flag = Field(default=False, description="Whether results explain their scores.")
     return_confidence: Flag = Field(
-        False,
+        default=False,
         description="Whether to return `perfect_recall`. Requires an artifact with a `list_confidence`.",
     )
-    model: str | None = Field(None, description="Ignored.")
-    max_chunks_per_doc: int | None = Field(None, description="Ignored.")
-    priority: int | None = Field(None, description="Ignored.")
-    truncation: bool | None = Field(None, description="Ignored.")
+    model: str | None = Field(default=None, description="Ignored.")
+    max_chunks_per_doc: int | None = Field(default=None, description="Ignored.")
+    priority: int | None = Field(default=None, description="Ignored.")
+    truncation: bool | None = Field(default=None, description="Ignored.")
     user: str | None = Field(
-        None, description="User of the request. A feedback log stores only a pseudonym of the user."
+        default=None, description="User of the request. A feedback log stores only a pseudonym of the user."
     )
-    stream: Literal[False] | None = Field(None, description="Ignored. true is rejected.")
+    stream: Literal[False] | None = Field(default=None, description="Ignored. true is rejected.")
     _passages: list[str] | None = PrivateAttr(None)
 
     def work(self) -> Work:
@@ -186,7 +188,8 @@ class RerankRequest(EngineRequest):
         if isinstance(given, list):
             check_most(limits.fields if name == "rank_fields" else limits.documents, len(given), name)
             count = sum(len(names) for names in given if isinstance(names, list)) if name == "entities" else 0
-            check_most(limits.entities, count, "names of entities")
+            if count > limits.entities:
+                raise UserError(f"`entities` must have at most {limits.entities} names, got {count}")
         return given
 
     @field_validator("language")
@@ -246,9 +249,9 @@ class RerankResult(BaseModel):
         "calibrated."
     )
     document: dict[str, Any] | None = Field(
-        None, description='The document, where a string becomes `{"text": ...}`. Only with `return_documents`.'
+        default=None, description='The document, where a string becomes `{"text": ...}`. Only with `return_documents`.'
     )
-    explanation: Explanation | None = Field(None, description="Terms of the score. Only with `explain`.")
+    explanation: Explanation | None = Field(default=None, description="Terms of the score. Only with `explain`.")
 
 
 class RerankResponse(BaseModel):
@@ -259,7 +262,7 @@ class RerankResponse(BaseModel):
         description="Results by the model's score, best first. Ties are ranked by index."
     )
     perfect_recall: list[float] | None = Field(
-        None,
+        default=None,
         description="For each result, the probability that no relevant document ranks below it or is missing from the "
         "request. Only with `return_confidence`.",
     )

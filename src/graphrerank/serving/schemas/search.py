@@ -29,7 +29,7 @@ class CorpusRequest(QueryRequest, CallerRequest):
         description="Conditions on metadata. Passages that do not match are excluded and do not influence the results.",
     )
     as_of: Annotated[str, AfterValidator(_check_time)] | None = Field(
-        None,
+        default=None,
         description="Time in ISO 8601. Only passages that were valid at this time, by their `valid_from` and "
         "`valid_to`, are searched. null is now, and then a superseded passage also ranks below the one that supersedes "
         "it.",
@@ -46,24 +46,26 @@ class CorpusRequest(QueryRequest, CallerRequest):
 class SearchRequest(CorpusRequest):
     """Body of ``POST /search``."""
 
-    top_n: Positive = Field(10, description="Number of results. There are fewer if the pipeline finds fewer passages.")
+    top_n: Positive = Field(
+        default=10, description="Number of results. There are fewer if the pipeline finds fewer passages."
+    )
     user: Annotated[str, Field(max_length=1000)] | None = Field(
-        None,
+        default=None,
         description="User of the request, of whom a feedback log stores a pseudonym. Ignored if the service "
         "authenticates callers.",
     )
-    return_documents: Flag = Field(False, description="Whether results include titles and texts.")
+    return_documents: Flag = Field(default=False, description="Whether results include titles and texts.")
     min_probability: Probability | None = Field(
-        None,
+        default=None,
         description="Omit results whose probability of relevance is below this value. Requires a calibrated artifact.",
     )
     min_perfect_recall: Probability | None = Field(
-        None,
+        default=None,
         description="Return as few results as contain all relevant passages with at least this probability, or `top_n` "
         "if there is no such number. Requires an artifact with a `list_confidence`.",
     )
     return_confidence: Flag = Field(
-        False,
+        default=False,
         description="Whether to return `perfect_recall`. Requires an artifact with a `list_confidence`.",
     )
 
@@ -76,15 +78,16 @@ class SearchResult(BaseModel):
         description="Score of the pipeline's last step on any scale. Comparable only within a response."
     )
     probability: float | None = Field(
-        None, description="Probability of relevance, if the last step is calibrated and the scores are not all equal."
+        default=None,
+        description="Probability of relevance, if the last step is calibrated and the scores are not all equal.",
     )
     relations: list[tuple[str, str]] | None = Field(
-        None,
+        default=None,
         description="Pairs `[relation, doc_id]` with other candidates. A relation is `supersedes`, `superseded_by` or "
         "`contradicts`.",
     )
     document: dict[str, str] | None = Field(
-        None, description="`text` of the passage, and its `title` if it has one. Only with `return_documents`."
+        default=None, description="`text` of the passage, and its `title` if it has one. Only with `return_documents`."
     )
 
 
@@ -94,7 +97,7 @@ class SearchResponse(BaseModel):
     id: str = Field(description="Id of the request, which is also in the logs.")
     results: list[SearchResult] = Field(description="Results, best first.")
     perfect_recall: list[float] | None = Field(
-        None,
+        default=None,
         description="For each result, the probability that no relevant passage ranks below it or was not retrieved. "
         "Only with `return_confidence`.",
     )

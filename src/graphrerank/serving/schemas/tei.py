@@ -22,11 +22,13 @@ class TeiRequest(BaseModel):
 
     query: Query = Field(description="Text of the query. Must not be blank.")
     texts: Annotated[list[str], Field(min_length=1, fail_fast=True)] = Field(description="Documents to rank.")
-    raw_scores: Flag = Field(False, description="Whether to return the model's scores instead of probabilities.")
-    return_text: Flag = Field(False, description="Whether results include the texts.")
-    truncate: bool | None = Field(None, description="Ignored. Long texts are always truncated.")
+    raw_scores: Flag = Field(
+        default=False, description="Whether to return the model's scores instead of probabilities."
+    )
+    return_text: Flag = Field(default=False, description="Whether results include the texts.")
+    truncate: bool | None = Field(default=None, description="Ignored. Long texts are always truncated.")
     truncation_direction: Literal["right", "Right"] = Field(
-        "right", description="End at which texts are truncated. Only `right` is supported."
+        default="right", description="End at which texts are truncated. Only `right` is supported."
     )
     _job: RerankRequest = PrivateAttr()
 
@@ -46,7 +48,7 @@ class TeiResult(BaseModel):
 
     index: int = Field(description="0-based position of the text in the request.")
     score: float = Field(description="Relevance score, or the model's score with `raw_scores`.")
-    text: str | None = Field(None, description="Text of the document. Only with `return_text`.")
+    text: str | None = Field(default=None, description="Text of the document. Only with `return_text`.")
 
 
 def render_tei(
