@@ -267,7 +267,7 @@ def test_nobody_writes_to_a_corpus_of_principals_that_nobody_has(make_service):
     new, old = {"documents": [{"id": "a", "text": "red melon"}]}, {"ids": ["d"]}
     refused = [client.post("/documents", json=new), client.request("DELETE", "/documents", json=old)]
     assert [answer.status_code for answer in refused] == [403, 403]
-    assert "`write` must come from one of `permissions`" in refused[1].json()["message"]
+    assert "changes require the principal `write`" in refused[1].json()["message"]
 
 
 @pytest.mark.parametrize("path", ["/search", "/inspect"])

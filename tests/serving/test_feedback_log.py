@@ -315,6 +315,6 @@ def test_settings_and_keys_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             FeedbackSettings(**settings)
     (tmp_path / "key").write_bytes(b"short")
-    with pytest.raises(ValueError, match="key: needed 32 bytes"):
+    with pytest.raises(ValueError, match="key: the key of the pseudonyms must have 32 bytes"):
         log_of(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["key"]

@@ -56,7 +56,7 @@ NAN, INFINITY = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("change", "field", "message"),
     [
-        ({"edges": [[0, 1]] * 200_000}, "edges", "at most 100000, got 200000"),
+        ({"edges": [[0, 1]] * 200_000}, "edges", "at most 100000 entries, got 200000"),
         ({"scores": [1.0, 1.0, NAN]}, "scores", "finite number"),
         ({"scores": [1.0, 1.0, -INFINITY]}, "scores", "finite number|greater than or equal"),
         ({"top_n": 0}, "top_n", "greater than or equal to 1"),

@@ -99,10 +99,10 @@ def test_limits() -> None:
         ({"documents": [{"title": "x"}]}, "with the string `text`, got none at index 0"),
         (
             {"documents": ["a", {"text": "x"}], "rank_fields": ["body"]},
-            r"a text for `rank_fields\[0\]`, got none at index 1",
+            r"a string for `rank_fields\[0\]`, got none at index 1",
         ),
         ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must contain valid Unicode"),
-        ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
+        ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must contain .* finite numbers"),
         ({"edges": [[0, 3]]}, "join passages with indices 0 to 2"),
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "have the same meaning"),
         ({"language": "klingon"}, r"`language` must be auto or one of \['english'"),

@@ -123,5 +123,5 @@ def test_artifacts_are_compared_by_pipelines_that_end_with_them(corpus_folder: P
     alone = rerank_service(ServedArtifacts(BASE), ServiceSettings(), index=corpus)
     assert alone.factories["search"]().live.scorer is None
     compared = rerank_service(ServedArtifacts(BASE, shadow=ATTACK), ServiceSettings(), index=corpus)
-    with pytest.raises(ValueError, match="need a `pipeline` whose last step is the artifact's reranker"):
+    with pytest.raises(ValueError, match="require a `pipeline` whose last step is the artifact's reranker"):
         compared.factories["search"]()
