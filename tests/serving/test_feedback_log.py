@@ -309,7 +309,7 @@ def test_queries_are_cut_at_a_character(tmp_path: Path, text: str, expected: str
 def test_settings_and_keys_that_do_not_fit(tmp_path: Path) -> None:
     for settings, message in (
         ({"path": "x", "explore": 0.6}, "`feedback.explore` must be a probability of at most 0.5"),
-        ({"explore": 0.1}, "`feedback.explore` needs `feedback.path`"),
+        ({"explore": 0.1}, "`feedback.path` must be set if `feedback.explore`"),
         ({"path": "x", "days": 0}, "`feedback.days`"),
     ):
         with pytest.raises(ValueError, match=message):

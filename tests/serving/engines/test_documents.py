@@ -161,7 +161,7 @@ def test_a_request_becomes_passages_and_edges():
         ({"documents": [{"id": "secret", "text": "secret" * 4}]}, "document 0 must have at most 20 characters"),
         ({"documents": [{"id": i, "text": "s" * 19} for i in "ab"]}, "at most 30 characters, got 38"),
         ({"documents": [ONE], "edges": [["secret", "b"]] * 3}, "`edges` must have at most 2 entries"),
-        ({"documents": [ONE], "edges": [["secret"]]}, "got an edge without two ids at index 0"),
+        ({"documents": [ONE], "edges": [["secret"]]}, "got another format at index 0"),
         ({"documents": [ONE], "edges": [["secret", 3]]}, "connect two ids, got an edge without two ids at index 0"),
         ({"documents": [ONE], "edges": [["secret", "b", 0]]}, "have a weight"),
         (
