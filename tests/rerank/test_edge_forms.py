@@ -83,7 +83,6 @@ def test_a_graphs_weights_and_types() -> None:
             "`edge_weights` cannot be combined with `edges` that contain them",
         ),
         ({"edges": np.array([[0.5, 1, 1]])}, "require `ids`"),
-        ({"edges": nx.Graph()}, "requires `ids`"),
         ({"edges": nx.Graph(), "ids": IDS, "edge_types": []}, "from the attributes `type`"),
         ({"edges": PAIRS, "edge_index": [[0], [1]]}, "got both"),
         ({"edge_index": [[0, 1]]}, r"`edge_index` must have shape \[2, any\]"),
@@ -114,10 +113,23 @@ def test_an_edge_may_bring_its_weight_and_type() -> None:
 
 def test_integers_are_ids_where_the_ids_are_integers() -> None:
     expected, ids = edges_of(edges=[(0, 1), (1, 3)]), [10, 20, 30, 40]
-    for edges in ([(10, 20), (20, 40)], np.array([[10, 20], [20, 40]]), [(0, 1), (1, 3)], [(10.0, 20, 1), (20, 40)]):
+    for edges in ([(10, 20), (20, 40)], np.array([[10, 20], [20, 40]]), [(10.0, 20, 1), (20, 40)]):
         for same in (ids, np.array(ids), list(np.array(ids))):
             assert edges_of(edges=edges, ids=same) == expected
     assert edges_of(edges=[(np.int64(0), torch.tensor(1)), (1, 3)], ids=IDS) == expected
+
+
+def test_integer_ids_are_never_taken_for_indices() -> None:
+    assert edges_of(edges=[(0, 2)], ids=[1, 2, 0, 3]) == edges_of(edges=[(2, 1)])
+    with pytest.raises(
+        ValueError, match=r"must join passages of `ids`, got 0 at index 0. With integer `ids`, use `edge_"
+    ):
+        edges_of(edges=[(0, 2)], ids=[10, 20, 30, 40])
+    assert edges_of(edge_index=[[0], [2]], ids=[10, 20, 30, 40]) == edges_of(edges=[(0, 2)])
+
+
+def test_nodes_of_a_graph_without_ids_are_indices() -> None:
+    assert edges_of(edges=nx.Graph([(0, 2), (2, 9)])) == edges_of(edges=[(0, 2)])
 
 
 def test_self_loops_and_repeated_edges_are_counted() -> None:

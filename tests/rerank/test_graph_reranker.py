@@ -181,6 +181,8 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"ids": torch.tensor([1, 2, 3, 4, 5, 1])}, "`ids` must be unique, got 1 2 times"),
         ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be strings, numbers or other hashable"),
         ({"passages": "text"}, "`passages` must be a sequence of strings, got the string 'text'"),
+        ({"passages": {str(n): "a" for n in range(6)}}, "`passages` must be a sequence of strings, got dict"),
+        ({"scores": [*SCORES[:5], None]}, "`scores` must contain numbers, got None at index 5"),
         ({"passages": ["a", None, *"bcde"]}, "`passages` must contain strings, got NoneType at index 1"),
         ({"scores": 1.0}, "`scores` must be a sequence or an array, got float"),
         ({"scores": SCORES[:5]}, r"`scores` must have one entry per passage \(6\), got 5"),
@@ -330,3 +332,15 @@ def test_texts_match_in_every_form_of_their_characters() -> None:
         found = [reranker.rerank(plain, ["x", f"{text} opens", "y"]) for text in (plain, other)]
         assert list(found[0]) == list(found[1])
         assert found[0].ids[0] == 1
+
+
+def test_a_data_frame_as_passages_is_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["cake", "USB"], "title": ["a", "b"]})
+    with pytest.raises(ValueError, match=r"`passages` must be a sequence of strings, got DataFrame. Pass .* one column"):
+        GraphReranker.from_pretrained("base").rerank("USB", frame)
+
+
+def test_a_batch_of_other_objects_is_refused() -> None:
+    with pytest.raises(ValueError, match="`inputs` must contain RerankInput objects, got tuple at index 0"):
+        GraphReranker.from_pretrained("base").rerank_batch([("USB", ["cake"])])

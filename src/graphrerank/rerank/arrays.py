@@ -1,5 +1,6 @@
 """Convert arguments (torch, NumPy or nested sequences) to arrays, and check their shapes and types."""
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,9 @@ def to_array(name: str, values: Any, shape: tuple[int | None, ...], kinds: str, 
             array = array.astype(np.float64 if "f" in kinds else np.int64)
         except ValueError as error:
             raise UserError(f"`{name}` must contain {needed}: {error}") from error
+    if array.dtype.kind == "O" and array.ndim == 1:
+        is_number = np.array([isinstance(entry, Number) for entry in array], dtype=bool)
+        check_entries(name, is_number, list(array), f"contain {needed}")
     if array.dtype.kind not in kinds:
         raise UserError(f"`{name}` must contain {needed}, got dtype {array.dtype}")
     sizes_and_actual = zip(shape, array.shape, strict=False)
@@ -105,4 +109,10 @@ def check_entries(name: str, good: Any, array: Any, needed: str) -> None:
     if not good.all():
         index = np.argwhere(~np.asarray(good))[0].tolist()
         index_text = index[0] if len(index) == 1 else index
-        raise UserError(f"`{name}` must {needed}, got {array[tuple(index)].tolist()} at index {index_text}")
+        raise UserError(f"`{name}` must {needed}, got {_entry(array, index)!r} at index {index_text}")
+
+
+def _entry(array: Any, index: list[int]) -> Any:
+    """Return an entry of an array, a tensor or a list as a plain object."""
+    entry = array[index[0]] if isinstance(array, list) else array[tuple(index)]
+    return entry.tolist() if hasattr(entry, "tolist") else entry

@@ -75,12 +75,12 @@ def parse_edges(
     is_graph = hasattr(edges, "nodes") and hasattr(edges, "edges")
     is_directed = is_graph and edges.is_directed()
     if is_graph:
-        if ids is None or types is not None or weights is not None:
+        if types is not None or weights is not None:
             raise UserError(
-                "a graph as `edges` requires `ids`, the node of each passage, and excludes `edge_types` and "
-                "`edge_weights`, which are read from the attributes `type` and `weight` of the graph's edges"
+                "a graph as `edges` excludes `edge_types` and `edge_weights`, which are read from the attributes "
+                "`type` and `weight` of the graph's edges"
             )
-        edges = edges.subgraph(ids).edges(data=True)
+        edges = edges.subgraph(range(num_passages) if ids is None else ids).edges(data=True)
     if isinstance(edges, Tensor) and edges.dim() == 2 and edges.shape[0] == 2:
         raise UserError(
             f"`edges` must not be a tensor of shape {list(edges.shape)}, the format of PyTorch Geometric. Pass "
@@ -98,7 +98,9 @@ def parse_edges(
         types = [row[3] for row in rows] if types is None else types
         ends = [end for row in rows for end in row[:2]]
     ends = ends if set(map(type, ends)) <= {int} else list(map(_plain, ends))
-    return _checked(_numbers(ends, ids, by_id=is_graph), num_passages, weights, types, is_directed=is_directed)
+    return _checked(
+        _numbers(ends, ids, by_id=is_graph and ids is not None), num_passages, weights, types, is_directed=is_directed
+    )
 
 
 def read_edge_index(edge_index: Any, num_passages: int, *, weights: Any = None, types: Any = None) -> EdgeList:
@@ -238,18 +240,19 @@ def _listed(sequence: Any) -> list[Any]:
 def _numbers(ends: list[Any], ids: list[Any] | None, *, by_id: bool) -> Tensor:
     """Return the passage indices ``[M, 2]`` of a flat list of ends, two per edge.
 
-    Ends are looked up among the ids if ``by_id`` is set, if an end is not an integer, or if all ids are integers and an
-    end is one of them.
+    Ends are looked up among the ids if ``by_id`` is set, if an end is not an integer, or if all ids are integers.
     """
     number_of = {name: number for number, name in enumerate(ids or ())}
-    if set(map(type, ends)) - {int} or (set(map(type, number_of)) == {int} and not number_of.keys().isdisjoint(ends)):
+    has_integer_ids = set(map(type, number_of)) == {int}
+    if has_integer_ids or set(map(type, ends)) - {int}:
         by_id = True
     if by_id:
         if ids is None:
             raise UserError("`edges` between ids require `ids`, got none. Pass `ids`, or use passage indices (from 0)")
         for position, end in enumerate(ends):
             if not isinstance(end, Hashable) or end not in number_of:
-                raise UserError(f"`edges` must join passages of `ids`, got {end!r} at index {position // 2}")
+                advice = ". With integer `ids`, use `edge_index` for passage indices" if has_integer_ids else ""
+                raise UserError(f"`edges` must join passages of `ids`, got {end!r} at index {position // 2}{advice}")
         ends = [number_of[end] for end in ends]
     try:
         return torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)

@@ -184,9 +184,9 @@ class GraphReranker:
                 among the passages, mixed with the cosine similarity if there are vectors.
             edges: ``M`` undirected edges, each ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``,
                 ``(i, j, weight, type)`` or ``(i, j, {"weight": ..., "type": ...})`` as in networkx. The ends ``i`` and
-                ``j`` are passage indices (from 0) or values of ``ids``. If all ``ids`` are integers and an edge
-                contains one of them, the ends are values of ``ids``. A networkx graph whose nodes are ``ids`` is also
-                accepted; its edges among the passages are used.
+                ``j`` are passage indices (from 0) or values of ``ids``. If all ``ids`` are integers, the ends are
+                values of ``ids``; use ``edge_index`` for passage indices. A networkx graph is also accepted. Its nodes
+                are values of ``ids``, or passage indices if ``ids`` is None, and its edges among the passages are used.
             edge_index: ``[2, M]`` passage indices of the edges, as in PyTorch Geometric. Replaces ``edges``.
                 Self-loops are ignored, and an edge given in both directions counts once.
             edge_weights: ``[M]`` weights in [1e-9, 1e9]. If None, every weight is 1.
@@ -263,6 +263,10 @@ class GraphReranker:
             >>> [ranking.ids for ranking in reranker.rerank_batch(queries)]
             [(1, 0), (0,)]
         """
+        for index, rerank_input in enumerate(inputs):
+            if not isinstance(rerank_input, RerankInput):
+                name = type(rerank_input).__name__
+                raise UserError(f"`inputs` must contain RerankInput objects, got {name} at index {index}")
         rows = self._scores(inputs, check)
         if warns:
             _warn_about_bad_items(inputs)

@@ -41,9 +41,9 @@ class RerankInput:
             among the passages, mixed with the cosine similarity if there are vectors.
         edges: ``M`` undirected edges, each ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``, ``(i, j, weight, type)``
             or ``(i, j, {"weight": ..., "type": ...})`` as in networkx. The ends ``i`` and ``j`` are passage indices
-            (from 0) or values of ``ids``. If all ``ids`` are integers and an edge contains one of them, the ends are
-            values of ``ids``. A networkx graph whose nodes are ``ids`` is also accepted; its edges among the passages
-            are used.
+            (from 0) or values of ``ids``. If all ``ids`` are integers, the ends are values of ``ids``; use
+            ``edge_index`` for passage indices. A networkx graph is also accepted. Its nodes are values of ``ids``, or
+            passage indices if ``ids`` is None, and its edges among the passages are used.
         edge_index: ``[2, M]`` passage indices of the edges, as in PyTorch Geometric. Replaces ``edges``. Self-loops
             are ignored, and an edge given in both directions counts once.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]. If None, every weight is 1.
@@ -114,6 +114,11 @@ class RerankInput:
             raise UserError("`passages` or `scores` is required, got neither")
         if isinstance(self.passages, str):
             raise UserError(f"`passages` must be a sequence of strings, got the string {self.passages!r}")
+        if isinstance(self.passages, Mapping) or hasattr(self.passages, "columns"):
+            raise UserError(
+                f"`passages` must be a sequence of strings, got {type(self.passages).__name__}. Pass the texts alone, "
+                "such as one column of a data frame or the values of a mapping"
+            )
         for name in PER_PASSAGE:
             if (entries := getattr(self, name)) is not None:
                 try:
