@@ -128,8 +128,8 @@ last two rows are means over data sets.
 
 {table}
 
-On another machine, which acts like another seed, types of edges contributed 1.8 points of PR@5 and 0.6 of nDCG@10 over
-all data sets, expansion 7.0 and 2.6, and the pair head 0.2 of nDCG@10.
+The experiment was repeated on another machine, which has the effect of another seed. Over all data sets, types of edges
+contributed 1.8 points of PR@5 and 0.6 of nDCG@10, expansion contributed 7.0 and 2.6, and the pair head 0.2 of nDCG@10.
 """
 
 

@@ -246,9 +246,9 @@ the three seeds are no better than those of each.
 ## Does the graph help?
 
 The table shows by how many points of PR@5 `base` is above itself with other edges among the same candidates, with p as
-above. For `base-2`, an MLP with the same training, but without attention along edges and without scores of best pairs,
-was 1.4 points of PR@5 and 0.9 of nDCG@10 below (p = 0.0001, all data sets together). [Ablations](ablations.md) measures
-types of edges, evidence of pairs, and expansion.
+above. An MLP trained like `base-2`, without attention along edges and without scores of best pairs, was 1.4 points of
+PR@5 and 0.9 of nDCG@10 below `base-2` (p = 0.0001, all data sets together). [Ablations](ablations.md) measures types of
+edges, evidence of pairs, and expansion.
 
 {shaken}
 

@@ -309,7 +309,7 @@ no other system is above `base`.
 
 - *Time* is the median of milliseconds of CPU per question, on a core that other processes shared. Differences of less
   than a factor of two are not meaningful.
-- *Memory* is the peak above that of Python with the questions.
+- *Memory* is the peak memory beyond that of a Python process that has only loaded the questions.
 - *Installed* is the number of megabytes that `pip install` adds to an empty environment, without bytecode and weights.
   torch is the build for CPUs.
 - *Lines* counts the code [below](#code).

@@ -225,7 +225,8 @@ split of the data set. Numbers are percentages, and ± is the standard deviation
 {table}
 
 The next table compares the models without the data set with the retriever: the difference in points, its 95% interval
-over queries, and the p-value of a two-sided paired randomisation test. Each query has the mean of all seeds.
+over queries, and the p-value of a two-sided paired randomisation test. The measures of each query are averaged over the
+seeds.
 
 {tests}
 
