@@ -217,10 +217,10 @@ python benchmarks/left_out_table.py --datasets DIR
 
 The command wrote the first two tables. For each data set, a model was trained on all other parts of the mix, also
 without the questions that were drafted from the data set (three seeds, two epochs: `python train.py experiment=base
-'~ablations.mlp' start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`). It was
-evaluated on the test split of the omitted data set (Spider and BIRD: dev) with
-`data.edges=auto retriever=hybrid_expand`. The column `base` is the shipped checkpoint, which was trained on the train
-split of the data set. Numbers are percentages, and ± is the standard deviation over seeds.
+start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`). It was evaluated on the test
+split of the omitted data set (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`. The column `base`
+is the shipped checkpoint, which was trained on the train split of the data set. Numbers are percentages, and ± is the
+standard deviation over seeds.
 
 {table}
 
