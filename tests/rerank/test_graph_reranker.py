@@ -337,7 +337,9 @@ def test_texts_match_in_every_form_of_their_characters() -> None:
 def test_a_data_frame_as_passages_is_refused() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["cake", "USB"], "title": ["a", "b"]})
-    with pytest.raises(ValueError, match=r"`passages` must be a sequence of strings, got DataFrame. Pass .* one column"):
+    with pytest.raises(
+        ValueError, match=r"`passages` must be a sequence of strings, got DataFrame. Pass .* one column"
+    ):
         GraphReranker.from_pretrained("base").rerank("USB", frame)
 
 

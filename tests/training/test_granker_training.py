@@ -103,7 +103,7 @@ def test_odd_graphs_give_finite_losses_and_gradients(
     made = module(model_for(encoder, learn_smoothing=True)).eval()
     scores = made(graphs)
     assert scores.shape == (graphs.num_nodes,)
-    loss, _ = made._loss(graphs, scores)
+    loss, _ = made.loss_of(graphs, scores)
     loss.backward()
     gradients = [parameter.grad for parameter in made.parameters() if parameter.grad is not None]
     assert gradients

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -203,10 +203,7 @@ class ComponentFactory:
     def _compose_file(self, group: str, name: str) -> DictConfig:
         if not re.fullmatch(r"[\w-]+", name):
             raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}")
-        try:
-            return self.compose(f"+{group}={name}")
-        except ValueError as error:
-            raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
+        return self.compose(f"+{group}={name}")
 
     def component(self, group: str, description: Any, /, **changes: Any) -> ConfiguredComponent:
         """Return a component with its settings, without building it.
@@ -232,6 +229,8 @@ class ComponentFactory:
             settings = OmegaConf.merge(plain, changes)
             OmegaConf.resolve(settings)
             return ConfiguredComponent(cast(DictConfig, settings))
+        if group == "retriever" and isinstance(description, type):
+            description = partial(description)  # the corpus graph is passed later, as for settings with `_partial_`
         return ConfiguredComponent(instance=description)
 
     def part(self, group: str, description: Any, /, **changes: Any) -> ConfiguredComponent:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import ConfigCompositionException
+from hydra.errors import ConfigCompositionException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -57,8 +58,28 @@ def compose_root(*overrides: str) -> DictConfig:
         folders = (str(GlobalHydra.instance().config_loader().get_search_path()), *map(str, settings_folders()))
         try:
             return deepcopy(_composed(folders, overrides))
+        except MissingConfigException as error:
+            raise UserError(missing_file_message(error)) from error
         except ConfigCompositionException as error:
             raise UserError(str(error).partition("\n")[0]) from error
+
+
+def missing_file_message(error: MissingConfigException) -> str:
+    """Return the message about a name for which a group has no file.
+
+    Args:
+        error: Error of Hydra's composition.
+
+    Returns:
+        Message with the most similar name, or with all names.
+    """
+    group, _, name = str(error.missing_cfg_file).rpartition("/")
+    options = sorted(set(error.options or ()))
+    similar = get_close_matches(name, options, n=1)
+    advice = f"Did you mean {similar[0]}?" if similar else f"The names are {', '.join(options)}"
+    if group == "data":
+        advice += ". For a data set folder, use data=folder data.path=DIR"
+    return f"`{group}` must name a file of conf/{group}, got {name!r}. {advice}"
 
 
 @cache

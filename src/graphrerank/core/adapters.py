@@ -260,16 +260,20 @@ def needs_vectors(build_retriever: RetrieverFactory) -> bool:
     """Return whether a retriever will need an encoded corpus and encoded queries, without building it.
 
     Args:
-        build_retriever: Factory of the retriever, such as a ``functools.partial`` of a class.
+        build_retriever: Factory of the retriever, such as a class or a ``functools.partial`` of one.
 
     Returns:
         Result of the class's ``needs_vectors`` for the settings. True for other factories and for classes without this
         method.
     """
-    if not isinstance(build_retriever, partial):
+    if isinstance(build_retriever, partial):
+        factory, settings = build_retriever.func, build_retriever.keywords
+    else:
+        factory, settings = build_retriever, {}
+    if not isinstance(factory, type):
         return True
-    answer = getattr(build_retriever.func, "needs_vectors", Retriever.needs_vectors)
-    return bool(answer(**build_retriever.keywords))
+    answer = getattr(factory, "needs_vectors", Retriever.needs_vectors)
+    return bool(answer(**settings))
 
 
 def expands_along_edges(build_retriever: RetrieverFactory) -> bool:
@@ -281,7 +285,7 @@ def expands_along_edges(build_retriever: RetrieverFactory) -> bool:
     Returns:
         Class attribute ``expands_along_edges``. False for other factories and for classes without this attribute.
     """
-    func = build_retriever.func if isinstance(build_retriever, partial) else None
+    func = build_retriever.func if isinstance(build_retriever, partial) else build_retriever
     return bool(getattr(func, "expands_along_edges", Retriever.expands_along_edges))
 
 

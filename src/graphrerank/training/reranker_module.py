@@ -99,7 +99,7 @@ class RerankerModule(TrainingModule):
         Returns:
             Scalar loss, scaled so that DDP's mean over the processes is the mean over the queries of all processes.
         """
-        loss, num_queries = self._loss(graphs, self(graphs))
+        loss, num_queries = self.loss_of(graphs, self(graphs))
         total, all_queries = self._over_processes(torch.stack([loss.detach() * num_queries, num_queries]))
         all_queries = all_queries.clamp(min=1)
         self.log(
@@ -122,7 +122,7 @@ class RerankerModule(TrainingModule):
         """
         with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would create ties between scores
             scores = self(graphs)
-        loss, num_queries = self._loss(graphs, scores)
+        loss, num_queries = self.loss_of(graphs, scores)
         self._val_means[dataloader_idx].update(loss, num_queries, self._measure(graphs, scores))
 
     def on_validation_epoch_end(self) -> None:
@@ -142,8 +142,16 @@ class RerankerModule(TrainingModule):
         gains = graphs.gains.cpu()
         return torch.stack([measure(ranked, gains) for measure in self.measures])
 
-    def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss over the queries with a relevant candidate, and the number of these queries."""
+    def loss_of(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of a batch over the queries with a relevant candidate, and the number of these queries.
+
+        Args:
+            graphs: Batch of candidates with ``relevance``.
+            scores: Scores ``[N]`` of the candidates.
+
+        Returns:
+            Two scalars.
+        """
         assert graphs.relevance is not None
         padded = graphs.to_padded(scores, fill=0.0)
         relevance = graphs.to_padded(graphs.relevance, fill=0.0)

@@ -72,6 +72,8 @@ class FitSettings:
     def __post_init__(self) -> None:
         if self.num_queries is not None:
             check_counts(num_queries=self.num_queries)
+        if self.max_epochs is not None and self.max_epochs != -1:
+            check_counts(max_epochs=self.max_epochs)
         if self.calibration == FROM_START and self.start is None:
             raise UserError("`start` must be a checkpoint if `calibration` is 'start', got null")
         if self.calibration is not None:

@@ -27,6 +27,13 @@ from graphrerank.models.granker import head_arguments
 from graphrerank.models.manifest import parse_manifest, write_manifest
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.calibrate import calibrate_system
+from graphrerank.training.checks import (
+    check_data,
+    check_first_batch,
+    check_logger,
+    check_model,
+    check_trainer_arguments,
+)
 from graphrerank.training.defaults import CALLBACK_SETS
 from graphrerank.training.joint import wait_for_all
 from graphrerank.training.manifest import RESUMED_ENTRIES, training_manifest
@@ -155,6 +162,15 @@ class RerankerTrainer:
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.settings = settings or FitSettings()
+        if not isinstance(data, TrainingData):
+            check_data(data)
+        if isinstance(model, nn.Module):
+            check_model(model)
+        check_logger(logger)
+        if isinstance(trainer, Mapping):
+            check_trainer_arguments(trainer)
+        elif isinstance(trainer, partial) and trainer.func is L.Trainer:
+            check_trainer_arguments(trainer.keywords)
         self._parts = parts or ComponentFactory()
         self._model, self._features = named_model(self._parts, model, features)
         self.name = name or str(self._model.name)
@@ -253,9 +269,18 @@ class RerankerTrainer:
         earlier = self.session.earlier_results(training.manifest, RESUMED_ENTRIES)
         if not earlier:
             self.initialize(training)
-            manifest = self.session.train(self.build_module(training), self.build_batches(training), training.manifest)
+            module = self.build_module(training)
+            loss = self._parts.component("loss", self._loss)
+            if self._model.choice is None or loss.choice is None:  # defined by the caller, not by a file of conf
+                self._check_first_batch(module, training)
+            manifest = self.session.train(module, self.build_batches(training), training.manifest)
             return replace(training, manifest=manifest)
         return replace(training, manifest={**training.manifest, **earlier})
+
+    def _check_first_batch(self, module: RerankerModule, training: BuiltTraining) -> None:
+        """Find a model or a loss of the caller that does not fit, with data loaders of its own."""
+        graphs = next(iter(self.build_batches(training).train_dataloader()))
+        check_first_batch(module, graphs, training.data.first.feature_names)
 
     def initialize(self, training: BuiltTraining) -> None:
         """Initialise the weights from the cross-encoder or from the checkpoint in ``training.start``, if any.
