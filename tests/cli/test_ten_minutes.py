@@ -1,5 +1,6 @@
-"""docs/ten_minutes.md: its commands, one after another, on a few pages; fewer questions and epochs than there."""
+"""docs/ten_minutes.md: its commands in order, on a few pages, with fewer drafted questions and epochs."""
 
+import csv
 import json
 import re
 import shlex
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.slow  # MiniLM and a training
 PAGE = (ROOT / "docs" / "ten_minutes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 LINES = [line for language, block in BLOCKS if not language for line in block.splitlines()]
-FEWER = {"data.drafted=1500": "data.drafted=60", "data.drafted=100": "data.drafted=40", "max_epochs=3": "max_epochs=1"}
+FEWER = {"data.drafted=1500": "data.drafted=60", "trainer.max_epochs=3": "trainer.max_epochs=1"}
+QUESTIONS = next(block for language, block in BLOCKS if language == "text" and block.startswith('{"_id"'))
 NOTES = ("python.md", "installing.md", "glossary.md")
 
 
@@ -32,29 +34,48 @@ def test_the_page(tmp_path: Path) -> None:
     faq = [{"id": "gpu", "title": "GPU", "text": "Neither training nor serving needs a GPU."}]
     (notes / "faq.json").write_text(json.dumps(faq))
     query = json.loads(next(shlex.split(line)[-1] for line in LINES if line.startswith("curl")))
-    served, shown = 0, {}
+    num_served, outputs = 0, {}
     for line in LINES:
         command = shlex.split(line, comments=True)
         if command[0] in ("pip", "curl"):
             continue
         assert command[0] == "graphrerank"
-        arguments = [FEWER.get(argument, argument).replace("max_epochs=3", "max_epochs=1") for argument in command[1:]]
+        arguments = [FEWER.get(argument, argument) for argument in command[1:]]
         if arguments[0] == "serve":
             assert served_results(tmp_path, arguments[1:], query)
-            served += 1
+            num_served += 1
         else:
-            shown[line] = run(tmp_path, *arguments)
-    assert served == 2
-    indexed = next(output for line, output in shown.items() if " index " in line)
+            outputs[line] = run(tmp_path, *arguments)
+        if arguments[0] == "index":
+            (tmp_path / "my_data" / "queries.jsonl").write_text(QUESTIONS)
+        if "hydra.run.dir=judging" in arguments:
+            judge(tmp_path / "judging" / "to_judge.csv", tmp_path / "my_data" / "qrels" / "test.csv")
+    assert num_served == 2
+    indexed = next(output for line, output in outputs.items() if " index " in line)
     assert re.search(r"^4 documents, \d+ passages, \d+ edges: my_data$", indexed, re.MULTILINE)
-    diagnosed = next(output for line, output in shown.items() if "doctor my_data" in line)
-    assert "On drafted questions the graph changes" in diagnosed
-    judged = next(output for line, output in shown.items() if "evaluate" in line)
-    assert re.search(r"my_data val: \d+ queries", judged)
+    diagnosed = next(output for line, output in outputs.items() if line.endswith("doctor my_data data.edges=auto"))
+    assert "3 questions" in diagnosed
+    evaluated = next(output for line, output in outputs.items() if " evaluate " in line)
+    assert "my_data test: 3 queries" in evaluated
     example = next(block for language, block in BLOCKS if language == "python")
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 3
+
+
+def judge(sheet: Path, path: Path) -> None:
+    """Judge the first passage of each question relevant and the others not."""
+    with sheet.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    judged: set[str] = set()
+    for row in rows:
+        row["score"] = str(int(row["query-id"] not in judged))
+        judged.add(row["query-id"])
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def run(folder: Path, *arguments: str) -> str:
