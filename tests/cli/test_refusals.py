@@ -13,8 +13,11 @@ CURVES = f"{EVALUATE} experiment=fastinsight_curves"
 FILMS = "train.py debug=fast features=scores data=folder data.path={films} data.splits=auto"
 CROSS = "train.py features=scores_match_typed_cross_encoder features.cross_encoder_top_k=3"
 REFUSED = [
-    ("train.py model.hiden_channels=3", "Key 'hiden_channels' is not in struct"),
-    ("train.py operator.gcs.restart=0.5", "Key 'restart' is not in struct"),
+    ("train.py model.hiden_channels=3", "unknown setting `model.hiden_channels`"),
+    (
+        "train.py operator.gcs.restart=0.5",
+        "unknown setting `operator.gcs.restart`, did you mean operator.gcs.restart_prob?",
+    ),
     ("train.py +sede=3", "unknown setting 'sede'; the settings are"),
     ("train.py seed=x", "`seed`: input should be a valid integer, got 'x'"),
     ("train.py batches.batch_size=1.5", "`batches.batch_size`: input should be a valid integer"),
@@ -22,7 +25,7 @@ REFUSED = [
     ("train.py operator.gcs.restart_prob=x", "`operator.gcs.restart_prob`: input should be a valid number"),
     ("train.py data.path=nowhere.json", "nowhere.json: no such file"),
     ("train.py ckpt_path=nowhere", "`ckpt_path` must be a run folder or a .ckpt file in a run folder"),
-    ("train.py features=other", "features/other"),
+    ("train.py features=other", "`features` must name a file of conf/features, got 'other'"),
     ("train.py system=mlp", "`system` names the trained model, so it must not be one of ['retriever',"),
     ("train.py system=ppr", "`system` names the trained model, so it must not be one of ['retriever',"),
     ("train.py calibration=magic", "`calibration` must be one of ['logistic', 'start'], got 'magic'"),
@@ -37,7 +40,7 @@ REFUSED = [
     (f"{FILMS} retriever=run retriever.path=nowhere.trec", "nowhere.trec: no such file"),
     ("train.py experiment=grapher_tables trainer.devices=2", "`trainer.devices` must be 1 for this job"),
     ("evaluate.py", "must name a system to evaluate, got none"),
-    ("evaluate.py checkpont=nowhere", "Key 'checkpont' is not in struct"),
+    ("evaluate.py checkpont=nowhere", "unknown setting `checkpont`, did you mean checkpoint?"),
     ("evaluate.py checkpoint=attack datasets=[atack]", "`data` must name a file of conf/data, got 'atack'"),
     ("evaluate.py checkpoint=base datasets=attack", "`datasets`: input should be a valid list, got 'attack'"),
     ("evaluate.py checkpoint=base num_queries=x", "`num_queries`: input should be a valid integer"),
@@ -92,7 +95,7 @@ REFUSED = [
     ("serve.py artifact=attack port=http", "`port`: input should be a valid integer, got 'http'"),
     ("serve.py artifact=attack limits.body_bytes=many", "`limits.body_bytes`: input should be a valid integer"),
     ("serve.py artifact=attack limits.body_bytes=0", "`limits.body_bytes` must be a finite number above 0, got 0"),
-    ("serve.py artifact=attack limits.bodies=1", "Key 'bodies' is not in struct"),
+    ("serve.py artifact=attack limits.bodies=1", "unknown setting `limits.bodies`"),
     ("serve.py artifact=attack mode=bench bench.rounds=0", "`rounds` must be a positive integer, got 0"),
     ("prepare {out}", "got neither"),
     ("prepare {out} data=folder data.path=here compact=true add=there", "got add= and compact= and data="),

@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from graphrerank.cli.schema import SETTINGS, check_settings, register, settings_class, suggest_setting
+from graphrerank.cli.schema import SETTINGS, check_settings, composition_error, register, settings_class
 from graphrerank.config.command_settings import default_settings, describe_settings, help_lines
 from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.feedback.learn import learn_log
@@ -68,8 +68,15 @@ def test_a_folder_may_be_named_by_a_number() -> None:
 
 def test_an_unknown_setting_gets_a_suggestion() -> None:
     error = ValueError("Could not override\nKey 'fromats' is not in struct\n    full_key: fromats")
-    assert suggest_setting(error, "export") == "did you mean formats?"
-    assert suggest_setting(ValueError("else"), "export") == ""
+    assert str(composition_error(error, "export")) == "unknown setting `fromats`, did you mean formats?"
+    assert composition_error(ValueError("else"), "export") is None
+
+
+def test_an_unknown_setting_of_a_group_names_the_command_that_lists_them() -> None:
+    error = ValueError("Could not override\nKey 'hiden' is not in struct\n    full_key: model.hiden")
+    assert str(composition_error(error, "train")).endswith(
+        "graphrerank train --cfg job --package model lists the settings"
+    )
 
 
 @pytest.mark.parametrize(

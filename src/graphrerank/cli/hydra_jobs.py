@@ -56,10 +56,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
         except _StoppedError as stopped:
             return report_error(stopped.__cause__ or stopped, full=full, signals=signals)
         except Exception as error:
-            status = report_error(error, full=full, signals=signals)
-            if advice := schema.suggest_setting(error, name):
-                print(advice, file=sys.stderr)
-            return status
+            return report_error(schema.composition_error(error, name) or error, full=full, signals=signals)
         finally:
             os.environ[FULL_ERROR] = str(int(full))
     return 0

@@ -5,6 +5,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
+from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from graphrerank.config.command_settings import (
@@ -17,9 +18,10 @@ from graphrerank.config.command_settings import (
     store_settings,
     suggestion,
 )
-from graphrerank.config.compose import register_settings
+from graphrerank.config.compose import missing_file_message, register_settings
 from graphrerank.installation.conf_folder import CHOICES, conf_folder, listed_choices
 from graphrerank.installation.plugins import settings_folders
+from graphrerank.utils.checks import UserError
 
 SETTINGS = {  # by file of conf: the dataclass of its settings, imported when the command is used
     "train": "graphrerank.config.settings.train.TrainSettings",
@@ -87,21 +89,30 @@ def command_help(name: str) -> str:
     return "\n".join([*lines, "", advice, *listed, "", "--hydra-help: Hydra's flags"]).replace("$", "$$")
 
 
-def suggest_setting(error: BaseException, name: str) -> str:
-    """Return a suggestion for the setting that Hydra does not know.
+def composition_error(error: BaseException, name: str) -> UserError | None:
+    """Return an error of one line for an unknown setting or an unknown file of a group.
 
     Args:
         error: Error of Hydra's composition.
         name: The command's file of ``conf``.
 
     Returns:
-        ``did you mean ...?``, or an empty text if no setting is similar.
+        The error, with ``error`` as its cause. None for any other error.
     """
-    unknown = re.search(r"Key '[^']+' is not in struct\s+full_key: (\S+)", f"{error}\n{error.__cause__}")
-    if unknown is None:
-        return ""
-    known = [*setting_names(settings_class(name)), *group_names(_content(name))]
-    return suggestion(unknown[1], known).removeprefix(", ")
+    if isinstance(error, MissingConfigException):
+        refused = UserError(missing_file_message(error))
+    else:
+        unknown = re.search(r"Key '[^']+' is not in struct\s+full_key: (\S+)", f"{error}\n{error.__cause__}")
+        if unknown is None:
+            return None
+        group, is_nested, _ = unknown[1].rpartition(".")
+        names = [*setting_names(settings_class(name)), *group_names(_content(name))]
+        names = [known for known in names if not is_nested or known.startswith(f"{group}.")]
+        flags = f"--cfg job --package {group}" if is_nested else "--help"
+        advice = suggestion(unknown[1], names) or f". graphrerank {name} {flags} lists the settings"
+        refused = UserError(f"unknown setting `{unknown[1]}`{advice}")
+    refused.__cause__ = error
+    return refused
 
 
 def _content(name: str) -> dict[str, Any]:
