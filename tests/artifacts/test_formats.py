@@ -183,3 +183,25 @@ def test_what_a_format_cannot_express_is_an_error(
     with pytest.raises(ValueError, match=rf"(?s){message}"):
         export_artifact(Checkpoint(model, checkpoint.manifest, Path("best.ckpt")), tmp_path / "artifact", [name])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_the_order_of_the_candidates_permutes_the_scores(tied, format_name):
+    checkpoint, folder = tied
+    module = load_artifact(folder, format_name).module
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        graphs = random_graphs(checkpoint.manifest, [7, 1, 12], 30, generator)  # with ties
+        order = torch.cat([torch.randperm(7, generator=generator), torch.tensor([7]), torch.arange(19, 7, -1)])
+        permuted = replace(graphs, x=graphs.x[order], edge_index=torch.argsort(order)[graphs.edge_index])
+        with torch.inference_mode():
+            expected = module(*graphs.model_inputs(checkpoint.manifest.inputs))[order]
+            actual = module(*permuted.model_inputs(checkpoint.manifest.inputs))
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def tied(make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Path]:
+    """Model of scores in both formats."""
+    checkpoint = make_checkpoint(features="scores", **SMALL)
+    return checkpoint, export_artifact(checkpoint, tmp_path_factory.mktemp("tied") / "artifact", FORMATS, num_batches=8)

@@ -270,14 +270,13 @@ def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:
 def naive(scores: list[float], read: list[bool]) -> list[list[float]]:
     known = [score for score, is_read in zip(scores, read, strict=True) if is_read]
     rows = []
-    for place, (score, is_read) in enumerate(zip(scores, read, strict=True)):
+    for score, is_read in zip(scores, read, strict=True):
         if not is_read:
             rows.append([0.0, 0.0, float(bool(known))])
             continue
-        others = enumerate(zip(scores, read, strict=True))
-        before = sum(r and (s > score or (s == score and p < place)) for p, (s, r) in others)
+        rank = sum(other > score for other in known) + (known.count(score) + 1) / 2  # the mean rank of ties
         spread = max(known) - min(known)
-        rows.append([(score - min(known)) / spread if spread else 0.0, 1 / (before + 1), 0.0])
+        rows.append([(score - min(known)) / spread if spread else 0.0, 1 / rank, 0.0])
     return rows
 
 

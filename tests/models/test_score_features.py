@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.corpus.edge_types import EDGE_TYPES
-from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph
+from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph, rank_by_graph
 from graphrerank.operators.gcs import graph_cohesive_smoothing
 
 NUM_SCORES = 3
@@ -41,11 +41,12 @@ def test_against_naive_loop(seed: int) -> None:
                 scaled[start + i, column] = (score - min(part)) / spread if spread else 0.0
     gcs = graph_cohesive_smoothing(scaled[:, 0], edge_index, weight, 0.3, 80)
     for start, stop in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
-        order = sorted(range(start, stop), key=lambda i: (-float(scores[i, 0]), i))
         for node in range(start, stop):
             neighbours = edge_index[0][edge_index[1] == node]
             near = scaled[neighbours]
-            rank = order.index(node) + 1
+            base = scores[start:stop, 0].tolist()
+            num_higher = sum(score > float(scores[node, 0]) for score in base)
+            rank = num_higher + (base.count(float(scores[node, 0])) + 1) / 2  # the mean rank of ties
             expected = [
                 *scaled[node].tolist(),
                 float(gcs[node]),
@@ -115,3 +116,33 @@ def test_scaling_survives_huge_and_negative_scores() -> None:
     scores = torch.tensor([[-3e8], [-1e8], [1e8], [-5.0], [-5.0]])
     found = min_max_by_graph(scores, torch.tensor([0, 0, 0, 1, 1]), 2)
     torch.testing.assert_close(found.flatten(), torch.tensor([0.0, 0.5, 1.0, 0.0, 0.0]))
+
+
+def test_ranks_of_ties_are_their_mean() -> None:
+    scores = torch.tensor([0.5, 0.9, 0.5, -0.0, 0.0, 0.1, 0.1, 0.7])
+    graph, ptr = torch.tensor([0, 0, 0, 0, 0, 2, 2, 3]), torch.tensor([0, 5, 5, 7, 8])
+    assert rank_by_graph(scores, graph, ptr).tolist() == [2.5, 1, 2.5, 4.5, 4.5, 1.5, 1.5, 1]
+
+
+def test_ranks_of_no_nodes_and_of_nan() -> None:
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert rank_by_graph(torch.zeros(0), nothing, torch.tensor([0, 0])).tolist() == []
+    ranks = rank_by_graph(torch.full((3,), torch.nan), torch.zeros(3, dtype=torch.int64), torch.tensor([0, 3]))
+    assert sorted(ranks.tolist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_the_nodes_permutes_the_features(seed: int) -> None:
+    scores, edge_index, weight, ptr = random_batch(seed)
+    generator = torch.Generator().manual_seed(seed)
+    sizes = ptr.diff().tolist()
+    order = torch.cat(
+        [
+            torch.randperm(size, generator=generator) + start
+            for size, start in zip(sizes, ptr[:-1].tolist(), strict=True)
+        ]
+    )
+    features = ScoreFeatures(num_scores=NUM_SCORES)
+    expected = features(scores, edge_index, weight, ptr)[order]
+    permuted = features(scores[order], torch.argsort(order)[edge_index], weight, ptr)
+    torch.testing.assert_close(permuted, expected, rtol=0, atol=1e-12)

@@ -1,6 +1,8 @@
+import itertools
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -346,3 +348,55 @@ def test_a_data_frame_as_passages_is_refused() -> None:
 def test_a_batch_of_other_objects_is_refused() -> None:
     with pytest.raises(ValueError, match="`inputs` must contain RerankInput objects, got tuple at index 0"):
         GraphReranker.from_pretrained("base").rerank_batch([("USB", ["cake"])])
+
+
+TIED_LISTS = {
+    "equal texts": (["A pump leaks.", "A pump leaks.", "Bread is made of flour."], None, []),
+    "constant scores": (
+        ["The pump of hall one leaks.", "The pump of hall two leaks.", "Bread.", "The pump of hall three hums."],
+        [1000.0] * 4,
+        [(0, 3), (1, 3)],
+    ),
+    "scores tied in pairs": (
+        ["The pump of hall one leaks.", "The seal of hall two leaks.", "The pump hums.", "Bread is made of flour."],
+        [0.8, 0.8, 0.5, 0.5],
+        [],
+    ),
+    "three scores tied": (
+        ["The pump of hall one hums.", "The seal of hall two leaks.", "The pump is new.", "A pipe leaks water."],
+        [0.8, 0.8, 0.8, 0.5],
+        [(0, 1), (2, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["base", "attack"])
+@pytest.mark.parametrize("case", TIED_LISTS)
+def test_no_score_depends_on_the_order_of_the_request(name: str, case: str) -> None:
+    passages, scores, edges = TIED_LISTS[case]
+    shipped = GraphReranker.from_pretrained(name)
+
+    def by_passage(order: Sequence[int]) -> dict[int, tuple[float, float]]:
+        index_of = {passage: index for index, passage in enumerate(order)}
+        ranking = shipped.rerank(
+            "Which pump leaks?",
+            [passages[index] for index in order],
+            scores=None if scores is None else [scores[index] for index in order],
+            edges=[(index_of[first], index_of[second]) for first, second in edges],
+        )
+        assert ranking.probabilities is not None
+        pairs = zip(ranking.scores.tolist(), ranking.probabilities.tolist(), strict=True)
+        return {order[index]: pair for index, pair in zip(ranking.indices.tolist(), pairs, strict=True)}
+
+    expected = by_passage(range(len(passages)))
+    for order in itertools.permutations(range(len(passages))):
+        actual = by_passage(order)
+        for index, pair in expected.items():
+            assert actual[index] == pytest.approx(pair, abs=2e-6)
+
+
+def test_passages_with_equal_inputs_get_equal_scores() -> None:
+    shipped = GraphReranker.from_pretrained("base")
+    ranking = shipped.rerank("leaks", ["A pump leaks.", "Bread.", "A pump leaks."], scores=[5.0, 1.0, 5.0])
+    score_of = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+    assert score_of[0] == pytest.approx(score_of[2], abs=2e-6)  # the order of sums differs

@@ -343,9 +343,8 @@ def naive_columns(drawn: Drawn, query: int, names: tuple[str, ...]) -> list[list
             is_held = number < len(rarest) and rarest[number] in held[node]
             columns[name] = weight(rarest[number]) / total if is_held else 0.0
         spread, is_read = max(logits) - min(logits), index < len(read)
-        rank = (
-            1 + sum((-logit, place) < (-logits[index], index) for place, logit in enumerate(logits)) if is_read else 0
-        )
+        own = logits[index] if is_read else 0.0
+        rank = sum(logit > own for logit in logits) + (logits.count(own) + 1) / 2  # the mean rank of ties
         columns["cross_encoder_score"] = (logits[index] - min(logits)) / spread if is_read and spread else 0.0
         columns["cross_encoder_reciprocal_rank"] = 1 / rank if is_read else 0.0
         columns["cross_encoder_unread"] = float(not is_read)

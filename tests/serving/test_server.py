@@ -1,6 +1,7 @@
 """The application of a process: routes, limits, key and log."""
 
 import asyncio
+import itertools
 import json
 import logging
 import re
@@ -412,3 +413,17 @@ def test_headers_that_can_be_read_in_two_ways_are_refused(name: str, values: lis
     scope = {"type": "http", "method": "POST", "path": "/v2/rerank", "headers": pairs, "query_string": b"", "state": {}}
     asyncio.run(app({**scope, "http_version": "1.1", "scheme": "http"}, receive, send))
     assert sent[0]["status"] == status, sent
+
+
+def test_no_score_depends_on_the_order_of_the_request(client):
+    documents, scores = ["the red book", "a green pear", "the red book", "who is who"], [0.5, 0.5, 0.5, 0.5]
+
+    def by_document(order):
+        edge = [order.index(0), order.index(3)]
+        body = {"query": BODY["query"], "documents": [documents[i] for i in order], "scores": scores, "edges": [edge]}
+        found = send(client, body).json()["results"]
+        return {order[each["index"]]: each["relevance_score"] for each in found}
+
+    expected = by_document([0, 1, 2, 3])
+    for order in itertools.permutations(range(4)):
+        assert by_document(order) == pytest.approx(expected, abs=2e-6)

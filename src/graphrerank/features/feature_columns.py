@@ -14,8 +14,8 @@ def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:
     """Convert the scores of a cross-encoder to ``CROSS_ENCODER_FEATURES``.
 
     A scored candidate has its score, min-max scaled over the scored candidates, the reciprocal of its rank among them,
-    and 0. A candidate that was not scored has 0, 0 and 1. If no candidate of a list was scored, all columns are 0, as
-    in training when the cross-encoder's scores are hidden. Ties are broken by position.
+    and 0. Candidates with equal scores share the mean of their ranks. A candidate that was not scored has 0, 0 and 1.
+    If no candidate of a list was scored, all columns are 0, as in training when the cross-encoder's scores are hidden.
 
     Args:
         scores: Scores of the cross-encoder, ``[..., K]``.
@@ -35,8 +35,11 @@ def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:
     low = scores.masked_fill(~read, torch.inf).amin(-1, keepdim=True)
     high = scores.masked_fill(~read, -torch.inf).amax(-1, keepdim=True)
     scaled = (scores - low) / torch.where(high > low, high - low, 1.0)
-    order = scores.masked_fill(~read, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(-1, order, torch.arange(scores.shape[-1]).expand_as(order)) + 1
+    ascending = scores.masked_fill(~read, torch.inf).sort(dim=-1).values.contiguous()
+    bounded = scores.masked_fill(~read, 0.0).contiguous()
+    num_lower = torch.searchsorted(ascending, bounded)
+    num_not_higher = torch.searchsorted(ascending, bounded, right=True)
+    rank = read.sum(-1, keepdim=True) - (num_lower + num_not_higher - 1) / 2
     unread = ~read & read.any(-1, keepdim=True)
     columns = [scaled.masked_fill(~read, 0.0), (1 / rank).masked_fill(~read, 0.0), unread.float()]
     return torch.stack(columns, dim=-1)

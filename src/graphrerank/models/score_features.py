@@ -37,7 +37,9 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int, rounding: f
 
 
 def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
-    """Rank the nodes of each graph, 1 for the highest score, with ties broken by node order.
+    """Rank the nodes of each graph, 1 for the highest score. Nodes with equal scores share the mean of their ranks.
+
+    The ranks do not depend on the order of the nodes.
 
     Args:
         scores: Scores ``[N]``.
@@ -45,12 +47,23 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
         ptr: Boundaries of the graphs, ``[B + 1]``.
 
     Returns:
-        Ranks ``[N]``, int64.
+        Ranks ``[N]`` of the type of ``scores``.
+
+    Example:
+        >>> rank_by_graph(torch.tensor([0.5, 0.9, 0.5, 0.1]), torch.zeros(4, dtype=torch.int64), torch.tensor([0, 4]))
+        tensor([2.5000, 1.0000, 2.5000, 4.0000])
     """
     by_score = torch.argsort(scores, descending=True, stable=True)
     order = by_score[torch.argsort(graph[by_score], stable=True)]
-    rank = torch.arange(order.numel(), device=order.device) - ptr[graph[order]] + 1
-    return torch.empty_like(order).scatter_(0, order, rank)
+    position = torch.arange(order.numel(), device=order.device)
+    ordered_scores, ordered_graph = scores[order], graph[order]
+    previous = (position - 1).clamp(min=0)  # the first node is compared with itself, so that no size depends on data
+    is_lower = (ordered_scores != ordered_scores[previous]) | (ordered_graph != ordered_graph[previous])
+    tie = is_lower.long().cumsum(0)
+    rank = (position - ptr[ordered_graph] + 1).to(scores.dtype)
+    num_ties = order.numel() + 1
+    mean = scatter_sum(rank, tie, num_ties) / scatter_sum(torch.ones_like(rank), tie, num_ties).clamp(min=1)
+    return torch.zeros_like(rank).scatter(0, order, mean[tie])
 
 
 def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
@@ -169,7 +182,7 @@ class ScoreFeatures(nn.Module):
         graph = graph_of_nodes(ptr, num_nodes)
         words = base_features[:, self.num_scores :]
         scores = min_max_by_graph(base_features[:, : self.num_scores], graph, ptr.numel() - 1)
-        rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
+        rank = rank_by_graph(base_features[:, 0], graph, ptr)
         ranks = torch.stack([1 / rank, torch.log(rank) / 5], dim=1)
         evidence = pair_evidence(words, edge_index) if self.pairs else edge_weight
         joined = self._from_edges(scores, words, edge_index, edge_weight, evidence, graph, ptr.numel() - 1)

@@ -20,7 +20,6 @@ from graphrerank.features.candidate_texts import CandidateTexts
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.score_features import rank_by_graph
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.utils.checks import UserError
@@ -52,7 +51,7 @@ class DocumentExplanation:
     """Components of a candidate's score, which is ``gcs_part + learned_part``.
 
     Attributes:
-        base_rank: Rank by the base score, counted from 1. Candidates with equal scores keep their input order.
+        base_rank: Rank by the base score, counted from 1. Candidates with equal scores share the best rank.
         base_score: Score of the retriever.
         gcs_part: Score from Graph Cohesive Smoothing.
         learned_part: Score from the network.
@@ -144,7 +143,7 @@ class Explainer:
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
-        rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
+        rank = 1 + len(base) - torch.searchsorted(base.sort().values, base, right=True)  # 1 + number of higher scores
         edges, number_of = _undirected_edges(graphs)
         if len(edges) > max_edges:
             raise UserError(

@@ -66,7 +66,7 @@ export async function rerank(query, given, limits) {
   const results = found.results;
   for (const result of results) nodes[result.index].explanation = result.explanation ?? null;
   const base = results.map(({ index, explanation }) => [index, explanation ? explanation.base_rank : index, explanation ? explanation.base_score : given.scores?.[index] ?? null]);
-  base.sort((one, other) => one[1] - other[1]);
+  base.sort((one, other) => one[1] - other[1] || one[0] - other[0]);
   if (!explain && given.scores) base.sort((one, other) => other[2] - one[2] || one[0] - other[0]);
   const isCalibrated = results.some(({ explanation }) => explanation && explanation.probability !== undefined && explanation.probability !== null);
   return {

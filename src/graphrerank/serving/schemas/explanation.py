@@ -16,7 +16,7 @@ class EdgeEffectResult(BaseModel):
 class Explanation(BaseModel):
     """Terms of a document's score."""
 
-    base_rank: int = Field(description="Rank by the base score, starting at 1. Ties are ranked by index.")
+    base_rank: int = Field(description="Rank by the base score, starting at 1. Equal scores share the best rank.")
     base_score: float = Field(description="Score in the request, or the hybrid of BM25 and cosine.")
     gcs_part: float = Field(description="Term of Graph Cohesive Smoothing. 0 for a model without it.")
     learned_part: float = Field(description="Term of the network.")
