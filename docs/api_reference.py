@@ -150,6 +150,18 @@ def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options
     return True if what == "class" and is_field and not getattr(member, "__doc__", None) else None
 
 
+def describe_fields(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Add an ``Attributes:`` section with the field descriptions of a pydantic model to its docstring."""
+    fields = getattr(member, "model_fields", None) if what == "class" else None
+    described = {field: info.description for field, info in (fields or {}).items() if info.description}
+    if not described or any(line.strip() == "Attributes:" for line in lines):
+        return
+    lines += ["", "Attributes:"]
+    for field, description in described.items():
+        lines.append(f"    {field}: " + re.sub(r"`([^`]+)`", r"``\1``", description))
+    lines.append("")
+
+
 def packages() -> dict[str, list[str]]:
     """Return the modules of each package, packages in the order of the reference."""
     modules = public_modules()

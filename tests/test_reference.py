@@ -9,6 +9,7 @@ import pytest
 
 import graphrerank
 from graphrerank.config.settings import train
+from graphrerank.serving.routes import ErrorAnswer
 from tests.support import ROOT
 
 SETTINGS_FILE = """# python train.py sauce=hot
@@ -52,6 +53,16 @@ def test_each_public_module_is_on_one_page(api: dict[str, Any]) -> None:
     )
     assert not any("._" in module for module in modules)
     assert [module for module in modules if text.count(f".. automodule:: {module}\n") != 1] == []
+
+
+def test_pydantic_fields_are_described(api: dict[str, Any]) -> None:
+    lines = ["Response to a failed request.", ""]
+    api["describe_fields"](None, "class", "ErrorAnswer", ErrorAnswer, None, lines)
+    assert "Attributes:" in lines
+    assert "    error: Same as ``message``, under the name that TEI clients read." in lines
+    unchanged = ["Text."]
+    api["describe_fields"](None, "class", "Path", Path, None, unchanged)
+    assert unchanged == ["Text."]
 
 
 def test_overview_links_every_page(api: dict[str, Any]) -> None:
