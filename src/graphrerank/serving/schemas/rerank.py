@@ -48,8 +48,8 @@ class RerankRequest(EngineRequest):
     """Body of ``POST /v1/rerank`` and ``POST /v2/rerank``.
 
     The fields ``model``, ``priority``, ``max_chunks_per_doc`` and ``truncation`` are accepted for compatibility and
-    ignored: a service has one model and one queue, ranks each document as a whole, and truncates texts at the limit of
-        the encoder.
+    ignored. A service has one model and one queue, ranks each document as a whole, and truncates texts at the limit of
+    the encoder.
     """
 
     query: Query = Field(description="Text of the query. Must not be blank.")
