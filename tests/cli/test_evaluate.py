@@ -108,7 +108,7 @@ def test_queries_without_a_ranking_count_as_zero(mixed: Outputs) -> None:
     assert run.missing == ["q5"]
     assert run.means["CR@1"] == pytest.approx(5 / 6)
     assert mixed.metrics["systems"]["ring.mine"]["missing"] == 1
-    assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in mixed.report
+    assert "ring.mine returned no passages for 1 queries, which score 0: q5" in mixed.report
 
 
 def test_a_run_has_ties_and_no_cost(mixed: Outputs) -> None:
@@ -296,7 +296,7 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
     ("lines", "message"),
     [
         ("q0 Q0 p99 1 1 x\n", r"line 1: needed a document of the corpus .*, found 'p99'"),
-        ("q7 Q0 p1 1 1 x\n", r"needed a candidate for at least one of the 6 queries judged of split 'test' of 'ring'"),
+        ("q7 Q0 p1 1 1 x\n", r"needed a candidate for at least one of the 6 judged queries of split 'test' of 'ring'"),
         ("", r"needed a candidate for at least one of 9 queries, found none"),
     ],
 )

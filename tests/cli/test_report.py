@@ -115,7 +115,10 @@ def test_answers_of_two_runs_are_tested_as_if_they_were_one(run: Run, ring: Path
     assert to_plain(found.tests) == to_plain(expected.tests)
     assert "times and memory of a system are those of its own run" in found.notes
     assert "--tested EM F1 nDCG@10" in EvaluationResult.load(folder).command
-    with pytest.raises(ValueError, match=r"`tested` must be of measures that every run has, got \['R@5'\]; of ring"):
+    with pytest.raises(
+        ValueError,
+        match=r"`tested` must be a subset of the measures that every run has, got \['R@5'\]. The measures on ring",
+    ):
         compare(one, two, tested=["EM", "R@5"], folder="refused")
 
 

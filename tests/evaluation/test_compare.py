@@ -77,14 +77,14 @@ def test_a_data_set_of_one_run_alone_is_named() -> None:
     [
         (
             run(BASE, query_ids=(*IDS[:-1], "new")),
-            "a and b must judge the same queries of toy, got .*, 39 of them in both",
+            "a and b must evaluate the same queries of toy, got .*, 39 queries in common",
         ),
         (run(BASE, fingerprint="0" * 64), "got test ffffffffffff, 40 queries and test 0000"),
         (run(BASE, split="val"), "got test ffffffffffff, 40 queries and val ffff"),
-        (run(BASE, dataset="scifact"), r"over one data set at least, got \{'a': \['toy'\], 'b': \['scifact'\]\}"),
+        (run(BASE, dataset="scifact"), r"with a data set in common, got \{'a': \['toy'\], 'b': \['scifact'\]\}"),
         (
             run(replace(BASE, values={"R@10": BASE.values["R@10"]}), tested=("R@10",)),
-            "must name runs that test one measure at least",
+            "must name runs with a tested measure in common",
         ),
     ],
 )
@@ -95,9 +95,11 @@ def test_runs_that_cannot_be_compared_are_refused(other: EvaluationResult, messa
 
 def test_one_run_and_ties_broken_in_different_ways_are_refused() -> None:
     other = replace(run(BASE), settings={"ties": "trec"})
-    with pytest.raises(ValueError, match=r"must name runs that break ties alike, got \{'a': 'own', 'b': 'trec'\}"):
+    with pytest.raises(
+        ValueError, match=r"must name runs that break ties in the same way, got \{'a': 'own', 'b': 'trec'\}"
+    ):
         compare_runs({"a": run(BASE), "b": other}, command="c", resamples=10)
-    with pytest.raises(ValueError, match=r"`report` must name two runs or more, got \['a'\]"):
+    with pytest.raises(ValueError, match=r"`report` must name at least two runs, got \['a'\]"):
         compare_runs({"a": run(BASE)}, command="c")
 
 

@@ -86,7 +86,7 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
         metrics = dataset_metrics(entry)
         assert metrics["lengths"] == [1, 2]
         assert metrics["systems"]["good"]["length"] == {"words": 7}
-    with pytest.raises(ValueError, match=r"`measures` \['Length'\] are of a stage"):
+    with pytest.raises(ValueError, match=r"`measures` \['Length'\] require a stage"):
         measure_systems(whole, plan)
 
 
@@ -169,9 +169,9 @@ def test_across_data_sets(result: DatasetResult) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     data = toy_dataset()
     system = ranked(data, "a", quality=0.0, seed=0)
-    with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
+    with pytest.raises(ValueError, match=r"no duplicate names, got \['a', 'a'\]"):
         judged(data, [system, system])
-    with pytest.raises(ValueError, match="must each rank 3 queries, a has 60"):
+    with pytest.raises(ValueError, match="must rank 3 queries each, got 60 for a"):
         RankedDataset(data, "test", torch.arange(3), [system])
 
 

@@ -16,5 +16,5 @@ def test_a_checkpoint_of_scores_takes_any_encoder(prepared: PreparedDataset) -> 
 def test_only_a_cross_encoder_of_transformers_has_a_head_to_train(
     prepared: PreparedDataset, pair_encoder: HashPairEncoder | None
 ) -> None:
-    with pytest.raises(ValueError, match="`pair_encoder` must be a CrossEncoder, whose head is trained, got"):
+    with pytest.raises(ValueError, match="`pair_encoder` must be a CrossEncoder with a trained head, got"):
         own_encoder(replace(prepared, pair_encoder=pair_encoder))

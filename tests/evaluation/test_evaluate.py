@@ -127,7 +127,7 @@ def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(
 def test_what_cannot_be_evaluated_is_refused(arguments: tuple[Any, Any], message: str, parts: ComponentFactory) -> None:
     with pytest.raises(ValueError, match=message):
         evaluate(*arguments, parts=parts)
-    with pytest.raises(ValueError, match=r"`settings` must be of pipelines in `systems`, \[\], got \['gar'\]"):
+    with pytest.raises(ValueError, match=r"`settings` must name pipelines in `systems`, \[\], got \['gar'\]"):
         evaluate("base", "x", settings={"gar": {"budget": 5}}, parts=parts)
 
 
@@ -143,9 +143,9 @@ def test_the_old_name_of_an_argument_warns_and_works(
         evaluate, tmp_path / "their.trec", str(ring), measures=["R@1", "MRR"], resamples=10, parts=parts, show=False
     )
     (old,), (new,) = deprecated, current
-    with pytest.warns(DeprecationWarning, match=f"`{old}` of evaluate.. is now called `{new}`"):
+    with pytest.warns(DeprecationWarning, match=f"`{old}` of evaluate.. was renamed to `{new}`"):
         before = run(**deprecated).datasets["ring"]
     after = run(**current).datasets["ring"]
     assert (before.tested, before.counterfactuals) == (after.tested, after.counterfactuals)
-    with pytest.raises(ValueError, match=f"`{new}` must be of"), pytest.warns(DeprecationWarning, match=old):
+    with pytest.raises(ValueError, match=f"`{new}` must be a subset of"), pytest.warns(DeprecationWarning, match=old):
         run(**{old: ["R@3"]})

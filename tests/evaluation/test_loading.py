@@ -64,7 +64,7 @@ def test_a_model_with_the_name_of_a_baseline_is_refused_where_it_keeps_it(monkey
     models: dict[str, Checkpoint] = {"gcs": load_primary("base")}
     monkeypatch.setattr("graphrerank.evaluation.loading.load_checkpoints", lambda _: models)
     spec = SystemSpec("run", "checkpoint", "runs/run", "runs/run")
-    with pytest.raises(ValueError, match="runs/run: holds a system of the name 'gcs', which a baseline has"):
+    with pytest.raises(ValueError, match="runs/run: the system name 'gcs' is reserved for a baseline"):
         load_models(spec, keep_names=True)
     assert list(load_models(spec, keep_names=False)) == ["run"]
 

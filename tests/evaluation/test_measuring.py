@@ -105,7 +105,7 @@ def test_what_ir_measures_cannot_compute_is_refused(tmp_path: Path) -> None:
     dataset, _, path = searched(1, tmp_path)
     ranking = read_run(path, query_ids=QUERIES, node_ids=IDS)
     halves = Qrels(torch.tensor([0]), torch.tensor([0]), torch.tensor([0.5]))
-    with pytest.raises(ValueError, match=r"need whole numbers as judgements, got others for \['AP'\]"):
+    with pytest.raises(ValueError, match=r"require integer judgements, got other numbers for \['AP'\]"):
         measure_ranking(dataset, halves, torch.tensor([0]), ranking.select(torch.tensor([0])), ["AP"])
 
 
@@ -126,15 +126,15 @@ def test_what_is_tested_where_nothing_is_named(measures: tuple[str, ...], tested
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"measures": []}, "must name one measure or more, and none twice"),
-        ({"measures": ["CR@5", "R_cap@5"]}, r"none twice, got \['CR@5', 'R_cap@5'\]"),
-        ({"measures": ["Recoll@5"]}, "must be ours .* or an expression of ir_measures, got 'Recoll@5'"),
-        ({"measures": ["TR@0"]}, "must be ours .* got 'TR@0'"),
-        ({"measures": ["nDCG(judged_only=True)@10"]}, "judged not relevant"),
-        ({"measures": ["Bpref"]}, "'Bpref' reads documents judged not relevant"),
+        ({"measures": []}, "must contain at least one measure and no duplicates"),
+        ({"measures": ["CR@5", "R_cap@5"]}, r"no duplicates, got \['CR@5', 'R_cap@5'\]"),
+        ({"measures": ["Recoll@5"]}, "must be PR@K, .* or an expression of ir_measures, got 'Recoll@5'"),
+        ({"measures": ["TR@0"]}, "must be PR@K, .* got 'TR@0'"),
+        ({"measures": ["nDCG(judged_only=True)@10"]}, "requires negative judgements"),
+        ({"measures": ["Bpref"]}, "'Bpref' requires negative judgements"),
         (
             {"measures": ["R@5"], "significance_measures": ["R@6"]},
-            r"`significance_measures` must be of `measures` \['R@5'\], got \['R@6'\]",
+            r"`significance_measures` must be a subset of `measures` \['R@5'\], got \['R@6'\]",
         ),
         ({"measures": ["R@5"], "resamples": 0}, "`resamples` must be a positive integer, got 0"),
         ({"measures": ["R@5"], "ties": "random"}, r"`ties` must be one of \['own', 'trec'\], got 'random'"),

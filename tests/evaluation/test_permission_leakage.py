@@ -30,4 +30,4 @@ def test_what_filtering_afterwards_tells_by_hand() -> None:
     assert found.changed == 0.0  # the order of the others stays
     few = partial(BM25Retriever, top_k=1)  # the one candidate is hidden
     assert measure_leakage(dataset, queries, few(graph).retrieve(queries), few).changed == 0.25
-    assert "afterwards, 25.0% tell" in str(measure_leakage(dataset, queries, few(graph).retrieve(queries), few))
+    assert "after ranking, 25.0% reveal" in str(measure_leakage(dataset, queries, few(graph).retrieve(queries), few))

@@ -57,7 +57,7 @@ def test_a_loaded_reranker_is_named_by_its_source() -> None:
 def test_short_names() -> None:
     assert short_names(["runs/1/gatv2", "runs/2/gatv2"]) == ["1-gatv2", "2-gatv2"]
     assert short_names(["a/x.trec", "b/x.trec.gz", "re2"]) == ["a-x", "b-x", "re2"]
-    with pytest.raises(ValueError, match="must have different names"):
+    with pytest.raises(ValueError, match="must have unique names"):
         short_names(["a/x.trec", "a/x.run"])
 
 
@@ -67,7 +67,8 @@ def test_the_name_of_a_baseline_is_reserved(name: str) -> None:
     assert short_names([f"/runs/{name}.trec"]) == [f"runs-{name}"]
     assert short_names([f"a/{name}", f"b/{name}"]) == [f"a-{name}", f"b-{name}"]
     with pytest.raises(
-        ValueError, match=rf"none of a baseline .*, got \['{name}.trec', 'base'\]; write a path with its parent"
+        ValueError,
+        match=rf"other than those of the baselines .*, got \['{name}.trec', 'base'\]\. Write a path with its parent",
     ):
         short_names([f"{name}.trec", "base"])
 
@@ -105,16 +106,24 @@ def test_measures_of_stages_are_added_and_tested() -> None:
 @pytest.mark.parametrize(
     ("systems", "arguments", "message"),
     [
-        ({"gcs": "base"}, {}, "none of a baseline"),
-        ({}, {}, "must have one name or more"),
-        (["base", "base"], {}, "must name one system or more, and none twice"),
-        ([], {}, "must name one system or more, and none twice"),
+        ({"gcs": "base"}, {}, "no name of a baseline"),
+        ({}, {}, "must contain at least one system"),
+        (["base", "base"], {}, "must contain at least one system and no duplicates"),
+        ([], {}, "must contain at least one system and no duplicates"),
         ("base", {"data": []}, "`data` must name at least one data set, got none"),
-        ("a.trec", {"data": ["one", "two"]}, "a.trec is of one data set, `datasets` names 2; write its path with"),
-        ("base", {"edge_ablations": ["turned"]}, r"`edge_ablations` must be of .*, got \['turned'\]"),
-        ("base", {"pipeline_settings": {"gar": {"budget": 5}}}, r"of pipelines in `systems`, \[\], got \['gar'\]"),
-        (["gar"], {"pipeline_settings": {"gar": 5}}, "must be written as settings.gar.KEY=..., got 5"),
-        ("base", {"significance_measures": ["R@7"]}, r"`significance_measures` must be of `measures` .*, got \['R@7'"),
+        ("a.trec", {"data": ["one", "two"]}, "a.trec is for one data set, but `datasets` names 2. Replace the name"),
+        ("base", {"edge_ablations": ["turned"]}, r"`edge_ablations` must be a subset of .*, got \['turned'\]"),
+        (
+            "base",
+            {"pipeline_settings": {"gar": {"budget": 5}}},
+            r"must name pipelines in `systems`, \[\], got \['gar'\]",
+        ),
+        (["gar"], {"pipeline_settings": {"gar": 5}}, "must be a mapping such as settings.gar.KEY=..., got 5"),
+        (
+            "base",
+            {"significance_measures": ["R@7"]},
+            r"`significance_measures` must be a subset of `measures` .*, got \['R@7'",
+        ),
         ("base", {"measures": ["Recoll@3"]}, "got 'Recoll@3'"),
         ("base", {"ties": "random"}, "`ties` must be one of"),
         ("base", {"resamples": 0}, "`resamples` must be a positive integer, got 0"),

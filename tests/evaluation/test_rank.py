@@ -56,7 +56,7 @@ def test_candidates_are_known_where_a_runner_reranks_them(task: RankingTask) -> 
 
 
 def test_two_rows_of_one_name_are_refused(task: RankingTask) -> None:
-    with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
+    with pytest.raises(ValueError, match=r"no duplicate names, got \['a', 'a'\]"):
         rank_systems(task, [Fixed({"a": ["a"]}), Fixed({"b": ["a"]})], ["a", "b"])
 
 

@@ -74,7 +74,7 @@ def test_every_number_of_every_table_is_in_the_report(result: EvaluationResult) 
     report = result.markdown()
     for text in (
         "- GATv2 is ahead of retriever: PR@10 +65.00 (",
-        "- their.run ranks nothing for 4 queries",
+        "- their.run returned no passages for 4 queries",
         "## attack test",
     ):
         assert text in report
@@ -122,9 +122,9 @@ def test_verdicts_follow_the_corrected_p_value(
 
 def test_notes_state_the_ceiling_ties_and_missing_queries(dataset: DatasetResult) -> None:
     expected = [
-        "ceiling of PR for checkpoints 86.90 (80.00 before expansion): all relevant are candidates",
+        "ceiling of PR for checkpoints 86.90 (80.00 before expansion): all relevant passages are candidates",
         "queries with a tie in the top 10: retriever 5.00%, ",
-        "their.run ranks nothing for 3 queries, which count as 0: q03, q04, q05",
+        "their.run returned no passages for 3 queries, which score 0: q03, q04, q05",
     ]
     systems = {name: replace(one, tied_share=0.05, missing=one.missing[:-1]) for name, one in dataset.systems.items()}
     dataset = replace(dataset, systems=systems, ceiling=0.869, base_ceiling=0.8)
@@ -134,8 +134,8 @@ def test_notes_state_the_ceiling_ties_and_missing_queries(dataset: DatasetResult
     system = replace(dataset.systems["gatv2"], tied_share=0.0, missing=tuple("abcdefg"))
     alone = replace(dataset, systems={"gatv2": system}, base_ceiling=dataset.ceiling)
     assert notes_of(alone, "own") == [
-        "ceiling of PR 86.90: all relevant are candidates",
-        "GATv2 ranks nothing for 7 queries, which count as 0: a, b, c, d, e, ...",
+        "ceiling of PR 86.90: all relevant passages are candidates",
+        "GATv2 returned no passages for 7 queries, which score 0: a, b, c, d, e, ...",
     ]
     assert notes_of(replace(alone, ceiling=None, systems={}), "own") == []
 
@@ -151,7 +151,7 @@ def test_every_part_and_every_number_is_on_the_page(html: str, result: Evaluatio
     assert "GATv2 is ahead of retriever: PR@10 +65.00" in verdicts
     assert "does not differ clearly from MLP" in verdicts
     assert "their.run" in page.texts["th"]
-    assert "their.run ranks nothing for 4 queries, which count as 0: q03, q04, q05, q59" in page.texts["li"]
+    assert "their.run returned no passages for 4 queries, which score 0: q03, q04, q05, q59" in page.texts["li"]
 
     cells = [cell for table in all_tables(result).values() for row in table.rows for cell in row]
     values = Counter(str(cell.value) for cell in cells if cell.is_number)

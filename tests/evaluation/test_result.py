@@ -45,10 +45,10 @@ def test_a_result_written_and_read_is_the_same(result: EvaluationResult, tmp_pat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "no such file; needed the folder of a finished run"),
-        ("{", "not a result that can be read"),
-        ('{"format": 0}', "needed format 3, found 0"),
-        ('{"format": 3}', "not a result that can be read"),
+        (None, "does not exist. Pass the folder of a finished run"),
+        ("{", "is not a valid result"),
+        ('{"format": 0}', "the format must be 3, got 0"),
+        ('{"format": 3}', "is not a valid result"),
         (
             '{"format": 3, "command": "", "settings": {}, "datasets": {}, "across": [{}]}',
             r"across\.0\.baseline: Field required",
@@ -109,5 +109,5 @@ def test_scores_survive_the_run_file(written: tuple[DatasetResult, Path], prepar
     assert torch.equal(torch.tensor(scores), ranking.scores[ranking.nodes >= 0])
     assert torch.equal(read_run_file(path, prepared.dataset, "val", QUERIES).nodes[:, :4], ranking.nodes)
     path.write_text("x Q0 a 1 1 t\n")
-    with pytest.raises(ValueError, match="needed a candidate for at least one of the 2 queries judged of split 'val'"):
+    with pytest.raises(ValueError, match="must rank passages for at least one of the 2 judged queries of split 'val'"):
         read_run_file(path, prepared.dataset, "val", torch.tensor([1, 2]))

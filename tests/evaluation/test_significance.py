@@ -141,10 +141,10 @@ def test_holm_against_its_definition() -> None:
 @pytest.mark.parametrize(
     ("scores", "pairs", "message"),
     [
-        (torch.zeros(2, 3), [(0, 1)], r"must be \[systems, measures, queries\], .* got shape \[2, 3\]"),
+        (torch.zeros(2, 3), [(0, 1)], r"must be \[systems, measures, queries\] .* got shape \[2, 3\]"),
         (torch.tensor([[[1.0]], [[math.nan]]]), [(0, 1)], "NaN at the same queries for all systems"),
-        (torch.zeros(2, 1, 3), [(0, 2)], r"`pairs` must number systems 0 to 1, got \[\(0, 2\)\]"),
-        (torch.zeros(2, 1, 3), [(-1, 0)], r"`pairs` must number systems 0 to 1, got \[\(-1, 0\)\]"),
+        (torch.zeros(2, 1, 3), [(0, 2)], r"`pairs` must contain indices of systems, 0 to 1, got \[\(0, 2\)\]"),
+        (torch.zeros(2, 1, 3), [(-1, 0)], r"`pairs` must contain indices of systems, 0 to 1, got \[\(-1, 0\)\]"),
     ],
 )
 def test_scores_and_pairs_that_do_not_fit_are_refused(scores: torch.Tensor, pairs: list, message: str) -> None:
@@ -155,7 +155,7 @@ def test_scores_and_pairs_that_do_not_fit_are_refused(scores: torch.Tensor, pair
 def test_arguments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="`samples` must be a positive integer, got 0"):
         bootstrap_interval(torch.ones(3), samples=0)
-    with pytest.raises(ValueError, match=r"`a` and `b` must have one shape, got \(3,\) and \(4,\)"):
+    with pytest.raises(ValueError, match=r"`a` and `b` must have the same shape, got \(3,\) and \(4,\)"):
         paired_randomization(torch.ones(3), torch.ones(4))
 
 

@@ -23,13 +23,13 @@ EDGE_DEPENDENT_FEATURE = MATCH_FEATURES[2]
 class EdgeAblation:
     """Variants of a system that rerank the same candidates with other edges between them.
 
-    - ``shuffled``: every candidate keeps its number of neighbours among the candidates, and its number for each type
-      where edges have types.
-    - ``removed``: there are no edges.
-    - ``each_type``: one variant per edge type, such as ``without entity``, in which the edges of this type are left
-      out. There are none if the corpus has a single type.
+    - ``shuffled``: Edges are shuffled. Every candidate keeps its number of neighbours among the candidates, separately
+      for each edge type if the model distinguishes types.
+    - ``removed``: All edges are removed.
+    - ``each_type``: One variant per edge type, such as ``without entity``, without the edges of this type. If the
+      corpus has a single edge type, there are no such variants.
 
-    All features that depend on edges are computed again, including the query words that a candidate's neighbours cover
+    All features that depend on edges are recomputed, including the query words that a candidate's neighbours contain
     (:class:`~graphrerank.features.text_match.TextMatch`).
 
     Args:
@@ -40,7 +40,7 @@ class EdgeAblation:
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGE_ABLATIONS, *, seed: int = 0) -> None:
         corpus, types = prepared.dataset.graph, prepared.dataset.graph.edge_types()
-        # a corpus graph per variant; None for shuffled edges, which are drawn per batch
+        # One corpus graph per variant. Shuffled edges are drawn per batch, so their entry is None.
         self._graphs: dict[str, CorpusGraph | None] = {SHUFFLED: None} if SHUFFLED in kinds else {}
         if REMOVED in kinds:
             self._graphs[REMOVED] = corpus.without_edges()
@@ -60,7 +60,7 @@ class EdgeAblation:
             system: System to ablate.
 
         Returns:
-            Systems by the name of the ablation. Empty for a system that reads no edges.
+            Systems by the name of the ablation. Empty for a system that does not use edges.
         """
         if not system.reads_graph:
             return {}

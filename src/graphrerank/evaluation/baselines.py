@@ -1,4 +1,4 @@
-"""Baselines: rows without training that stand next to those of checkpoints, over the same candidates."""
+"""Untrained baselines, which rank the same candidates as the checkpoints."""
 
 from collections.abc import Hashable, Iterable, Mapping
 
@@ -12,12 +12,12 @@ from graphrerank.models.manifest import RerankerManifest
 from graphrerank.operators.gcs import GCS
 from graphrerank.operators.ppr import PPR
 
-PAIR_BASELINES = ("cross_encoder", "granker")  # only next to checkpoints that read a cross-encoder's vectors
+PAIR_BASELINES = ("cross_encoder", "granker")  # only run if a checkpoint uses the vectors of a cross-encoder
 BASELINES = (RETRIEVER, "ppr", "gcs", *PAIR_BASELINES)
 
 
 def baseline_systems(restart_probs: Mapping[str, float]) -> list[System]:
-    """Build the baselines that every table of rerankers has.
+    """Build the baselines that every table of rerankers contains.
 
     Args:
         restart_probs: Restart probabilities of ``ppr`` and ``gcs``, in (0, 1].
@@ -39,13 +39,13 @@ def reranking_systems(
     device: torch.device,
     scorers: Iterable[System] = (),
 ) -> list[System]:
-    """List the rows of a table of rerankers: baselines, further scorers, trained models.
+    """Build the systems of a table of rerankers: baselines, additional scorers and trained models.
 
     Args:
         models: Trained models by row name.
         restart_probs: Restart probabilities of ``ppr`` and ``gcs``, in (0, 1].
         device: Device on which the models score candidates.
-        scorers: Further systems.
+        scorers: Additional systems.
 
     Returns:
         Systems in the order of the table's rows.
@@ -55,13 +55,13 @@ def reranking_systems(
 
 
 def baseline_settings(manifest: RerankerManifest) -> dict[str, Hashable]:
-    """Return what determines the ranking of each baseline next to a checkpoint.
+    """Return the settings that a checkpoint prescribes for each baseline.
 
     Args:
         manifest: Manifest of the checkpoint.
 
     Returns:
-        Setting by baseline. Two checkpoints share the row of a baseline if its settings are equal.
+        Setting by name of the baseline. Checkpoints with equal settings share the baseline's row.
     """
     settings: dict[str, Hashable] = {RETRIEVER: None, **manifest.operators}
     if manifest.pair_encoder is not None:
@@ -70,9 +70,9 @@ def baseline_settings(manifest: RerankerManifest) -> dict[str, Hashable]:
 
 
 def baseline_row_name(baseline: str, checkpoint: str, settings: Mapping[str, Mapping[str, Hashable]]) -> str | None:
-    """Name the row of a baseline that is run with the settings of a checkpoint.
+    """Return the name of the row of a baseline that is run with the settings of a checkpoint.
 
-    A baseline has one row per distinct setting. The row is computed next to the first checkpoint with this setting.
+    A baseline has one row per distinct setting. It is computed for the first checkpoint with this setting.
 
     Args:
         baseline: Name of the baseline.
@@ -80,8 +80,8 @@ def baseline_row_name(baseline: str, checkpoint: str, settings: Mapping[str, Map
         settings: Settings of the baselines (:func:`baseline_settings`) by label of the checkpoint.
 
     Returns:
-        The baseline's name if all checkpoints share one setting, otherwise the name with the checkpoint's label added.
-        None if an earlier checkpoint has the same setting.
+        Name of the baseline, followed by the label of the checkpoint if the checkpoints have different settings. None
+        if an earlier checkpoint has the same setting.
 
     Example:
         >>> settings = {"a": {"gcs": 0.3, "ppr": 0.1}, "b": {"gcs": 0.5, "ppr": 0.1}}

@@ -1,4 +1,4 @@
-"""Finished runs side by side, from the files that they wrote, and a run against the metrics of another."""
+"""Compare finished runs by the files that they wrote."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from graphrerank.evaluation.significance import across_datasets
 from graphrerank.evaluation.tables import percent_cell
 from graphrerank.utils.checks import UserError
 
-TOLERANCE = 1e-6  # of a mean, as a fraction
+TOLERANCE = 1e-6  # largest difference between two means (fractions) that counts as equal
 NOTHING = "nothing"
-NO_MEANS = ("missing", "tied_share", "answers")  # entries of a system that are no means
-OF_SYSTEMS = ("counterfactuals", "reliability", "list_reliability")  # records about single systems
-Parts = Mapping[str, DatasetResult]  # one data set, by run
+NO_MEANS = ("missing", "tied_share", "answers")  # entries of a system in `metrics.json` that are not means
+OF_SYSTEMS = ("counterfactuals", "reliability", "list_reliability")  # fields of a result with records per system
+Parts = Mapping[str, DatasetResult]  # results on one data set, by run
 
 
 def compare_runs(
@@ -30,23 +30,37 @@ def compare_runs(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> EvaluationResult:
-    """Put the systems of several runs into one result, over the data sets that all of them evaluated.
+    """Combine the systems of several runs into one result, on the data sets that all runs evaluated.
 
-    Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
-    system of the last run is the primary one, and tests are repeated, of ``tested`` (empty: what the first run tested
-    and every run measured). Notes say how the runs differ. A ValueError if they judge other queries, break ties
-    differently, or have no data set or measure in common.
+    Systems with the same name and the same score on every query are merged. If the scores differ, the name of the run
+    is appended to the name of each system. The last system of the last run is the primary system, and all significance
+    tests are computed again. Notes in the result describe the differences between the runs.
+
+    Args:
+        results: Results by name of the run.
+        command: Command line, for the report.
+        tested: Measures to run significance tests on. If empty, the tested measures of the first run that every run
+            has.
+        resamples: Number of random sign flips of each test, and number of bootstrap samples.
+        seed: Random seed of resampling.
+
+    Returns:
+        Combined result.
+
+    Raises:
+        UserError: If the runs evaluate different queries, break ties differently, or have no data set or no measure in
+            common.
     """
     if len(results) < 2:
-        raise UserError(f"`report` must name two runs or more, got {list(results)}")
+        raise UserError(f"`report` must name at least two runs, got {list(results)}")
     first, *others = results.values()
     shared = [name for name in first.datasets if all(name in other.datasets for other in others)]
     if not shared:
         judged = {run: list(result.datasets) for run, result in results.items()}
-        raise UserError(f"`report` must name runs over one data set at least, got {judged}")
+        raise UserError(f"`report` must name runs with a data set in common, got {judged}")
     ties = {run: result.ties for run, result in results.items()}
     if len(set(ties.values())) > 1:
-        raise UserError(f"`report` must name runs that break ties alike, got {ties}")
+        raise UserError(f"`report` must name runs that break ties in the same way, got {ties}")
     notes = [f"{run}: {result.command}" for run, result in results.items()]
     for (run, result), (next_run, next_result) in pairwise(results.items()):
         before, after = (
@@ -59,7 +73,7 @@ def compare_runs(
             *_merged({run: result.datasets[name] for run, result in results.items()}, tested, resamples, seed)
         )
         timed = sum(system.cost is not None for system in compared.systems.values()) > 1
-        own = ["times and memory of a system are those of its own run"] if timed else []
+        own = ["time and memory of each system were measured in its own run"] if timed else []
         datasets[name] = replace(compared, notes=(*notes, *compared.notes, *own))
     settings: dict[str, Any] = {"ties": first.ties, "runs": ", ".join(results), "resamples": resamples, "seed": seed}
     left_out = [f"{run}: {name}" for run, result in results.items() for name in result.datasets if name not in shared]
@@ -70,16 +84,21 @@ def compare_runs(
 
 
 def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> tuple[DatasetResult, EvaluationPlan]:
-    """Join the systems of one data set, and plan their tests."""
+    """Combine the systems of all runs on one data set, and plan their tests."""
     _check_same_queries(parts)
     first, *_, last = parts.values()
     measures = [name for name in first.measures if all(name in part.measures for part in parts.values())]
     known = {run: part.measures for run, part in parts.items()}
     tested = list(parse_measures(tested, measures)) if tested else [name for name in first.tested if name in measures]
     if lacking := [name for name in tested if name not in measures]:
-        raise UserError(f"`tested` must be of measures that every run has, got {lacking}; of {first.name}: {known}")
+        raise UserError(
+            f"`tested` must be a subset of the measures that every run has, got {lacking}. "
+            f"The measures on {first.name} are {known}"
+        )
     if not tested:
-        raise UserError(f"`report` must name runs that test one measure at least, of {first.name} they have {known}")
+        raise UserError(
+            f"`report` must name runs with a tested measure in common. The measures on {first.name} are {known}"
+        )
     names = _names(parts)
     systems: dict[str, SystemResult] = {}
     records: dict[str, dict[Any, Any]] = {key: {} for key in OF_SYSTEMS}
@@ -94,7 +113,7 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
                 facts = name, getattr(record, "edges", ""), getattr(record, "measure", "")
                 records[key].setdefault(facts, replace(record, system=name))
     primary = list(names.values())[-1][last.primary]
-    systems[primary] = systems.pop(primary)  # to the end
+    systems[primary] = systems.pop(primary)  # the primary system is the last one
     taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()}
     tables = [replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables]
     merged = replace(
@@ -124,13 +143,16 @@ def _check_same_queries(parts: Parts) -> None:
             sizes = [f"{one.split} {one.fingerprint[:12]}, {len(one.query_ids)} queries" for one in (first, other)]
             both = len({*first.query_ids} & {*other.query_ids})
             raise UserError(
-                f"{run} and {other_run} must judge the same queries of {first.name}, got {' and '.join(sizes)}, {both} "
-                "of them in both"
+                f"{run} and {other_run} must evaluate the same queries of {first.name}, got {' and '.join(sizes)}, "
+                f"{both} queries in common"
             )
 
 
 def _names(parts: Parts) -> dict[str, dict[str, str]]:
-    """Choose each system's name in the comparison, by run and name in it: one where all queries are scored alike."""
+    """Return the name of each system in the comparison, by run and by its name in the run.
+
+    Systems with the same name and equal scores on all queries share the name.
+    """
     owners: dict[str, list[SystemResult]] = {}
     for part in parts.values():
         for name, system in part.systems.items():
@@ -149,16 +171,24 @@ def _names(parts: Parts) -> dict[str, dict[str, str]]:
 
 
 def metric_differences(expected: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """List where the metrics of a run differ from expected ones, both as ``metrics.json`` holds them, a line each.
+    """List the differences between the metrics of a run and expected metrics.
 
-    Data sets, queries, candidates and systems must be the same, means and ceilings within 1e-6; times are not compared.
+    Data sets, numbers of queries and candidates, and systems are compared exactly. Means and ceilings may differ by
+    1e-6. Times and memory are not compared.
+
+    Args:
+        expected: Content of the expected ``metrics.json``.
+        metrics: Content of the run's ``metrics.json``.
+
+    Returns:
+        One line per difference.
     """
     then, now = (_numbers(content) for content in (expected, metrics))
     return _changes(then, now, "expected", "found")
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """List the compared entries of a ``metrics.json``."""
+    """Return the entries of a ``metrics.json`` that are compared."""
     facts = ("split", "queries", "candidates", "ceiling", "base_ceiling")
     numbers: dict[str, Any] = {}
     for name, dataset in metrics["datasets"].items():
@@ -170,7 +200,14 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(key: str, content: Any) -> dict[str, Any]:
-    """List nested entries by their whole keys.
+    """Flatten nested entries to a single mapping.
+
+    Args:
+        key: Prefix of the keys of the result.
+        content: Nested mapping, or a single value.
+
+    Returns:
+        Values by full key.
 
     Example:
         >>> flat("config", {"a": {"b": 1}})
@@ -185,7 +222,7 @@ def flat(key: str, content: Any) -> dict[str, Any]:
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], first: str, second: str) -> list[str]:
-    """List the entries that differ."""
+    """Return one line for each entry that differs."""
     lines = []
     for key in dict.fromkeys([*before, *after]):
         then, now = before.get(key, NOTHING), after.get(key, NOTHING)

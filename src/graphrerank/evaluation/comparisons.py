@@ -18,8 +18,8 @@ from graphrerank.evaluation.records import (
 from graphrerank.evaluation.significance import compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 
-TOP = 10  # ranks in which changes by an edge ablation are counted
-MAX_QUERIES = 10  # queries that are listed with the largest gains, and as many with the largest losses
+TOP = 10  # number of top ranks in which an edge ablation must change the ranking to be counted
+MAX_QUERIES = 10  # maximum number of listed queries with gains, and of listed queries with losses
 RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
 
 
@@ -29,10 +29,10 @@ def compare_dataset(result: DatasetResult, ranked: RankedDataset, plan: Evaluati
     Args:
         result: Scores of all systems (:func:`~graphrerank.evaluation.dataset_result.measure_dataset`).
         ranked: Rankings that were measured, with those of the edge ablations.
-        plan: Significance tests, resampling and the rule for ties.
+        plan: Significance tests, resampling and tie-breaking.
 
     Returns:
-        The result with edge ablations, tests, single queries and groups of queries.
+        Result with edge ablations, tests, single queries and groups of queries.
     """
     return compare_systems(replace(result, counterfactuals=compare_ablations(result, ranked, plan)), plan)
 
@@ -43,10 +43,10 @@ def measure_rows(ranked: RankedDataset, ranking: Ranking, plan: EvaluationPlan) 
     Args:
         ranked: Data set and queries.
         ranking: Ranking ``[Q, K]`` of these queries.
-        plan: Measures and the rule for ties.
+        plan: Measures and tie-breaking.
 
     Returns:
-        Scores by measure, ``[Q]`` float64 each, without the measures that stages after ranking score.
+        Scores ``[Q]`` (float64) by measure, without the measures of stages after ranking.
     """
     ordered = break_ties(ranking, ranked.dataset.graph.node_ids, ties=plan.ties)
     qrels = ranked.dataset.split(ranked.split)
@@ -78,7 +78,7 @@ def compare_ablation(
     ablated_scores: Mapping[str, Tensor],
     plan: EvaluationPlan,
 ) -> Counterfactual:
-    """Compare a system with one of its edge ablations, in the first tested measure that a ranking has.
+    """Compare a system with one of its edge ablations, in the first tested measure that applies to rankings.
 
     Args:
         system: System with its rankings.
@@ -88,7 +88,7 @@ def compare_ablation(
         plan: Tested measures and resampling.
 
     Returns:
-        The difference with its interval and test.
+        Difference with its interval and test.
     """
     measure = next((name for name in plan.significance_measures if name in ablated_scores), next(iter(ablated_scores)))
     table = torch.stack([scores[measure], ablated_scores[measure]]).unsqueeze(1)
@@ -114,7 +114,7 @@ def compare_systems(result: DatasetResult, plan: EvaluationPlan) -> DatasetResul
         plan: Tested measures and resampling.
 
     Returns:
-        The result with tests, single queries and groups of queries.
+        Result with tests, single queries and groups of queries.
     """
     result = replace(result, tested=tuple(plan.significance_measures))
     return replace(
@@ -126,14 +126,14 @@ def compare_systems(result: DatasetResult, plan: EvaluationPlan) -> DatasetResul
 
 
 def paired_tests(result: DatasetResult, plan: EvaluationPlan) -> list[PairedTest]:
-    """Test the last system of a result against every other one.
+    """Test the last system of a result against every other system.
 
     Args:
         result: Scores of all systems.
         plan: Tested measures and resampling.
 
     Returns:
-        One test per other system and measure; none if there is a single system.
+        One test per other system and measure. Empty if there is a single system.
     """
     *others, last = result.systems
     if not others:
@@ -154,10 +154,11 @@ def differences_to_best(result: DatasetResult) -> list[QueryDifference]:
     """List the queries on which the last system differs most from the best of the others.
 
     Args:
-        result: Scores of all systems, with the tested measures. The first one decides which system is the best.
+        result: Scores of all systems, with the tested measures. The best system is the one with the highest mean in
+            the first tested measure.
 
     Returns:
-        Queries as :func:`query_differences` lists them; none if there is a single system.
+        Queries in the order of :func:`query_differences`. Empty if there is a single system.
     """
     *others, _ = result.systems
     if not others:
@@ -167,14 +168,14 @@ def differences_to_best(result: DatasetResult) -> list[QueryDifference]:
 
 
 def query_differences(result: DatasetResult, *, baseline: str) -> list[QueryDifference]:
-    """List the queries on which the primary system gains most over another one, then those on which it loses most.
+    """List the queries with the largest gains of the primary system over another system, then the largest losses.
 
     Args:
         result: Scores of all systems. The first tested measure is compared.
         baseline: Name of the other system.
 
     Returns:
-        At most ``MAX_QUERIES`` gains and as many losses, the largest first, and equal ones by id.
+        At most ``MAX_QUERIES`` gains and ``MAX_QUERIES`` losses, the largest first. Ties are ordered by query id.
     """
     measure, system = result.tested[0], result.primary
     baseline_scores, system_scores = (result.systems[name].values[measure].tolist() for name in (baseline, system))
@@ -197,8 +198,8 @@ def breakdowns(result: DatasetResult) -> list[Breakdown]:
         result: Scores of all systems, with the groups that stages define.
 
     Returns:
-        Means of the first tested measure by number of relevant passages, if there is more than one such group; then
-        means of the stages' measures over the stages' groups.
+        Means of the first tested measure by number of relevant passages, if there are at least two such groups,
+        followed by means of the stages' measures over the stages' groups.
     """
     by_relevant = relevant_groups(result.num_relevant)
     usual = {"relevant nodes": by_relevant} if len(by_relevant) > 1 else {}
@@ -217,11 +218,11 @@ def break_down(result: DatasetResult, groups: Mapping[str, Mapping[str, Tensor]]
 
     Args:
         result: Scores of all systems.
-        groups: Queries by kind of group and name of the group: a mask ``[Q]`` bool, or row numbers ``[n]`` int64.
+        groups: Queries by kind of group and name of the group: a mask ``[Q]`` bool, or row indices ``[n]`` int64.
         measure: Name of the measure to average.
 
     Returns:
-        One record per group in which a query counts.
+        One record per group with at least one query that the measure includes.
     """
     scores = {name: system.values[measure] for name, system in result.systems.items()}
     is_counted = torch.stack([~row.isnan() for row in scores.values()]).any(0)
@@ -240,7 +241,7 @@ def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
         num_relevant: Number of relevant passages of each query.
 
     Returns:
-        Masks ``[Q]`` bool by name of the group, such as ``3 to 5``. Groups without a query are left out.
+        Masks ``[Q]`` bool by name of the group, such as ``3 to 5``. Empty groups are left out.
     """
     counts, groups = torch.tensor(num_relevant), {}
     for low, high in RELEVANT_GROUPS:

@@ -1,4 +1,4 @@
-"""Measure what all systems ranked on a data set."""
+"""Measure the rankings of all systems on a data set."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ __getattr__ = moved_names(__name__)
 
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
-    """Measure all systems on a data set, and compare the last one with every other.
+    """Measure all systems on a data set, and compare the last system with every other system.
 
     Args:
         ranked: Rankings of all systems.
@@ -43,7 +43,7 @@ def measure_dataset(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
 
     Args:
         ranked: Rankings of all systems.
-        plan: Measures, resampling and the rule for ties.
+        plan: Measures, resampling and tie-breaking.
         stages: Results of the stages after ranking.
 
     Returns:
@@ -87,11 +87,11 @@ def score_systems(
 
     Args:
         ranked: Rankings of all systems.
-        plan: Measures and the rule for ties.
-        stages: Results of the stages after ranking, which score further measures.
+        plan: Measures and tie-breaking.
+        stages: Results of the stages after ranking, which contain the scores of additional measures.
 
     Returns:
-        Scores by system and measure, ``[Q]`` float64 each; NaN where a query does not count.
+        Scores ``[Q]`` (float64) by system and measure, NaN for queries that a measure excludes.
 
     Raises:
         ValueError: If a measure belongs to a stage that was not run.
@@ -101,7 +101,9 @@ def score_systems(
         stage_scores = _merged(stage.measures.get(system.name, {}) for stage in stages)
         available = {**measure_rows(ranked, system.ranking, plan), **stage_scores}
         if missing := [name for name in plan.measures if name not in available]:
-            raise UserError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
+            raise UserError(
+                f"`measures` {missing} require a stage after ranking that was not run. Enable it, such as answers=..."
+            )
         scores[system.name] = {name: available[name] for name in plan.measures}
     return scores
 
@@ -112,12 +114,12 @@ def system_results(
     plan: EvaluationPlan,
     stages: Sequence[StageResult] = (),
 ) -> dict[str, SystemResult]:
-    """Describe every system with its scores and their intervals.
+    """Build the result of every system from its scores.
 
     Args:
         ranked: Rankings of all systems.
         scores: Scores by system and measure (:func:`score_systems`).
-        plan: Measures, resampling and the rule for ties.
+        plan: Measures, resampling and tie-breaking.
         stages: Results of the stages after ranking.
 
     Returns:
@@ -145,11 +147,11 @@ def system_results(
 
 
 def missing_queries(ranked: RankedDataset, system: RankedSystem) -> tuple[str, ...]:
-    """List the queries that a system ranked nothing for.
+    """List the queries for which a system returned no passages.
 
     Args:
         ranked: Rankings of all systems.
-        system: One of them.
+        system: System whose ranking is examined.
 
     Returns:
         Ids of the queries.
@@ -163,8 +165,8 @@ class ReliabilityRecords:
     """Calibration of all calibrated systems.
 
     Attributes:
-        candidates: How well probabilities of relevance match frequencies.
-        lists: How well probabilities that the top of a list is complete match frequencies.
+        candidates: Calibration of the probabilities of relevance.
+        lists: Calibration of the probabilities that the top of a list contains every relevant passage.
     """
 
     candidates: list[Reliability]
@@ -179,7 +181,7 @@ def measure_reliability(ranked: RankedDataset, qrels: Qrels) -> ReliabilityRecor
         qrels: Judgements of the split.
 
     Returns:
-        One record per calibrated system, and one per rank for systems with a confidence in whole lists.
+        One record per calibrated system, and one per rank for systems with ``list_confidence``.
     """
     records = ReliabilityRecords([], [])
     for system in ranked.systems:
@@ -194,12 +196,12 @@ def measure_reliability(ranked: RankedDataset, qrels: Qrels) -> ReliabilityRecor
 
 @dataclass(frozen=True)
 class CandidateCeiling:
-    """Upper limit of perfect recall for rerankers of some candidates. All fields are None without candidates.
+    """Upper limit of perfect recall for any reranker of the candidates. All fields are None without candidates.
 
     Attributes:
         num_candidates: Largest number of candidates of a query.
-        share_complete: Share of the queries whose relevant passages are all candidates.
-        share_complete_before_expansion: The same for the candidates before expansion.
+        share_complete: Fraction of queries whose relevant passages are all candidates.
+        share_complete_before_expansion: The same fraction for the candidates before expansion.
     """
 
     num_candidates: int | None = None
@@ -208,7 +210,7 @@ class CandidateCeiling:
 
 
 def candidate_ceiling(candidates: Ranking | None, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> CandidateCeiling:
-    """Measure the best that a reranker of some candidates can reach.
+    """Measure the upper limit of perfect recall that the candidates allow.
 
     Args:
         candidates: Candidates ``[Q, K]``, or None if no system reranks candidates.
@@ -217,7 +219,7 @@ def candidate_ceiling(candidates: Ranking | None, qrels: Qrels, queries: Tensor,
         num_nodes: Number of passages in the corpus.
 
     Returns:
-        The ceiling.
+        Upper limits with the number of candidates.
     """
     if candidates is None:
         return CandidateCeiling()
@@ -230,13 +232,13 @@ def candidate_ceiling(candidates: Ranking | None, qrels: Qrels, queries: Tensor,
 
 
 def query_groups(stages: Sequence[StageResult]) -> dict[str, dict[str, list[int]]]:
-    """List the groups of queries that stages define.
+    """Collect the groups of queries that stages define.
 
     Args:
         stages: Results of the stages after ranking.
 
     Returns:
-        Row numbers of the queries, by kind of group and name of the group.
+        Row indices of the queries, by kind of group and name of the group.
     """
     return {
         by: {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()}

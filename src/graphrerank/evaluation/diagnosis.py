@@ -30,36 +30,49 @@ from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.files import write_json, write_text
 
-MIN_GAIN = 0.01  # smallest noticeable gain of a measure, or of a share of the questions
+MIN_GAIN = 0.01  # smallest noticeable gain of a measure or of a fraction of the questions
 WITH, WITHOUT = "with the graph", "without the graph"
 ALL = "all judged questions"
-DRAFTED = "drafted questions"  # which some of its edges were drawn for
+DRAFTED = "drafted questions"  # generated questions, most of them along edges of the graph
 MEASURES = ("nDCG@10", "R@10", "PR@10")
-POOLED_QUERIES, DEPTH = 50, 10  # questions to judge, and passages of each ranking
+POOLED_QUERIES, DEPTH = 50, 10  # number of questions to judge, and number of passages from each ranking
 HEADER = ("query-id", "corpus-id", "score", "query", "text")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets evaluate a cell that begins with one of these as a formula
 
 
 @dataclass(frozen=True)
 class TypeDensity:
-    """The edges of one type in a whole corpus."""
+    """Number and density of the edges of one type in a corpus.
 
-    edges: str  # one of `EDGE_TYPES`
-    pairs: int  # that they join; by shared entities, once for each
+    Attributes:
+        edges: Name of the edge type, one of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+        pairs: Number of undirected edges. Passages that share several entities have one edge per entity.
+        mean_neighbours: Mean number of neighbours of a passage by edges of this type.
+        share_joined: Fraction of passages with at least one edge of this type.
+    """
+
+    edges: str
+    pairs: int
     mean_neighbours: float
-    share_joined: float  # share of the passages that have one
+    share_joined: float
 
 
 @dataclass(frozen=True)
 class GraphShape:
-    """A corpus graph."""
+    """Size and density of a corpus graph.
+
+    Attributes:
+        num_passages: Number of passages.
+        types: Densities of the edge types that occur in the corpus.
+        share_isolated: Fraction of passages without any edge.
+    """
 
     num_passages: int
-    types: tuple[TypeDensity, ...]  # those that some edge has
-    share_isolated: float  # share of the passages without any edge
+    types: tuple[TypeDensity, ...]
+    share_isolated: float
 
     def lines(self) -> list[str]:
-        """Describe how dense the graph is."""
+        """Return sentences that describe the density of the graph."""
         listed = [
             f"{entry.edges}: {entry.pairs:,} edges, {entry.mean_neighbours:.2f} neighbours of a passage, "
             f"{entry.share_joined:.1%} of the passages have one"
@@ -70,7 +83,13 @@ class GraphShape:
 
 
 def graph_shape(graph: CorpusGraph) -> GraphShape:
-    """Describe a corpus's edges, those by shared entities too.
+    """Measure the density of a corpus graph, including edges by shared entities.
+
+    Args:
+        graph: Corpus graph.
+
+    Returns:
+        Densities per edge type, and the fraction of isolated passages.
 
     Example:
         >>> shape = graph_shape(CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]])))
@@ -87,24 +106,31 @@ def graph_shape(graph: CorpusGraph) -> GraphShape:
 
 @dataclass(frozen=True)
 class GraphVerdict:
-    """Whether the graph helps, in a sentence, and what to do next."""
+    """Answer to the question whether the graph improves the ranking.
 
-    kind: str  # `helps`, `helps, as other edges do`, `hurts`, `no help`, `unclear` or `drafted`
+    Attributes:
+        kind: One of ``helps``, ``helps, as other edges do``, ``hurts``, ``no help``, ``unclear`` and ``drafted``.
+        sentence: Answer with numbers.
+        next_step: Recommended next step.
+    """
+
+    kind: str
     sentence: str
     next_step: str
 
 
 def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
-    """Decide whether the graph helps, in the first tested measure.
+    """Decide whether the graph improves the first tested measure.
 
-    Paired randomisation tests at the level 0.05 decide, and the interval of the gain where they find no difference.
+    The decision is based on paired randomisation tests at the level 0.05. If the difference is not significant, the
+    confidence interval decides between ``no help`` and ``unclear``.
 
     Args:
-        result: Scores with and without the graph, and of edge ablations.
-        questions: Questions that were evaluated: ``DRAFTED``, or any description.
+        result: Scores with the graph, without the graph, and with edge ablations.
+        questions: Description of the evaluated questions. ``DRAFTED`` marks generated questions.
 
     Returns:
-        The verdict, with advice.
+        Verdict with a recommended next step.
     """
     measure = result.tested[0]
     test = next(test for test in result.tests if (test.baseline, test.measure) == (WITHOUT, measure))
@@ -129,7 +155,7 @@ def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
 
 
 def _harmful_types(result: DatasetResult) -> list[str]:
-    """Return the edge types without which the ranking is significantly better, the most harmful first."""
+    """Return the edge types whose removal improves the ranking significantly, the most harmful first."""
     harmful = sorted(
         (change.difference, change.edges.removeprefix(WITHOUT_TYPE))
         for change in result.counterfactuals
@@ -177,12 +203,12 @@ def _other_edges(result: DatasetResult) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Scores with and without the graph.
+    """Evaluation of a reranker with and without the graph.
 
     Attributes:
-        questions: Questions that were evaluated: a split, all judged ones, or drafted ones.
+        questions: Description of the evaluated questions: a split, all judged questions, or drafted questions.
         result: Scores, significance tests and edge ablations.
-        verdict: Whether the graph helps.
+        verdict: Answer to the question whether the graph improves the ranking.
     """
 
     questions: str
@@ -195,8 +221,8 @@ class Diagnosis:
         Args:
             run_dir: Folder for the files.
             command: Command line, for the report.
-            graph: Corpus graph, whose shape is described.
-            resamples: Number of sign flips and of bootstrap samples, for the report.
+            graph: Corpus graph, whose density is reported.
+            resamples: Number of random sign flips and of bootstrap samples, for the report.
         """
         name = self.result.name
         EvaluationResult(command, {name: self.result}, settings={"resamples": resamples}).save(run_dir)
@@ -207,12 +233,12 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class JudgingSheet:
-    """Passages to judge, where no question is judged.
+    """Sheet of passages to judge, written for data sets without judgements.
 
     Attributes:
         path: CSV file with an empty column ``score``.
-        num_queries: Number of questions in it.
-        share_changed: Share of the questions whose first ``DEPTH`` passages are others without the graph.
+        num_queries: Number of questions in the file.
+        share_changed: Fraction of questions whose top ``DEPTH`` passages change if the graph is removed.
     """
 
     path: Path
@@ -232,25 +258,25 @@ def diagnose(
     run_dir: Path,
     command: str,
 ) -> Diagnosis | JudgingSheet:
-    """Measure whether the edges of a corpus help a reranker, and write the results to a folder.
+    """Measure whether the edges of a corpus improve a reranker, and write the results to a folder.
 
     Args:
         prepared: Data set with candidates.
-        bare: The same data set :func:`without_edges`, with its own candidates.
-        checkpoint: Reranker.
-        plan: Measures and significance tests. The verdict is on nDCG@10 where it is measured, otherwise on the first
-            measure.
+        bare: The same data set without edges (:func:`without_edges`), with candidates found without edges.
+        checkpoint: Checkpoint of the reranker.
+        plan: Measures and significance tests. The verdict is based on the first tested measure.
         split: Split whose judgements are used. If the data set does not have it, all judgements are used.
-        num_queries: Number of questions. If None, all judged ones, or 50 to judge.
+        num_queries: Number of questions. If None, all judged questions are evaluated, or 50 questions are selected for
+            the sheet.
         device: Device of the model.
         run_dir: Folder for the files.
         command: Command line, for the report.
 
     Returns:
-        The diagnosis, or a sheet of passages to judge if nothing is judged.
+        Diagnosis, or a sheet of passages to judge if the data set has no judgements.
 
     Raises:
-        ValueError: If the data set was encoded by another encoder than the checkpoint needs.
+        UserError: If the data set was encoded with another encoder than the checkpoint requires.
     """
     prepared, questions = _one_split(prepared, split)
     dataset = prepared.dataset
@@ -285,7 +311,7 @@ def rank_both_ways(
         whole: Data set with its edges.
         bare: The same data set without edges.
         queries: Indices of the questions, ``[Q]`` int64.
-        systems: The retriever, PPR, and the reranker under ``WITH``.
+        systems: Retriever, PPR and reranker, the latter under the key ``WITH``.
 
     Returns:
         Rankings ``[Q, K]`` of the retriever, of PPR, and of the reranker without and with the graph.
@@ -301,7 +327,7 @@ def rank_both_ways(
 def write_judging_sheet(
     dataset: Dataset, queries: Tensor, rankings: Mapping[str, Ranking], run_dir: Path
 ) -> JudgingSheet:
-    """Write the passages to judge into ``to_judge.csv``.
+    """Write the passages to judge to the file ``to_judge.csv``.
 
     Args:
         dataset: Data set without judgements.
@@ -310,7 +336,7 @@ def write_judging_sheet(
         run_dir: Folder for the file.
 
     Returns:
-        Facts about the sheet.
+        Path of the sheet, with statistics.
     """
     top, top_without = (rankings[name].nodes[:, :DEPTH].sort(dim=1).values for name in (WITH, WITHOUT))
     path = run_dir / "to_judge.csv"
@@ -319,7 +345,10 @@ def write_judging_sheet(
 
 
 def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:
-    """Keep the judgements of a split, else all of them, as one; say which."""
+    """Return the data set with a single split, and a description of it.
+
+    The split contains the judgements of the requested split, or all judgements if there is no such split.
+    """
     dataset = prepared.dataset
     if not dataset.splits:
         return prepared, ALL
@@ -333,7 +362,11 @@ def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, 
 
 
 def without_edges(prepared: PreparedDataset) -> Dataset:
-    """Return a data set without edges; its vectors stay."""
+    """Return a data set without edges. Its vectors are kept.
+
+    Args:
+        prepared: Data set with encoded texts.
+    """
     return replace(
         prepared.dataset,
         graph=prepared.dataset.graph.without_edges().with_rows_in_order(),
@@ -345,10 +378,21 @@ def without_edges(prepared: PreparedDataset) -> Dataset:
 
 
 def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, depth: int = DEPTH) -> str:
-    """Write the passages that any ranking ``[Q, K]`` has among its first as CSV, with an empty score to fill in.
+    """Pool the top passages of several rankings into a CSV file with an empty score column to fill in.
+
+    The passages of a query are sorted by a hash, so that their order does not reveal the rankings.
 
     Source: the pooling of Spärck Jones and van Rijsbergen, "Report on the Need for and Provision of an 'Ideal'
-    Information Retrieval Test Collection", 1975. A query's passages come in the order of a hash.
+    Information Retrieval Test Collection", 1975.
+
+    Args:
+        dataset: Data set with the texts.
+        queries: Indices of the queries, ``[Q]`` int64.
+        rankings: Rankings ``[Q, K]`` of these queries.
+        depth: Number of top passages to take from each ranking.
+
+    Returns:
+        Content of the CSV file.
     """
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -364,6 +408,14 @@ def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, 
 
 
 def chosen_queries(dataset: Dataset, count: int | None = None) -> Tensor:
-    """Choose queries by the hash of their ids: ``[Q]`` int64, ascending."""
+    """Select queries by the hash of their ids, so that the selection is random but reproducible.
+
+    Args:
+        dataset: Data set with the queries.
+        count: Number of queries. If None, ``POOLED_QUERIES``.
+
+    Returns:
+        Indices of the queries, ``[Q]`` int64, ascending.
+    """
     by_hash = sorted(range(len(dataset.query_ids)), key=lambda query: hash_texts([dataset.query_ids[query]]))
     return torch.tensor(sorted(by_hash[: count or POOLED_QUERIES]), dtype=torch.int64)

@@ -1,29 +1,39 @@
-"""Graphs with other edges between the same nodes: shuffled so that every node keeps its degree."""
+"""Shuffle the edges of graphs without changing the degree of any node."""
 
 import torch
 from torch import Tensor
 
 from graphrerank.core.graph_algebra import graph_of_nodes
 
-ROUNDS = 20  # of swaps; in each, every edge is tried once
+ROUNDS = 20  # number of rounds of swaps; in each round, one swap is tried per edge
 
 
 def shuffle_edges(
     edge_index: Tensor, edge_attr: Tensor, ptr: Tensor, *, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    r"""Shuffle the edges of each graph of a batch, so that every node keeps its number of neighbours.
+    r"""Shuffle the edges of each graph in a batch. Every node keeps its number of neighbours.
 
-    Two edges :math:`a - b` and :math:`c - d` become :math:`a - d` and :math:`c - b`, unless that would be a self-loop
-    or a second edge between two nodes. An edge and its way back stay together, and keep their weights.
+    Two edges :math:`a - b` and :math:`c - d` become :math:`a - d` and :math:`c - b`, unless the swap would create a
+    self-loop or a second edge between two nodes. The two directions of an edge are swapped together and keep their
+    weights.
 
-    Source: Maslov and Sneppen, "Specificity and Stability in Topology of Protein Networks", 2002 (edge swaps). All
-    edges, without self-loops and repeats, are swapped in pairs at once; a swap that meets an edge of before, or another
-    swap's, is not done. Returns ``edge_index [2, E]`` sorted by target, then source, and ``edge_attr [E]``.
+    Source: Maslov and Sneppen, "Specificity and Stability in Topology of Protein Networks", 2002 (edge swaps).
+    *Differences from the paper:* all edges are swapped in random pairs at once. A swap is skipped if one of its new
+    edges existed before or is also created by another swap of the same round.
+
+    Args:
+        edge_index: ``[2, E]`` directed edges without self-loops and repeated edges.
+        edge_attr: ``[E]`` positive edge weights.
+        ptr: ``[B + 1]`` index of the first node of each graph, followed by the number of nodes.
+        generator: Random number generator.
+
+    Returns:
+        Shuffled edges ``[2, E]``, sorted by target and then by source, and their weights ``[E]``.
     """
     num_nodes = int(ptr[-1])
     graph = graph_of_nodes(ptr, num_nodes)
-    key, pair = torch.unique(_key(edge_index, num_nodes), return_inverse=True)  # an edge and its way back
-    weights = edge_attr.new_zeros(2, len(key))  # 0 for an edge that is not there
+    key, pair = torch.unique(_key(edge_index, num_nodes), return_inverse=True)  # both directions of an edge are a pair
+    weights = edge_attr.new_zeros(2, len(key))  # 0 for a direction without an edge
     weights[(edge_index[0] > edge_index[1]).long(), pair] = edge_attr
     first = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
     ends = torch.stack([first, key - first * num_nodes])  # [2, P]
@@ -38,9 +48,17 @@ def shuffle_edges(
 def shuffle_each_type(
     edge_index: Tensor, edge_attr: Tensor, edge_type: Tensor, ptr: Tensor, *, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Shuffle the edges of each type by themselves (:func:`shuffle_edges`): every node keeps its degree in each.
+    """Shuffle the edges of each type separately. Every node keeps its degree in each type.
 
-    Returns edges, weights and types, sorted by target, then source, then type.
+    Args:
+        edge_index: ``[2, E]`` directed edges.
+        edge_attr: ``[E]`` positive edge weights.
+        edge_type: ``[E]`` int64 edge types.
+        ptr: ``[B + 1]`` index of the first node of each graph, followed by the number of nodes.
+        generator: Random number generator.
+
+    Returns:
+        Edges ``[2, E]``, weights ``[E]`` and types ``[E]``, sorted by target, then by source, then by type.
     """
     parts = []
     for number in torch.unique(edge_type).tolist():
@@ -59,7 +77,7 @@ def _key(ends: Tensor, num_nodes: int) -> Tensor:
 
 
 def _swap(ends: Tensor, weights: Tensor, graph: Tensor, num_nodes: int, generator: torch.Generator) -> None:
-    """Try one swap of every pair of ``ends [2, P]`` with another one of its graph, in place."""
+    """Try to swap each edge of ``ends [2, P]`` with another edge of the same graph, in place."""
     count = ends.shape[1]
     turned = torch.rand(count, generator=generator) < 0.5
     ends[:, turned], weights[:, turned] = ends.flip(0)[:, turned], weights.flip(0)[:, turned]

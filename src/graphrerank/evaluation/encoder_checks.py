@@ -1,4 +1,4 @@
-"""Checks that a data set was encoded as a checkpoint needs it."""
+"""Check that a data set was encoded with the encoders that a checkpoint requires."""
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache
@@ -12,10 +12,10 @@ def check_encoder(checkpoint: Checkpoint, prepared: PreparedDataset) -> None:
 
     Args:
         checkpoint: Checkpoint that will rerank the data set.
-        prepared: Data set with encoded texts and, where the checkpoint reads pairs, a cross-encoder.
+        prepared: Data set with encoded texts. A checkpoint that uses pair vectors also requires a cross-encoder.
 
     Raises:
-        ValueError: If the text encoder or the cross-encoder is another one.
+        UserError: If the checkpoint was trained with another text encoder or cross-encoder.
     """
     inputs = checkpoint.reranker.inputs
     if inputs.reads_vectors:
@@ -25,18 +25,18 @@ def check_encoder(checkpoint: Checkpoint, prepared: PreparedDataset) -> None:
 
 
 def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
-    """Return the cross-encoder behind the cache of a data set.
+    """Return the cross-encoder of a data set, without its cache.
 
     Args:
         prepared: Data set with a cross-encoder.
 
     Returns:
-        The transformers cross-encoder.
+        Cross-encoder of transformers.
 
     Raises:
-        ValueError: If the data set has no cross-encoder, or one of another class.
+        UserError: If the data set has no cross-encoder, or one of another class.
     """
     encoder = prepared.pair_encoder.encoder if isinstance(prepared.pair_encoder, PairCache) else prepared.pair_encoder
     if not isinstance(encoder, CrossEncoder):
-        raise UserError(f"`pair_encoder` must be a CrossEncoder, whose head is trained, got {type(encoder).__name__}")
+        raise UserError(f"`pair_encoder` must be a CrossEncoder with a trained head, got {type(encoder).__name__}")
     return encoder

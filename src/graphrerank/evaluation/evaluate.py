@@ -54,10 +54,10 @@ def evaluate(
     tested: Sequence[str] | None = None,
     counterfactuals: Sequence[str] | None = None,
 ) -> EvaluationResult:
-    r"""Evaluate systems on the same queries of each data set, and compare the last system with every other one.
+    r"""Evaluate systems on the same queries of each data set, and compare the last system with every other system.
 
-    Checkpoints rerank the same candidates. The retriever's ranking, PPR and GCS are baselines, with one row each. A
-    data set that is given by its name has the settings that the first checkpoint trained on it had.
+    All checkpoints rerank the same candidates. The retriever's ranking, PPR and GCS are added as baselines. If a data
+    set is passed by name, the settings of the first checkpoint that was trained on it are used.
 
     Args:
         systems: One system, a list of systems, or a mapping from labels to systems. A system is one of
@@ -66,52 +66,54 @@ def evaluate(
               run folder, a ``.ckpt`` file or an artifact;
             - a pipeline: the name of a file of ``conf/pipeline``, settings, a factory, or a built
               :class:`~graphrerank.pipelines.pipeline.Pipeline`;
-            - a TREC run file: its path, in which ``{dataset}`` stands for the name of the data set.
+            - a TREC run file: its path, in which ``{dataset}`` is replaced by the name of the data set.
 
-            Systems without labels are named by the ends of their paths. If a single checkpoint is passed, its models
-            keep the names in their manifests.
+            Systems without labels are named after the last components of their paths. If a single checkpoint is passed,
+            its models keep the names in their manifests.
         data: One data set or a list of them: a :class:`~graphrerank.Dataset`, the name of a file of ``conf/data``, the
             path of a data set folder, settings, or a prepared data set.
         split: Split whose queries and judgements are used.
         retriever: Retriever that produces the candidates. Pipeline search steps that name no retriever use it too. If
-            None, the retriever that the first checkpoint was trained with, otherwise dense search.
+            None, the retriever that the first checkpoint was trained with is used, or dense search without checkpoints.
         encoder: Text encoder for queries and passages, or ``"none"`` to run without vectors. If None, the encoder that
-            the first checkpoint was trained with, otherwise MiniLM for pipelines.
-        pair_encoder: Cross-encoder for pipelines, and for checkpoints that read its scores or vectors. If None, each
-            checkpoint uses the one that it was trained with.
+            the first checkpoint was trained with is used, or MiniLM if there are only pipelines.
+        pair_encoder: Cross-encoder for pipelines, and for checkpoints that use its scores or vectors. If None, each
+            checkpoint uses the cross-encoder that it was trained with.
         cross_encoder_top_k: Number of top candidates per query that ``pair_encoder`` scores. Only used by checkpoints
             with cross-encoder features.
-        scorers: Further baselines: names of files of ``conf/scorer``, or systems.
-        measures: Names of measures, such as ``nDCG@10``, ``PR@5`` or an expression of ``ir_measures``. If empty, they
-            depend on the systems: perfect recall first for one checkpoint alone, nDCG@10 first otherwise.
-        significance_measures: Measures to run significance tests on; a subset of ``measures``. If empty, nDCG@10,
-            PR@10 and CR@10 where they are measured, and those that ``stages`` name.
+        scorers: Additional baselines: names of files of ``conf/scorer``, or systems.
+        measures: Names of measures, such as ``nDCG@10``, ``PR@5`` or an expression of ``ir_measures``. If empty,
+            ``RERANKER_MEASURES`` for a single checkpoint and ``MIXED_MEASURES`` otherwise
+            (:mod:`~graphrerank.evaluation.measuring`).
+        significance_measures: Measures to run significance tests on. Must be a subset of ``measures``. If empty,
+            nDCG@10, PR@10 and CR@10 are tested if they are measured, and the measures that ``stages`` request.
         ties: Order of passages with equal scores: ``own`` keeps the system's order, ``trec`` sorts by document id as
             trec_eval does (:func:`~graphrerank.evaluation.measuring.break_ties`).
-        resamples: Number of sign flips of a randomisation test, and of bootstrap samples.
+        resamples: Number of random sign flips of each randomisation test, and number of bootstrap samples.
         edge_ablations: Edge ablations to run: each checkpoint is evaluated again with edges ``shuffled``, ``removed``,
             or without one edge type (``each_type``). Defaults to all three; an empty list disables them.
-        settings: Changed settings of pipelines, by label.
-        stages: Stages after ranking, called with the rankings of all systems
-            (:class:`~graphrerank.evaluation.systems.Stage`). They add measures, notes and tables.
+        settings: Overrides of pipeline settings, by label of the pipeline.
+        stages: Functions that are called with the rankings of all systems and add measures, notes and tables
+            (:class:`~graphrerank.evaluation.systems.Stage`).
         filter: Metadata filter (:mod:`~graphrerank.corpus.filters`). Passages that do not match are removed from the
             corpus, the judgements and the run files. If None, all passages are used.
-        num_queries: Number of queries, the first ones by id. If None, all queries of the split are used.
+        num_queries: Number of queries to evaluate, the first ones in the order of their ids. If None, all queries of
+            the split are used.
         seed: Random seed for resampling and for edge shuffling.
         run_dir: Folder for the report, ``metrics.json``, ``result.json`` and run files. If None, no files are written.
-        parts: Builds components by their names. If None, the folders of ``conf/paths`` are used.
+        parts: Factory of components. If None, components are built with the folders of ``conf/paths``.
         show: Whether to print the table of each data set.
         command: Command line, for the report.
-        config: Configuration of the command, for comparisons of runs. If None, it is empty.
+        config: Configuration of the command, which is saved for comparisons between runs. If None, it is empty.
         tested: Deprecated name of ``significance_measures``.
         counterfactuals: Deprecated name of ``edge_ablations``.
 
     Returns:
-        Means, intervals, significance tests and costs of every system. The scores of the queries are
-        ``datasets[name].systems[label].values[measure]``, ``[Q]`` float64, NaN where a query does not count.
+        Means, intervals, significance tests and costs of every system. The scores per query are
+        ``datasets[name].systems[label].values[measure]``, ``[Q]`` float64, NaN for queries that a measure excludes.
 
     Raises:
-        ValueError: If a system is unknown, two systems have one name, or an argument is invalid.
+        UserError: If a system is unknown, if two systems have the same name, or if another argument is invalid.
 
     Example:
         Compare a trained model with the shipped checkpoint:
@@ -184,10 +186,12 @@ def evaluate(
 
 
 def _renamed(old: str, old_argument: Argument | None, new: str, argument: Argument) -> Argument:
-    """Return the argument that the caller passed under its old name, with a warning, otherwise the new one."""
+    """Return the argument passed under its old name, with a deprecation warning, or else the one under its new name."""
     if old_argument is None:
         return argument
     warnings.warn(
-        f"`{old}` of evaluate() is now called `{new}`; the old name goes in 0.5.0", DeprecationWarning, stacklevel=3
+        f"`{old}` of evaluate() was renamed to `{new}`. The old name will be removed in 0.5.0",
+        DeprecationWarning,
+        stacklevel=3,
     )
     return old_argument

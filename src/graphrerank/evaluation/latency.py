@@ -1,4 +1,4 @@
-"""Latency of systems: milliseconds by stage, one query at a time."""
+"""Measure the latency of systems in milliseconds per stage, one query at a time."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ from graphrerank.data.vector_cache import PairCache
 from graphrerank.pipelines.pipeline import Retrieved
 
 TOTAL = "total"
-WARM_UP = 10  # queries
+WARM_UP = 10  # number of queries that are run before timing
 LATENCY_QUERIES = 200
 TIME_BUDGET_SECONDS = 20.0  # upper limit per system; slow systems are timed on fewer queries
-TIMED_QUERIES, TIMED_PAIRS = 8, 128  # read again, past the cache, to measure how long reading takes
+TIMED_QUERIES, TIMED_PAIRS = 8, 128  # queries and pairs that are encoded again without the cache, for timing
 
-Clock = Callable[[], float]  # seconds since any moment
+Clock = Callable[[], float]  # returns the seconds since an arbitrary moment
 
 
 def spread_over(count: int, wanted: int) -> Tensor:
@@ -27,7 +27,7 @@ def spread_over(count: int, wanted: int) -> Tensor:
 
     Args:
         count: Number of items.
-        wanted: Number of indices to choose. All are chosen if there are fewer items.
+        wanted: Number of indices to choose. If there are fewer items, all indices are chosen.
 
     Returns:
         Indices in ascending order, ``[n]`` int64.
@@ -36,13 +36,13 @@ def spread_over(count: int, wanted: int) -> Tensor:
 
 
 def latency_sample(queries: Tensor) -> list[int]:
-    """Choose the queries that are timed.
+    """Select the queries to time.
 
     Args:
         queries: Indices of queries, ``[Q]`` int64.
 
     Returns:
-        At most ``LATENCY_QUERIES`` of them, evenly spread.
+        At most ``LATENCY_QUERIES`` indices, evenly spread.
     """
     return queries[spread_over(len(queries), LATENCY_QUERIES)].tolist()
 
@@ -59,13 +59,13 @@ def time_stages(
 
     Args:
         queries: Indices of queries. At least the first one is timed.
-        run: Ranks for a query and returns the seconds of each stage.
-        warm_up: Number of queries that are run before the first one is timed.
+        run: Function that runs a query and returns the seconds of each stage.
+        warm_up: Number of queries that are run before the first query is timed.
         budget_seconds: Time after which no further query is timed.
         clock: Clock of the budget. Defaults to ``time.perf_counter``.
 
     Returns:
-        Milliseconds of each timed query by stage; 0 where a query does not have the stage.
+        Milliseconds of each timed query by stage, 0 for queries that did not run the stage.
     """
     for query in queries[:warm_up]:
         run(query)
@@ -84,7 +84,7 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor) -> dict[str, lis
 
     Args:
         prepared: Data set with the retriever of its candidates.
-        queries: Indices of queries, ``[Q]`` int64. A sample of them is timed (:func:`latency_sample`).
+        queries: Indices of queries, ``[Q]`` int64, of which a sample is timed (:func:`latency_sample`).
 
     Returns:
         Milliseconds of each timed query, under the stage ``retrieve``. Empty without a retriever, and for rankings
@@ -110,10 +110,11 @@ def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str,
 
     Args:
         times: Milliseconds of each query by stage (:func:`time_stages`). If stages were timed on different numbers of
-            queries, the sum uses the first queries that all of them have.
+            queries, the sum is limited to the queries that were timed for all stages.
 
     Returns:
-        ``p50`` and ``p95`` in milliseconds by stage, with the sum under ``total``. Stages without a query are left out.
+        ``p50`` and ``p95`` in milliseconds by stage, with the sum under ``total``. Stages that were not timed are left
+        out.
     """
     total = [sum(row) for row in zip(*times.values(), strict=False)]
     levels = torch.tensor([0.5, 0.95], dtype=torch.float64)
@@ -127,16 +128,16 @@ def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str,
 def pair_milliseconds(
     encoder: PairEncoder | None, retrieved: Sequence[Retrieved], queries: Queries, graph: CorpusGraph
 ) -> float | None:
-    """Measure how long a cross-encoder takes to read a pair where a cache hides it.
+    """Measure the time that a cached cross-encoder takes to encode a pair, bypassing the cache.
 
     Args:
         encoder: Cross-encoder of the pipelines, or None.
-        retrieved: Results of pipelines. Pairs of the last one that read some are read again.
+        retrieved: Results of pipelines. Pairs of the last pipeline that used the cross-encoder are encoded again.
         queries: Queries in the order of the results' rows.
         graph: Corpus graph that the results refer to.
 
     Returns:
-        Milliseconds per pair. None without a cache, and if no pipeline read a pair.
+        Milliseconds per pair. None if the encoder has no cache, or if no pipeline used it.
     """
     reading = [result for result in retrieved if int(result.num_encodings.sum())]
     if not isinstance(encoder, PairCache) or not reading:

@@ -18,16 +18,16 @@ from graphrerank.utils.checks import UserError
 
 __getattr__ = moved_names(__name__)
 
-NO_ENCODER = "none"  # the argument `encoder` that runs without vectors
+NO_ENCODER = "none"  # value of the argument `encoder` to run without vectors
 
 
 @dataclass(frozen=True)
 class ResolvedComponent:
-    """A component that an evaluation uses.
+    """Component that an evaluation uses.
 
     Attributes:
-        component: The component, or None if there is none.
-        description: Its name and origin, for the report. Empty if there is none.
+        component: Settings of the component. None if the evaluation does not use one.
+        description: Name and origin of the component, for the report. Empty if ``component`` is None.
     """
 
     component: ConfiguredComponent | None
@@ -40,10 +40,11 @@ class LoadedSystems:
 
     Attributes:
         checkpoints: Groups of checkpoints by label.
-        pipelines: Settings of pipelines, or built ones, by label.
+        pipelines: Settings of pipelines, or built pipelines, by label.
         retriever: Retriever of the candidates.
-        encoder: Text encoder. Its component is None if nothing is encoded.
-        pair_encoder: Cross-encoder that the caller passed. If None, each checkpoint uses that of its manifest.
+        encoder: Text encoder. Its component is None if no texts are encoded.
+        pair_encoder: Cross-encoder that the caller passed. If None, each checkpoint uses the cross-encoder that its
+            manifest names.
     """
 
     checkpoints: Mapping[str, CheckpointGroup]
@@ -59,7 +60,7 @@ class LoadedSystems:
 
     @property
     def reads_vectors(self) -> bool:
-        """Whether a system reads vectors of texts."""
+        """Whether any system uses vectors of texts."""
         if self.pipelines and self.encoder.component is not None:
             return True
         return any(group.reads_vectors for group in self.checkpoints.values())
@@ -78,17 +79,20 @@ def load_systems(
 
     Args:
         planned: Checked arguments of the evaluation.
-        components: Builds components by their names.
-        retriever: Retriever of the candidates. If None, that of the first checkpoint, otherwise ``dense``.
-        encoder: Text encoder. If None, that of the first checkpoint, otherwise ``minilm`` for pipelines.
-        pair_encoder: Cross-encoder, or None.
-        cross_encoder_top_k: Number of candidates that ``pair_encoder`` scores for checkpoints that read its scores.
+        components: Factory of components.
+        retriever: Retriever of the candidates. If None, the retriever of the first checkpoint, or ``dense`` without
+            checkpoints.
+        encoder: Text encoder. If None, the encoder of the first checkpoint that has one, or ``minilm`` if there are
+            pipelines.
+        pair_encoder: Cross-encoder that replaces those of the checkpoints, or None.
+        cross_encoder_top_k: Number of candidates per query that ``pair_encoder`` scores. Only used by checkpoints with
+            cross-encoder features.
 
     Returns:
-        The loaded systems.
+        Loaded systems with their components.
 
     Raises:
-        ValueError: If a checkpoint cannot be loaded, or settings of a pipeline do not fit.
+        UserError: If a checkpoint cannot be loaded, or if settings of a pipeline are invalid.
     """
     groups = {
         spec.label: CheckpointGroup(spec.source, load_models(spec, keep_names=planned.only_checkpoint))
@@ -122,14 +126,14 @@ def load_models(spec: SystemSpec, *, keep_names: bool) -> dict[str, Checkpoint]:
 
     Args:
         spec: Specification of the checkpoint.
-        keep_names: Whether the models keep the names in their manifests. If False, their names begin with the
-            specification's label.
+        keep_names: Whether the models keep the names in their manifests. If False, their names begin with the label of
+            ``spec``.
 
     Returns:
         Checkpoints by their row name in the result tables. The last one is the primary model.
 
     Raises:
-        ValueError: If there is no such checkpoint, it is no reranker, or it has the name of a baseline.
+        UserError: If there is no such checkpoint, if it is not a reranker, or if it has the name of a baseline.
     """
     checkpoint = spec.argument.checkpoint if isinstance(spec.argument, GraphReranker) else spec.argument
     if isinstance(checkpoint, Checkpoint):
@@ -139,13 +143,14 @@ def load_models(spec: SystemSpec, *, keep_names: bool) -> dict[str, Checkpoint]:
     for name, model in models.items():
         if not isinstance(model.manifest, RerankerManifest):
             raise UserError(
-                f"{spec.source}: {model.manifest.model.name} is no reranker; pipeline=ea_graphrag "
-                "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
+                f"{spec.source}: {model.manifest.model.name} is not a reranker. Use it for routing with "
+                "pipeline=ea_graphrag pipeline.steps.0.adapter.checkpoint=RUN, or evaluate it with "
+                "experiment=ea_benchmark"
             )
         if keep_names and name in BASELINES:
             raise UserError(
-                f"{spec.source}: holds a system of the name {name!r}, which a baseline has; 'checkpoint=[RUN]' "
-                "names it by its folder"
+                f"{spec.source}: the system name {name!r} is reserved for a baseline. Use 'checkpoint=[RUN]' to name "
+                "the model after its folder"
             )
     if keep_names:
         return models
@@ -155,18 +160,18 @@ def load_models(spec: SystemSpec, *, keep_names: bool) -> dict[str, Checkpoint]:
 def resolve_pipeline(
     spec: SystemSpec, changes: Mapping[str, Any], components: ComponentFactory
 ) -> ConfiguredComponent | Pipeline:
-    """Return a built pipeline as it is, and any other one with its changed settings.
+    """Apply overrides to the settings of a pipeline. A built pipeline is returned unchanged.
 
     Args:
         spec: Specification of the pipeline.
-        changes: Changed settings.
-        components: Composes settings by their names.
+        changes: Overrides of settings.
+        components: Factory of components, which reads the settings of named pipelines.
 
     Returns:
-        The pipeline, or its settings.
+        Built pipeline, or its settings.
 
     Raises:
-        ValueError: If settings are unknown or missing. The message names ``settings.LABEL.KEY``.
+        UserError: If settings are unknown or missing. The message contains ``settings.LABEL.KEY``.
     """
     if isinstance(spec.argument, Pipeline):
         return spec.argument
@@ -186,14 +191,15 @@ def resolve_component(
     """Choose a component: the caller's, otherwise that of the first checkpoint with one, otherwise the default.
 
     Args:
-        components: Builds components by their names.
+        components: Factory of components.
         group: ``retriever`` or ``encoder``.
-        argument: Component as the caller passed it, ``none`` for none, or None if the caller passed nothing.
+        argument: Component as the caller passed it, or ``none`` to use no component. If None, the component is taken
+            from the checkpoints or from the default.
         manifests: Manifests of checkpoints by label.
-        default: Name of the default. If None, there is none.
+        default: Name of the default component. If None, there is no default.
 
     Returns:
-        The component and its description.
+        Component and its description.
     """
     if argument == NO_ENCODER:
         return ResolvedComponent(None, "")
@@ -202,7 +208,7 @@ def resolve_component(
         return ResolvedComponent(component, component.name)
     for label, manifest in manifests.items():
         entry = manifest.retriever if group == "retriever" else manifest.encoder
-        if entry is not None:  # an encoder is None where nothing was encoded
+        if entry is not None:  # None if the checkpoint was trained without a text encoder
             return ResolvedComponent(components.from_manifest(group, entry), f"{entry.choice} of {label}")
     return (
         ResolvedComponent(None, "")
@@ -212,13 +218,13 @@ def resolve_component(
 
 
 def candidate_notes(loaded: LoadedSystems) -> list[str]:
-    """Say in a report where the candidates of checkpoints come from.
+    """Describe the origin of the checkpoints' candidates, for the report.
 
     Args:
         loaded: Systems of the evaluation.
 
     Returns:
-        One sentence, or none without checkpoints.
+        One sentence. Empty if there are no checkpoints.
     """
     if not loaded.checkpoints:
         return []
@@ -232,13 +238,13 @@ def candidate_notes(loaded: LoadedSystems) -> list[str]:
 
 
 def endpoint_notes(counts: Mapping[str, int]) -> list[str]:
-    """Say in a report how often an encoder behind an endpoint was used.
+    """Describe the use of an encoder behind an endpoint, for the report.
 
     Args:
-        counts: Counts by name, such as ``encoded_texts``.
+        counts: Counts by name, such as ``texts_sent``.
 
     Returns:
-        One sentence, or none without counts.
+        One sentence. Empty if there are no counts.
 
     Example:
         >>> endpoint_notes({"texts_sent": 1200, "requests": 3})

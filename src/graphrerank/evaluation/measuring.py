@@ -1,4 +1,4 @@
-"""What is measured and tested: our measures, those of the graph, and every expression of ``ir_measures``."""
+"""Measures of an evaluation: measures of this package, measures of the graph, and expressions of ``ir_measures``."""
 
 import re
 from collections import Counter
@@ -19,35 +19,36 @@ from graphrerank.metrics.coverage import coverage
 from graphrerank.utils.checks import UserError, check_choice, check_counts
 
 TIES = ("own", "trec")
-TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved
+TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # names without a cutoff, which use all retrieved passages
 OF_GRAPH = {TOPOLOGICAL_RECALL: topological_recall, MISSED: missed_topological_recall}
-JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # read documents that were judged and found not relevant
+JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # unsupported, because they need negative judgements
 
 CUT = re.compile(r"(TR|MissTR|Coverage)(@[1-9][0-9]*)?")
 
 RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
-MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers, pipelines and run files together
-SIGNIFICANCE_MEASURES = ("nDCG@10", "PR@10", "CR@10")  # tested by default, where they are measured
+MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # default for rerankers, pipelines and run files
+SIGNIFICANCE_MEASURES = ("nDCG@10", "PR@10", "CR@10")  # tested by default if they are measured
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Measures, significance tests, and the rule for ties.
+    """Measures, significance tests and tie-breaking.
 
     Attributes:
-        measures: Names of measures, the columns of the tables. Each is stored under its canonical name (``R_cap@10``
+        measures: Names of measures, the columns of the tables. Names are stored in canonical form (``R_cap@10``
             becomes ``CR@10``).
-        significance_measures: Measures to run significance tests on; a subset of ``measures``. The first one decides
-            tables of single queries. If empty, those of ``SIGNIFICANCE_MEASURES`` that are measured, otherwise the
-            first measure.
+        significance_measures: Measures to run significance tests on. Must be a subset of ``measures``. The first tested
+            measure is also used for the tables of single queries. If empty, the members of ``SIGNIFICANCE_MEASURES``
+            that are measured, or the first measure if there are none.
         ties: Order of passages with equal scores, ``own`` or ``trec`` (:func:`break_ties`).
-        resamples: Number of sign flips of each test, and of bootstrap samples.
-        seed: Random seed for sign flips and samples.
-        stage: Measures that a stage after ranking scores; a subset of ``measures``.
+        resamples: Number of random sign flips of each test, and number of bootstrap samples.
+        seed: Random seed for sign flips and bootstrap samples.
+        stage: Measures that are computed by a stage after ranking. Must be a subset of ``measures``.
 
     Raises:
-        ValueError: If a measure is unknown or named twice, a tested one is not measured, or another field is invalid.
+        UserError: If a measure is unknown or duplicated, if a tested measure is not measured, or if another field is
+            invalid.
     """
 
     measures: Sequence[str]
@@ -61,7 +62,7 @@ class EvaluationPlan:
         measures = tuple(parse_measures(self.measures, self.stage))
         tested = tuple(parse_measures(self.significance_measures, self.stage)) if self.significance_measures else ()
         if unknown := [name for name in tested if name not in measures]:
-            raise UserError(f"`significance_measures` must be of `measures` {list(measures)}, got {unknown}")
+            raise UserError(f"`significance_measures` must be a subset of `measures` {list(measures)}, got {unknown}")
         check_choice(TIES, ties=self.ties)
         check_counts(resamples=self.resamples)
         usual = tuple(name for name in SIGNIFICANCE_MEASURES if name in measures)
@@ -70,7 +71,19 @@ class EvaluationPlan:
 
 
 def judged_queries(dataset: Dataset, split: str, limit: int | None = None) -> Tensor:
-    """Return the queries of a split, or the first ones by id: ``[Q]`` int64, ascending."""
+    """Return the queries of a split.
+
+    Args:
+        dataset: Data set with the split.
+        split: Name of the split.
+        limit: Maximum number of queries, the first ones in the order of their ids. If None, all queries.
+
+    Returns:
+        Indices of the queries, ``[Q]`` int64, ascending.
+
+    Raises:
+        UserError: If there is no such split, or if ``limit`` is not positive.
+    """
     check_counts(num_queries=limit)
     queries = dataset.split(split).queries
     by_id = sorted(queries.tolist(), key=lambda query: dataset.query_ids[query])
@@ -86,10 +99,23 @@ def measure_ranking(
     *,
     stage: Sequence[str] = (),
 ) -> dict[str, Tensor]:
-    """Score each query in several measures: ``[Q]`` float64 by each measure's one name; NaN = the query does not count.
+    """Compute the score of each query in several measures.
 
-    Those named ``stage`` are left out. ``ranking`` is ``[Q, K]``, best first: ties are broken already
-    (:func:`break_ties`). A query without any ranked node scores 0, as a relevant node that is not ranked is missed.
+    A relevant passage that is not ranked counts as missed, so a query without any ranked passage scores 0.
+
+    Args:
+        dataset: Data set of the queries.
+        qrels: Judgements of the queries.
+        queries: Indices of the queries, ``[Q]`` int64.
+        ranking: Ranking ``[Q, K]``, best first. Ties must already be broken (:func:`break_ties`).
+        measures: Names of measures.
+        stage: Measures that are computed by a stage after ranking. They are left out of the result.
+
+    Returns:
+        Scores ``[Q]`` (float64) by canonical name of the measure, NaN for queries that a measure excludes.
+
+    Raises:
+        UserError: If a measure is unknown or duplicated, or if ``ir_measures`` cannot compute it.
     """
     kinds = parse_measures(measures, stage)
     nodes = ranking.nodes.cpu()
@@ -111,7 +137,23 @@ def measure_ranking(
 
 
 def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str, str]:
-    """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``stage`` or ``ir_measures``."""
+    """Convert the names of measures to canonical names, and determine how each measure is computed.
+
+    Args:
+        names: Names of measures.
+        stage: Measures that are computed by a stage after ranking.
+
+    Returns:
+        Kind of each measure by canonical name: ``ours`` for measures of gains in this package, ``cut`` for measures of
+        passages such as ``TR@5``, ``stage``, or ``ir_measures``.
+
+    Raises:
+        UserError: If a measure is unknown or duplicated, or if there is none.
+
+    Example:
+        >>> parse_measures(["R_cap@10", "TR@5"])
+        {'CR@10': 'ours', 'TR@5': 'cut'}
+    """
     kinds = {}
     for name in names:
         if name in stage:
@@ -125,38 +167,61 @@ def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str,
                 _parse_foreign(name, error)
                 kinds[name] = "ir_measures"
     if not names or len(kinds) != len(names):
-        raise UserError(f"`measures` must name one measure or more, and none twice, got {list(names)}")
+        raise UserError(f"`measures` must contain at least one measure and no duplicates, got {list(names)}")
     return kinds
 
 
 def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranking:
-    """Order nodes of equal score in a ranking ``[Q, K]`` of a corpus with ``N`` ids: ``own``, as the system did.
+    """Order passages with equal scores.
 
-    Or ``trec``, as trec_eval does, whose measures of the run file are then these: by id from the highest to the lowest.
+    Args:
+        ranking: Ranking ``[Q, K]``.
+        node_ids: Ids of all passages of the corpus.
+        ties: ``own`` keeps the order of the system. ``trec`` sorts by id in descending order, as trec_eval does, so
+            that the measures agree with those of trec_eval on the run file.
+
+    Returns:
+        Ranking ``[Q, K]`` with ties in the given order.
     """
     if ties == "own":
         return ranking
     position = torch.empty(len(node_ids) + 1, dtype=torch.int64)
     descending = sorted(range(len(node_ids)), key=lambda node: node_ids[node].encode("utf-8", "surrogatepass"))[::-1]
     position[torch.tensor(descending, dtype=torch.int64)] = torch.arange(len(node_ids))
-    position[-1] = len(node_ids)  # of padding
+    position[-1] = len(node_ids)  # padding (-1) comes last
     by_id = torch.argsort(position[ranking.nodes], dim=1, stable=True)
     by_score = torch.argsort(ranking.scores.gather(1, by_id), dim=1, descending=True, stable=True)
     order = by_id.gather(1, by_score)
     nodes, scores = ranking.nodes.gather(1, order), ranking.scores.gather(1, order)
-    behind = torch.argsort((nodes < 0).long(), dim=1, stable=True)  # a node may score -inf as padding does
-    return Ranking(nodes.gather(1, behind), scores.gather(1, behind))
+    padding_last = torch.argsort((nodes < 0).long(), dim=1, stable=True)  # needed for nodes that score -inf
+    return Ranking(nodes.gather(1, padding_last), scores.gather(1, padding_last))
 
 
 def tied_share(ranking: Ranking, *, top_k: int = 10) -> float:
-    """Share of the queries where nodes of equal score are in the top K, or on both sides of its end."""
+    """Return the fraction of queries with a tie in the top ranks.
+
+    Args:
+        ranking: Ranking ``[Q, K]``.
+        top_k: Number of top ranks. A tie between the last of them and the next rank counts as well.
+
+    Returns:
+        Fraction of queries, in [0, 1].
+    """
     nodes, scores = ranking.nodes[:, : top_k + 1], ranking.scores[:, : top_k + 1]
     equal = (scores[:, 1:] == scores[:, :-1]) & (nodes[:, 1:] >= 0)
     return float(equal.any(dim=1).double().mean())
 
 
 def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
-    """List the relevant nodes of each query, ``[Q, R]``, padded with -1."""
+    """Return the relevant passages of each query.
+
+    Args:
+        qrels: Judgements.
+        queries: Indices of the queries, ``[Q]`` int64.
+
+    Returns:
+        Indices of the passages, ``[Q, R]`` int64, padded with -1.
+    """
     order = torch.argsort(qrels.query, stable=True)
     query, node = qrels.query[order], qrels.node[order]
     ends = [torch.searchsorted(query, queries, right=right).tolist() for right in (False, True)]
@@ -165,7 +230,7 @@ def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
 
 
 def _coverage(dataset: Dataset, queries: Tensor, nodes: Tensor) -> Tensor:
-    """Return whether the texts of each query's top nodes contain a right answer; NaN where no answer is known."""
+    """Return whether the texts of each query's top nodes contain a correct answer, NaN for queries without answers."""
     scores = torch.full((len(queries),), torch.nan, dtype=torch.float64)
     for row, query in enumerate(queries.tolist()):
         answers = dataset.answers.get(dataset.query_ids[query])
@@ -176,9 +241,9 @@ def _coverage(dataset: Dataset, queries: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, ranked: Tensor) -> dict[str, Tensor]:
-    """Score each query with ``ir_measures``, on ranks in the place of scores, so that there are no ties."""
+    """Score each query with ``ir_measures``. Ranks are used in place of scores, so that there are no ties."""
     if not torch.equal(gains, gains.round()):
-        raise UserError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
+        raise UserError(f"measures of ir_measures require integer judgements, got other numbers for {list(measures)}")
     import ir_measures
 
     judged: dict[str, dict[str, int]] = {}
@@ -206,15 +271,15 @@ def _parse_foreign(name: str, cause: ValueError | None = None) -> Any:
         import ir_measures
     except ImportError as error:
         raise UserError(
-            f"`measures`: {cause}; for expressions of ir_measures install graphrerank[ir-measures]"
+            f"`measures`: {cause}. Install graphrerank[ir-measures] to use expressions of ir_measures"
         ) from error
     try:
         measure = ir_measures.parse_measure(name)
-    except Exception as error:  # a NameError, or whatever its grammar raises
+    except Exception as error:  # the parser of ir_measures raises NameError and exceptions of its grammar
         raise UserError(
-            f"`measures` must be ours (`name` ... PR@K, R@K, R_cap@K, nDCG@K, MRR@K, TR@K, MissTR@K, Coverage@K) or an "
-            f"expression of ir_measures, got {name!r} ({error})"
+            "`measures` must be PR@K, R@K, R_cap@K, nDCG@K, MRR@K, TR@K, MissTR@K, Coverage@K or an expression of "
+            f"ir_measures, got {name!r} ({error})"
         ) from error
     if type(measure).__name__.lstrip("_") in JUDGED_ONLY or measure.params.get("judged_only"):
-        raise UserError(f"`measures`: {name!r} reads documents judged not relevant, which data sets do not keep")
+        raise UserError(f"`measures`: {name!r} requires negative judgements, which data sets do not store")
     return measure

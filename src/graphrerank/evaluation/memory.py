@@ -1,4 +1,4 @@
-"""Peak resident memory of the process."""
+"""Measure the peak resident memory of the process."""
 
 import resource
 import sys
@@ -14,24 +14,24 @@ _highest_before_reset = 0.0  # MiB
 
 
 def peak_memory_mib() -> float:
-    """Return the largest resident memory of this process so far.
+    """Return the peak resident memory of this process so far.
 
     Returns:
-        Memory in MiB. Resets by :func:`with_peak_memory` do not lower it.
+        Memory in MiB. It is not affected by the resets of :func:`with_peak_memory`.
     """
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10  # ru_maxrss is in bytes on macOS, in KiB on Linux
     return max(_highest_before_reset, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
 def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:
-    """Call a function and measure the largest resident memory of the process meanwhile.
+    """Call a function and measure the peak resident memory of the process during the call.
 
     Args:
         work: Function without arguments.
 
     Returns:
-        The function's result, and the memory in MiB. The memory is None where the system cannot reset the peak
-        (systems other than Linux).
+        Result of the function, and the memory in MiB. The memory is None on systems that cannot reset the peak (all
+        systems except Linux).
     """
     global _highest_before_reset
     _highest_before_reset = peak_memory_mib()

@@ -1,4 +1,4 @@
-"""Measure what a graph with permissions would leak about hidden passages if answers were filtered afterwards."""
+"""Measure what results would reveal about hidden passages if permissions were only applied after ranking."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from graphrerank.core import Queries, Ranking, RetrieverFactory
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset
 
-DEPTH = 10  # passages of an answer
-MAX_CALLERS = 20  # callers with one principal each, the most frequent ones; one caller without principals is added
+DEPTH = 10  # number of passages per result
+MAX_CALLERS = 20  # number of simulated callers with one principal; a caller without principals is added
 
 
 @dataclass(frozen=True)
 class PermissionLeakage:
-    """Answers that hidden passages change or are in, over all pairs of a question and a caller.
+    """Fractions of results that reveal hidden passages, over all pairs of a question and a caller.
 
     Attributes:
         num_callers: Number of callers.
         num_questions: Number of questions.
-        changed: Share of the pairs whose answer, filtered afterwards, differs from the answer over the part of the
-            corpus that the caller may see.
-        shown: Share of the pairs whose unfiltered answer has a passage that the caller may not see.
+        changed: Fraction of pairs for which ranking the whole corpus and filtering afterwards gives another result than
+            ranking only the passages that the caller may see.
+        shown: Fraction of pairs for which the unfiltered result contains a passage that the caller may not see.
     """
 
     num_callers: int
@@ -32,16 +32,22 @@ class PermissionLeakage:
     shown: float
 
     def __str__(self) -> str:
-        """Say what filtering afterwards would have done."""
+        """Summarise the leakage in a sentence."""
         return (
-            f"{self.num_questions:,} questions, each by {self.num_callers} callers: unfiltered, {self.shown:.1%} of "
-            f"the first {DEPTH} show a hidden passage; filtered afterwards, {self.changed:.1%} tell of some, as they "
-            "are others than without these"
+            f"{self.num_questions:,} questions, each by {self.num_callers} callers: without a filter, {self.shown:.1%} "
+            f"of the top-{DEPTH} results contain a hidden passage; with a filter after ranking, {self.changed:.1%} "
+            "reveal hidden passages, because they differ from the results without those passages"
         )
 
 
 def crossing_edges(graph: CorpusGraph) -> tuple[int, int]:
-    """Count the pairs of passages that edges join, and those of them whose ends have different principals.
+    """Count the edges of a corpus, and the edges between passages with different principals.
+
+    Args:
+        graph: Corpus graph. Edges with access restrictions are included.
+
+    Returns:
+        Number of undirected edges, and number of those whose ends have different principals.
 
     Example:
         >>> from graphrerank.corpus.metadata import Metadata
@@ -63,16 +69,16 @@ def crossing_edges(graph: CorpusGraph) -> tuple[int, int]:
 def measure_leakage(
     dataset: Dataset, queries: Queries, ranking: Ranking, build_retriever: RetrieverFactory
 ) -> PermissionLeakage:
-    """Compare the ranking of a whole corpus, filtered afterwards, with rankings of what callers may see.
+    """Compare a filtered ranking of the whole corpus with rankings of the passages that each caller may see.
 
     Args:
         dataset: Data set whose passages have principals.
         queries: Questions.
         ranking: Ranking of the whole corpus for these questions, ``[Q, K]``.
-        build_retriever: Builds the retriever over the part of the corpus that a caller may see.
+        build_retriever: Function that builds the retriever for the visible part of the corpus.
 
     Returns:
-        How often filtering afterwards would leak something.
+        Fractions of results that would reveal hidden passages.
     """
     graph, metadata = dataset.graph, dataset.graph.passages.metadata
     principals = Counter(name for names in ([] if metadata is None else metadata.audiences()) for name in names or ())
@@ -93,7 +99,7 @@ def measure_leakage(
 
 
 def _first(nodes: Tensor) -> Tensor:
-    """Return the first nodes of each row that are none of -1, ``[B, DEPTH]``."""
+    """Return the first ``DEPTH`` nodes of each row that are not padding (-1), as ``[B, DEPTH]``."""
     order = torch.argsort((nodes < 0).long(), dim=1, stable=True)
     return _padded(nodes.gather(1, order)[:, :DEPTH])
 

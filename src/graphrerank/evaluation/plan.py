@@ -22,18 +22,18 @@ from graphrerank.utils.checks import UserError
 CHECKPOINT, PIPELINE, RUN_FILE = "checkpoint", "pipeline", "run"
 RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 ENDINGS = r"(\.(trec|run|txt|tsv|jsonl))?(\.gz)?(\.ckpt)?$"
-DATASET = "{dataset}"  # stands for the name of the data set in the path of a run file
+DATASET = "{dataset}"  # placeholder for the name of the data set in the path of a run file
 
 
 @dataclass(frozen=True)
 class SystemSpec:
-    """A system to evaluate, with its name in reports.
+    """System to evaluate, with its name in reports.
 
     Attributes:
         label: Name of the system in reports.
         kind: ``checkpoint``, ``pipeline`` or ``run`` (a TREC run file).
         source: Name or path of the system, for the report.
-        argument: The system as the caller passed it: a checkpoint, a pipeline, or the path of a run file.
+        argument: System as the caller passed it: a checkpoint, a pipeline, or the path of a run file.
     """
 
     label: str
@@ -44,14 +44,15 @@ class SystemSpec:
 
 @dataclass(frozen=True)
 class PlannedEvaluation:
-    """The checked arguments of an evaluation.
+    """Checked arguments of an evaluation.
 
     Attributes:
         systems: Systems in the order of the tables' rows. The last one is the primary system.
         datasets: Data sets, as the caller passed them.
-        measures: Measures, significance tests, and the rule for ties.
-        only_checkpoint: Whether the caller passed one checkpoint alone, whose models then keep their own names.
-        pipeline_settings: Changed settings of pipelines, by label.
+        measures: Measures, significance tests and tie-breaking.
+        only_checkpoint: Whether the caller passed a single checkpoint. If so, its models keep the names in their
+            manifests.
+        pipeline_settings: Overrides of pipeline settings, by label.
         edge_ablations: Edge ablations to run.
     """
 
@@ -93,26 +94,26 @@ def plan_evaluation(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> PlannedEvaluation:
-    """Check the arguments of an evaluation, without reading a file.
+    """Check the arguments of an evaluation without reading any file.
 
     Args:
-        systems: Systems as :func:`~graphrerank.evaluation.evaluate.evaluate` takes them.
-        data: A data set or a list of them.
+        systems: Systems, in any form that :func:`~graphrerank.evaluation.evaluate.evaluate` accepts.
+        data: One data set or a list of data sets.
         pipeline_names: Names of the files of ``conf/pipeline``.
-        measures: Names of measures. If empty, they depend on the kinds of systems.
-        significance_measures: Measures to run significance tests on.
-        stages: Stages after ranking, which add measures.
-        pipeline_settings: Changed settings of pipelines, by label.
+        measures: Names of measures. If empty, the default for the kinds of systems.
+        significance_measures: Measures to run significance tests on. If empty, the default of :func:`plan_measures`.
+        stages: Stages after ranking, which may add measures.
+        pipeline_settings: Overrides of pipeline settings, by label.
         edge_ablations: Edge ablations to run.
-        ties: Rule for ties, ``own`` or ``trec``.
-        resamples: Number of sign flips and of bootstrap samples.
+        ties: Order of passages with equal scores, ``own`` or ``trec``.
+        resamples: Number of random sign flips, and number of bootstrap samples.
         seed: Random seed of resampling.
 
     Returns:
-        The plan.
+        Checked arguments.
 
     Raises:
-        ValueError: If two systems have one name, or if an argument is invalid.
+        UserError: If two systems have the same name, or if an argument is invalid.
     """
     only_checkpoint = isinstance(systems, str | Path | GraphReranker)
     specs = name_systems(systems, pipeline_names)
@@ -122,7 +123,7 @@ def plan_evaluation(
     check_run_files(specs, len(datasets))
     check_pipeline_settings(specs, pipeline_settings or {})
     if unknown := sorted(set(edge_ablations) - set(EDGE_ABLATIONS)):
-        raise UserError(f"`edge_ablations` must be of {EDGE_ABLATIONS}, got {unknown}")
+        raise UserError(f"`edge_ablations` must be a subset of {EDGE_ABLATIONS}, got {unknown}")
     return PlannedEvaluation(
         specs,
         datasets,
@@ -151,23 +152,23 @@ def plan_measures(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> EvaluationPlan:
-    """Choose the measures of an evaluation, and those that are tested.
+    """Choose the measures of an evaluation and the measures of its significance tests.
 
     Args:
-        measures: Names of measures. If empty, ``default`` is used. Those of the stages are added.
-        significance_measures: Measures to run significance tests on. If empty, the usual ones and those that the
-            stages name.
+        measures: Names of measures. If empty, ``default`` is used. The measures of the stages are added.
+        significance_measures: Measures to run significance tests on. If empty, nDCG@10, PR@10 and CR@10 are tested if
+            they are measured, and the measures that the stages request.
         stages: Stages after ranking.
-        default: Measures to use if none are named.
-        ties: Rule for ties, ``own`` or ``trec``.
-        resamples: Number of sign flips and of bootstrap samples.
+        default: Measures to use if ``measures`` is empty.
+        ties: Order of passages with equal scores, ``own`` or ``trec``.
+        resamples: Number of random sign flips, and number of bootstrap samples.
         seed: Random seed of resampling.
 
     Returns:
         Measures and significance tests.
 
     Raises:
-        ValueError: If a measure is unknown or named twice, or a tested one is not measured.
+        UserError: If a measure is unknown or duplicated, or if a tested measure is not measured.
     """
     stage_measures = [name for stage in stages for name in stage.measures]
     names = list(measures or default)
@@ -180,34 +181,39 @@ def plan_measures(
 
 
 def name_systems(systems: Any, pipeline_names: Sequence[str]) -> list[SystemSpec]:
-    """Name systems, and recognise their kinds.
+    """Determine the name and the kind of each system.
 
     Args:
-        systems: A mapping from labels to systems, a list of systems, or one system
-            (:func:`~graphrerank.evaluation.evaluate.evaluate`). Systems without labels are named by their paths.
+        systems: Mapping from labels to systems, list of systems, or a single system
+            (:func:`~graphrerank.evaluation.evaluate.evaluate`). Systems without labels are named after their paths.
         pipeline_names: Names of the files of ``conf/pipeline``.
 
     Returns:
         Specifications in the order of the systems.
 
     Raises:
-        ValueError: If there is no system, or if a name is that of another system or of a baseline.
+        UserError: If there is no system, or if a name is used twice or reserved for a baseline.
     """
     if isinstance(systems, Mapping) and "_target_" not in systems:
         reserved = sorted({str(label) for label in systems} & set(BASELINES))
         if reserved or not systems:
-            raise UserError(f"`systems` must have one name or more, and none of a baseline {BASELINES}, got {reserved}")
+            raise UserError(
+                f"`systems` must contain at least one system and no name of a baseline {BASELINES}, got {reserved}"
+            )
         return [system_spec(str(label), system, pipeline_names) for label, system in systems.items()]
     listed = list(systems) if isinstance(systems, Sequence) and not isinstance(systems, str) else [systems]
     sources = [str(system.source if isinstance(system, GraphReranker) else system) for system in listed]
     if not sources or len(set(sources)) != len(sources):
-        raise UserError(f"`systems` must name one system or more, and none twice, got {sources}")
+        raise UserError(f"`systems` must contain at least one system and no duplicates, got {sources}")
     labels = short_names(sources)
     return [system_spec(label, system, pipeline_names) for label, system in zip(labels, listed, strict=True)]
 
 
 def system_spec(label: str, system: Any, pipeline_names: Sequence[str]) -> SystemSpec:
-    """Recognise the kind of a system.
+    """Determine the kind of a system.
+
+    An object, settings or a name of ``conf/pipeline`` is a pipeline. A path is a run file if it has the suffix of one,
+    or if it is an existing file other than a ``.ckpt``. All other systems are checkpoints.
 
     Args:
         label: Name of the system in reports.
@@ -215,8 +221,7 @@ def system_spec(label: str, system: Any, pipeline_names: Sequence[str]) -> Syste
         pipeline_names: Names of the files of ``conf/pipeline``.
 
     Returns:
-        A checkpoint, unless the system is a pipeline (an object, settings, or one of the names) or a run file (a path
-        with the suffix of one, or of an existing file that is no ``.ckpt``).
+        Specification of the system.
     """
     if isinstance(system, GraphReranker):
         return SystemSpec(label, CHECKPOINT, str(system.source), system)
@@ -233,7 +238,7 @@ def system_spec(label: str, system: Any, pipeline_names: Sequence[str]) -> Syste
 
 
 def short_names(sources: Sequence[str]) -> list[str]:
-    """Name paths by as few of their last components as make the names unique.
+    """Return the shortest unique names for paths, made of their last components.
 
     Suffixes of run files and checkpoints are left out.
 
@@ -241,10 +246,10 @@ def short_names(sources: Sequence[str]) -> list[str]:
         sources: Paths or names.
 
     Returns:
-        Names in the same order. None is that of a baseline.
+        Unique names in the same order, none of them the name of a baseline.
 
     Raises:
-        ValueError: If two whole paths give one name, or one gives that of a baseline.
+        UserError: If even the full paths lead to duplicate names, or to the name of a baseline.
 
     Example:
         >>> short_names(["runs/1/gatv2", "runs/2/gatv2.ckpt"])
@@ -257,42 +262,42 @@ def short_names(sources: Sequence[str]) -> list[str]:
         if len({*names, *BASELINES}) == len(names) + len(BASELINES):
             return names
     raise UserError(
-        f"`systems` must have different names, and none of a baseline {BASELINES}, got {list(sources)}; write a path "
-        "with its parent folder, or rename it"
+        f"`systems` must have unique names other than those of the baselines {BASELINES}, got {list(sources)}. Write "
+        "a path with its parent folder, or rename it"
     )
 
 
 def check_run_files(systems: Sequence[SystemSpec], num_datasets: int) -> None:
-    """Check that a run file of one data set is not evaluated on several.
+    """Check that no run file of a single data set is evaluated on several data sets.
 
     Args:
         systems: Systems to evaluate.
         num_datasets: Number of data sets.
 
     Raises:
-        ValueError: If the path of a run file does not contain ``{dataset}`` and there are several data sets.
+        UserError: If there are several data sets and the path of a run file does not contain ``{dataset}``.
     """
     for system in systems:
         if system.kind == RUN_FILE and DATASET not in system.source and num_datasets > 1:
             raise UserError(
-                f"`systems`: the run file {system.source} is of one data set, `datasets` names {num_datasets}; write "
-                f"its path with {DATASET} in the place of the name"
+                f"`systems`: the run file {system.source} is for one data set, but `datasets` names {num_datasets}. "
+                f"Replace the name of the data set in its path by {DATASET}"
             )
 
 
 def check_pipeline_settings(systems: Sequence[SystemSpec], settings: Mapping[str, Any]) -> None:
-    """Check that changed settings belong to pipelines of the evaluation.
+    """Check that overrides of settings belong to pipelines of the evaluation.
 
     Args:
         systems: Systems to evaluate.
-        settings: Changed settings, by label of the pipeline.
+        settings: Overrides of settings, by label of the pipeline.
 
     Raises:
-        ValueError: If an entry is not a mapping, or does not name a pipeline.
+        UserError: If an entry is not a mapping, or if its label is not that of a pipeline.
     """
     for name, changes in settings.items():
         if not isinstance(changes, Mapping):
-            raise UserError(f"`settings.{name}` must be written as settings.{name}.KEY=..., got {changes!r}")
+            raise UserError(f"`settings.{name}` must be a mapping such as settings.{name}.KEY=..., got {changes!r}")
     pipelines = sorted(system.label for system in systems if system.kind == PIPELINE)
     if unknown := sorted(set(settings) - set(pipelines)):
-        raise UserError(f"`settings` must be of pipelines in `systems`, {pipelines}, got {unknown}")
+        raise UserError(f"`settings` must name pipelines in `systems`, {pipelines}, got {unknown}")

@@ -1,4 +1,4 @@
-"""The plots of an evaluation, drawn by matplotlib: SVG for ``report.html``, and PNG files."""
+"""Draw the plots of an evaluation with matplotlib, as SVG for ``report.html`` and as PNG files."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#ffffff", "#0064a4", "#b34700"
-VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}  # of page.css
-WIDTH = 5.6  # inches; 72 units of the SVG each
-TITLE, NAME = 70, 22  # characters of a line of a title and of a system's name
-KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
-FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
-OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # of labels, in points
+#: Variable of `page.css` for each colour.
+VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}
+WIDTH = 5.6  # width of a plot in inches, at 72 units of the SVG per inch
+TITLE, NAME = 70, 22  # maximum line length of titles and of system names, in characters
+KEPT = 16  # number of data sets whose plots are cached, because the report is rewritten after each data set
+FASTEST = 1e-3  # smallest time in milliseconds on a logarithmic axis
+OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # label offsets, in points
 STYLE = {
     "font.size": 12,
-    "text.parse_math": False,  # names may hold dollar signs
+    "text.parse_math": False,  # names may contain dollar signs
     "text.color": INK,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": SOFT,
@@ -41,22 +42,36 @@ STYLE = {
 }
 
 
-Row = tuple[str, Cell, tuple[float, float], str]  # a system's name, the difference, its interval and a colour
+Row = tuple[str, Cell, tuple[float, float], str]  # name of a system, difference, interval of the difference, colour
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot that is yet to be drawn."""
+    """Description of a plot.
 
-    name: str  # of its file, such as `attack.pareto.PR@10`
+    Attributes:
+        name: Name of the file, such as ``attack.pareto.PR@10``.
+        caption: Caption of the plot.
+        draw: Function that draws the plot on axes of matplotlib.
+        height: Height in inches.
+    """
+
+    name: str
     caption: str
     draw: Callable[["Axes"], None]
-    height: float = 4.2  # inches
+    height: float = 4.2
 
 
 @lru_cache(maxsize=KEPT)
 def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
-    """Draw the pictures of a data set, each as an element of an HTML page and as a PNG file."""
+    """Draw all plots of a data set.
+
+    Args:
+        dataset: Results of the data set.
+
+    Returns:
+        Each plot with its SVG element for an HTML page and the bytes of its PNG file.
+    """
     title = f"{dataset.name} {dataset.split}"
     return [
         (picture, svg(picture), _render(picture, "png", f"{title}: {picture.caption}"))
@@ -65,7 +80,14 @@ def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
 
 
 def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
-    """Lay out the pictures of a data set: differences and cost per tested measure, then calibration."""
+    """Yield the plots of a data set: differences and cost per tested measure, then calibration.
+
+    Args:
+        dataset: Results of the data set.
+
+    Yields:
+        Plots that are not yet drawn.
+    """
     for measure in dataset.tested:
         rows: list[Row] = []
         for test in dataset.tests:
@@ -96,7 +118,14 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
 
 
 def svg(picture: Picture) -> str:
-    """Draw a picture as an element of an HTML page, whose style sheet colours it."""
+    """Draw a plot as an SVG element of an HTML page. Its colours are variables of the page's style sheet.
+
+    Args:
+        picture: Plot to draw.
+
+    Returns:
+        Markup of the element.
+    """
     text = _render(picture, "svg").decode()
     box = re.search(r'viewBox="([^"]*)"', text)
     assert box is not None
@@ -110,7 +139,7 @@ def svg(picture: Picture) -> str:
 
 
 def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str) -> None:
-    """Draw a row per system: its name, a point with its interval in percent, and the number; 0 is marked."""
+    """Draw one row per system with its name, the difference and its interval in percent. A line marks 0."""
     for y, (_, cell, interval, color) in enumerate(rows):
         axes.plot([100 * end for end in interval], [y, y], color=SOFT)
         _point(axes, 100 * (cell.value or 0.0), y, color)
@@ -125,7 +154,7 @@ def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str) -> None:
 
 
 def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple[float, float]], measure: str) -> None:
-    """Draw quality against the median time, with 95% intervals, lines to the 95th percentile, and the front."""
+    """Draw quality against median time, with 95% intervals, lines to the 95th percentile and the Pareto front."""
     from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
 
     places, front = [], []
@@ -155,7 +184,7 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
 
 
 def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
-    """Draw the share of relevant candidates against the probability that they were given, with their numbers."""
+    """Draw the fraction of relevant candidates against the predicted probability, with the counts of the bins."""
     from scipy.stats import binomtest
 
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
@@ -176,19 +205,19 @@ def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False
 
 
 def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
-    """Label each point where the label overlaps neither a point nor another label, if possible."""
+    """Label each point at an offset where the label overlaps neither a point nor another label, if there is one."""
     from matplotlib.transforms import Bbox
 
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the axes stay where they are now
+    figure.set_layout_engine("none")  # keeps the axes in place while labels are added
     centres = [axes.transData.transform((x, y)) for x, y, _ in places]
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": INK, "zorder": 4}
     for index, (x, y, text) in enumerate(places):
         label = axes.annotate(fill(text, NAME), (x, y), xytext=(0, 0), **style)
-        for offset in (*OFFSETS, OFFSETS[0]):  # the first again, if each of them covers something
+        for offset in (*OFFSETS, OFFSETS[0]):  # falls back to the first offset if all of them overlap
             label.xyann = offset
             label.set_horizontalalignment("left" if offset[0] > 0 else "right")
             box = label.get_window_extent()
@@ -199,7 +228,7 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
 
 
 def _render(picture: Picture, form: str, title: str = "") -> bytes:
-    from matplotlib import style  # slow to import; the object interface needs no display
+    from matplotlib import style  # imported here because it is slow; the object interface needs no display
     from matplotlib.figure import Figure
 
     content = BytesIO()

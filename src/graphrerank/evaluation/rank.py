@@ -1,4 +1,4 @@
-"""Rank the queries of a data set with all systems, by one runner per kind of system."""
+"""Rank the queries of a data set with all systems. There is one runner per kind of system."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,12 +26,12 @@ def build_runners(
     Args:
         planned: Checked arguments of the evaluation.
         loaded: Loaded systems.
-        components: Builds components by their names.
-        scorers: Further baselines: names of files of ``conf/scorer``, or systems.
+        components: Factory of components.
+        scorers: Additional baselines: names of files of ``conf/scorer``, or systems.
         seed: Random seed for shuffled edges.
 
     Returns:
-        Runners of checkpoints, pipelines and run files, without the kinds that no system has.
+        Runners of checkpoints, pipelines and run files. Kinds without a system have no runner.
     """
     systems = [
         row if isinstance(row, System) else System(row, components.build("scorer", row).score) for row in scorers
@@ -78,7 +78,7 @@ def rank_systems(
         Rankings of all systems, baselines first.
 
     Raises:
-        ValueError: If two rows have one name.
+        UserError: If two rows have the same name.
     """
     rows: dict[str, list[RankedSystem]] = {}
     for runner in runners:
@@ -91,13 +91,10 @@ def rank_systems(
 
 
 def with_notes(ranked: RankedDataset, notes: Sequence[str]) -> RankedDataset:
-    """Return the rankings with further notes.
+    """Return a copy of the rankings with additional notes.
 
     Args:
         ranked: Rankings of all systems.
-        notes: Sentences for the report.
-
-    Returns:
-        A copy with the notes after those that it has.
+        notes: Sentences for the report, which are appended to the existing notes.
     """
     return replace(ranked, notes=[*ranked.notes, *notes])

@@ -1,4 +1,4 @@
-"""The records of an evaluation: systems, data sets and what was found, with their tables; to JSON and back."""
+"""Records of an evaluation, with their table columns and their conversion to and from JSON."""
 
 import json
 import math
@@ -15,33 +15,37 @@ from torch import Tensor
 from graphrerank.core import Ranking
 from graphrerank.evaluation.tables import Table, column
 
-RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
-READING = "encode"  # the stage in which a cross-encoder reads
+RETRIEVER = "retriever"  # name of the baseline that keeps the retriever's ranking of the candidates
+READING = "encode"  # name of the stage in which a cross-encoder encodes pairs
 
-# JSON has null for NaN
+# JSON cannot represent NaN, so it is stored as null.
 Number = Annotated[float, BeforeValidator(lambda number: math.nan if number is None else number)]
 Scores = Annotated[Tensor, PlainValidator(lambda row: torch.tensor(np.array(row, dtype=float)))]
 
 
 def to_plain(record: Any) -> Any:
-    """Return a record, at any depth, as JSON holds it: NaN becomes null, a tensor a list."""
+    """Return a record as plain JSON. NaN becomes null, and tensors become lists.
+
+    Args:
+        record: Record, or any nesting of records, mappings and sequences.
+    """
     return json.loads(to_json(record, inf_nan_mode="null", fallback=Tensor.tolist))
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """One system compared with another one in one measure, over the same queries.
+    """Comparison of two systems in one measure, over the same queries.
 
     Attributes:
         system: Name of the system.
-        baseline: Name of the system that it is compared with.
+        baseline: Name of the other system.
         measure: Name of the measure.
-        num_queries: Number of queries that count.
-        difference: Mean of system minus baseline, as a fraction.
+        num_queries: Number of queries that the measure includes.
+        difference: Mean score of the system minus that of the baseline, as a fraction.
         interval: 95% paired bootstrap interval of ``difference``.
-        effect_size: Mean over standard deviation of the queries' differences (Cohen's d for pairs); NaN if no query
-            differs.
-        share_changed: Share of the queries whose scores differ.
+        effect_size: Mean of the queries' differences divided by their standard deviation (Cohen's d for pairs). NaN if
+            no query differs.
+        share_changed: Fraction of queries whose scores differ.
         p_randomization: Two-sided p-value of the randomisation test.
         p_greater: One-sided p-value that the system is better.
         p_holm: Two-sided p-value with Holm's correction for all tests of the data set.
@@ -49,9 +53,9 @@ class PairedTest:
 
     TITLE = "tests"
     CAPTION = (
-        "The last system against each other one: points with 95% intervals, and two-sided paired tests over queries. "
-        "p: of the randomisation test; p Holm: the same, corrected for all rows of this table. Effect size: mean over "
-        "standard deviation of the queries' differences."
+        "The last system against every other system: differences in points with 95% intervals, and two-sided paired "
+        "tests over queries. p: randomisation test. p Holm: p corrected for all rows of this table. Effect size: mean "
+        "of the queries' differences divided by their standard deviation."
     )
 
     system: str
@@ -69,7 +73,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class QueryDifference:
-    """A query on which the scores of two systems differ much.
+    """Query on which the scores of two systems differ.
 
     Attributes:
         query_id: Id of the query.
@@ -83,7 +87,10 @@ class QueryDifference:
     """
 
     TITLE = "queries"
-    CAPTION = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
+    CAPTION = (
+        "The last system against the best other system: queries with the largest gains, then queries with the largest "
+        "losses, in percent."
+    )
 
     query_id: str = field(metadata=column("query", "text"))
     query_text: str = field(metadata=column("text", "prose"))
@@ -96,7 +103,7 @@ class QueryDifference:
 
     @property
     def difference(self) -> float:
-        """How far ``system`` is ahead."""
+        """Score of ``system`` minus score of ``baseline``."""
         return self.system_score - self.baseline_score
 
 
@@ -107,9 +114,9 @@ class Breakdown:
     Attributes:
         by: Kind of group: ``relevant nodes``, or a kind that a stage defines.
         group: Name of the group, such as ``3 to 5``.
-        num_queries: Number of queries that count.
+        num_queries: Number of queries that the measure includes.
         measure: Name of the measure.
-        means: Means by system, as fractions; NaN if no query counts.
+        means: Means by system, as fractions. NaN if the measure includes no query of the group.
     """
 
     by: str
@@ -121,23 +128,23 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """An edge ablation of a system: the same candidates, reranked with other edges.
+    """Edge ablation of a system: the same candidates, reranked with modified edges.
 
     Attributes:
         system: Name of the system.
         edges: Name of the ablation: ``shuffled``, ``removed`` or ``without TYPE``.
         measure: Name of the measure.
-        mean: Mean with the other edges, as a fraction.
-        difference: Mean with the true edges minus ``mean``.
+        mean: Mean score with the modified edges, as a fraction.
+        difference: Mean score with the original edges minus ``mean``.
         interval: 95% paired bootstrap interval of ``difference``.
         p_randomization: Two-sided p-value of the randomisation test.
-        share_changed: Share of the queries whose top 10 changed.
+        share_changed: Fraction of queries whose top 10 passages change.
     """
 
     TITLE = "other edges"
     CAPTION = (
-        "The same candidates, reranked without edges, without those of one type, or with shuffled ones (each "
-        "candidate with as many neighbours as before), and how many points the true edges are worth."
+        "The same candidates, reranked without edges, without the edges of one type, or with shuffled edges (every "
+        "candidate keeps its number of neighbours), and the gain of the original edges in points."
     )
 
     system: str = field(metadata=column("system", "system"))
@@ -156,20 +163,21 @@ class Reliability:
 
     Attributes:
         system: Name of the system.
-        method: Method of calibration: ``logistic``.
+        method: Calibration method, ``logistic``.
         num_pairs: Number of pairs of a query and a candidate.
-        share_relevant: Share of relevant candidates.
+        share_relevant: Fraction of relevant candidates.
         ece: Expected calibration error in ten bins.
         brier: Brier score.
         counts: Number of pairs in each bin of [0, 1].
-        probabilities: Mean probability in each bin; NaN in an empty bin.
-        shares: Share of relevant candidates in each bin; NaN in an empty bin.
+        probabilities: Mean probability in each bin, NaN in empty bins.
+        shares: Fraction of relevant candidates in each bin, NaN in empty bins.
     """
 
     TITLE = "calibration"
     CAPTION = (
-        "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
-        "bins, and the Brier score; that of a share s of relevant candidates alone is s (1 - s)."
+        "Calibration of the probabilities of relevance, over all candidates of all queries: expected calibration error "
+        "in ten bins, and Brier score. Predicting the fraction s of relevant candidates for all candidates has the "
+        "Brier score s (1 - s)."
     )
 
     system: str = field(metadata=column("system", "system"))
@@ -185,23 +193,23 @@ class Reliability:
 
 @dataclass(frozen=True)
 class ListReliability:
-    """Calibration of the probabilities that the top of a list is complete, over all queries.
+    """Calibration of the probabilities that the top of a list contains every relevant passage, over all queries.
 
     Attributes:
         system: Name of the system.
-        measure: Measure that is predicted to be 1, such as ``PR@5``.
+        measure: Measure whose probability of being 1 is predicted, such as ``PR@5``.
         num_queries: Number of queries.
-        share_complete: Share of the queries whose top is complete.
+        share_complete: Fraction of queries for which the measure is 1.
         mean_probability: Mean of the predicted probabilities.
         ece: Expected calibration error in ten bins.
         brier: Brier score.
-        auc: Area under the ROC curve; NaN if all queries or none are complete.
+        auc: Area under the ROC curve. NaN if the measure is 1 for all queries or for none.
     """
 
     TITLE = "confidence"
     CAPTION = (
-        "How likely all relevant passages of a query are in the top of its list, as predicted from the list's "
-        "probabilities, and how often they are. Relevant passages that are no candidates count as missed."
+        "Predicted probability that the top of a query's list contains every relevant passage, and fraction of queries "
+        "for which it does. Relevant passages that are not candidates count as missed."
     )
 
     system: str = field(metadata=column("system", "system"))
@@ -216,26 +224,26 @@ class ListReliability:
 
 @dataclass(frozen=True)
 class Replication:
-    """Number of data sets on which one system is ahead of another one in one measure.
+    """Number of data sets on which one system is better than another system in one measure.
 
     Attributes:
         baseline: Name of the other system.
         system: Name of the system.
         measure: Name of the measure.
-        datasets: Names of the data sets that were compared.
+        datasets: Names of the data sets.
         level: Significance level.
-        num_replicated: Number of data sets on which the win replicates, by partial conjunction.
-        replicated: Names of the data sets that Holm's procedure finds.
-        difference: Mean over data sets of the mean difference.
-        p_combined: Two-sided p-value of the test over all data sets.
+        num_replicated: Number of data sets on which the system is better, by partial conjunction.
+        replicated: Names of the data sets on which the difference is significant by Holm's procedure.
+        difference: Mean over data sets of the mean difference, as a fraction.
+        p_combined: Two-sided p-value of a test over all data sets.
     """
 
     TITLE = "over all data sets"
     CAPTION = (
-        "Wins: the win holds on at least this many data sets, with a chance of 5% to count too many (partial "
-        "conjunction by Bonferroni); named are those of Holm's procedure. "
-        "Difference: mean over data sets. p combined: by sign flips of all queries, each data set with the same "
-        "weight; it speaks of other queries, not of other data sets."
+        "Wins: number of data sets on which the system is better, with a probability of at most 5% that the number is "
+        "too high (partial conjunction by Bonferroni), and the data sets with a significant difference by Holm's "
+        "procedure. Difference: mean over data sets. p combined: test by sign flips of all queries, with equal weights "
+        "of the data sets. It generalises to other queries, not to other data sets."
     )
 
     baseline: str = field(metadata=column("against", "system"))
@@ -254,14 +262,15 @@ class Cost:
     """Cost of a system per query.
 
     Attributes:
-        ms: ``p50`` and ``p95`` of each stage in milliseconds, one query at a time; ``total`` is all stages together.
-        encodings: Mean number of pairs that the cross-encoder read, now or before. None without one.
-        peak_memory_mib: Largest resident memory of the process while the system ranked, in MiB. None if unknown.
-        latency_ms: ``p50`` and ``p95`` of the system's own time, one query at a time: of reranking without the search
-            for candidates, or of all stages of a pipeline. Empty if not timed.
-        batch_ms: Mean milliseconds of each stage of a pipeline, many queries at once; ``other`` is what no stage
-            counts. If pairs come from a cache, ``encode`` is their number times ``pair_ms``.
-        pair_ms: Milliseconds to read a pair, measured past the cache of vectors. None without such a cache.
+        ms: ``p50`` and ``p95`` of each stage in milliseconds, one query at a time. ``total`` is the sum of all stages.
+        encodings: Mean number of pairs that the cross-encoder encoded, including pairs that were in its cache. None
+            without a cross-encoder.
+        peak_memory_mib: Peak resident memory of the process while the system ranked, in MiB. None if unknown.
+        latency_ms: ``p50`` and ``p95`` in milliseconds, one query at a time: reranking time without the search for
+            candidates, or time of all stages of a pipeline. Empty if not timed.
+        batch_ms: Mean milliseconds of each stage of a pipeline for many queries at once. ``other`` is the time outside
+            all stages. If pairs come from a cache, ``encode`` is their number times ``pair_ms``.
+        pair_ms: Milliseconds to encode a pair, measured without the cache of pair vectors. None without such a cache.
     """
 
     ms: Mapping[str, Mapping[str, Number]]
@@ -279,21 +288,21 @@ class SystemResult:
     Attributes:
         name: Name in reports.
         kind: ``checkpoint``, ``pipeline``, ``run`` (a TREC run file) or ``operator`` (without training).
-        source: Name or path of the system, as the command named it.
-        values: Scores ``[Q]`` float64 by measure, as fractions; NaN where a query does not count.
+        source: Name or path of the system, as in the command.
+        values: Scores ``[Q]`` (float64) by measure, as fractions. NaN for queries that a measure excludes.
         intervals: 95% bootstrap interval of the mean over queries, by measure.
         cost: Time and memory per query. None for a run file.
-        missing: Ids of the queries that the system ranked nothing for. They count as zero.
-        tied_share: Share of the queries with equal scores in the top 10, or on both sides of its end.
-        fingerprint: SHA-256 of the weights or the run file. None if there is neither.
-        ranking: Ranking ``[Q, K]``. None if the result was read from files (``runs/`` holds the ranking).
-        routes: Share of the queries on each path of a router.
+        missing: Ids of the queries for which the system returned no passages. Their scores are 0.
+        tied_share: Fraction of queries with a tie in the top 10, or between ranks 10 and 11.
+        fingerprint: SHA-256 of the weights or of the run file. None for other systems.
+        ranking: Ranking ``[Q, K]``. None if the result was read from files, because rankings are stored in ``runs/``.
+        routes: Fraction of queries on each path of a router.
         extra: Plain JSON of stages after ranking.
     """
 
     TITLE = "systems"
     CAPTION = (
-        "Queries that a system ranked nothing for count as zero. Tied: percent of the queries with a tie in the top 10."
+        "Queries for which a system returned no passages score 0. Tied: percentage of queries with a tie in the top 10."
     )
 
     name: str = field(metadata=column("system", "system"))
@@ -311,7 +320,7 @@ class SystemResult:
 
     @property
     def means(self) -> dict[str, Number]:
-        """Mean of each measure over the queries that count; NaN where none does."""
+        """Mean of each measure over the queries that it includes, NaN if it includes none."""
         return {measure: Number(per_query.nanmean()) for measure, per_query in self.values.items()}
 
 
@@ -327,19 +336,19 @@ class DatasetResult:
         query_texts: Texts of the queries.
         num_relevant: Number of relevant passages of each query.
         systems: Results by name, in the order of the tables' rows. The last one is the primary system.
-        tested: Measures that are tested. Tables of single queries use the first one.
+        tested: Measures of the significance tests. Tables of single queries use the first one.
         candidates: Largest number of candidates of a query that checkpoints rerank. None without checkpoints.
-        ceiling: Share of the queries whose relevant passages are all candidates. None without checkpoints.
-        base_ceiling: The same share before expansion. None without checkpoints.
-        tests: Tests of the primary system against every other one.
-        query_differences: Queries on which the primary system gains and loses most.
+        ceiling: Fraction of queries whose relevant passages are all candidates. None without checkpoints.
+        base_ceiling: The same fraction before expansion. None without checkpoints.
+        tests: Tests of the primary system against every other system.
+        query_differences: Queries with the largest gains and losses of the primary system.
         breakdowns: Means over groups of queries.
-        counterfactuals: Edge ablations of the systems that read edges.
-        reliability: Calibration of the systems whose scores are calibrated.
-        list_reliability: Calibration of the systems with a confidence in whole lists.
+        counterfactuals: Edge ablations of the systems that use edges.
+        reliability: Calibration of the systems with calibrated scores.
+        list_reliability: Calibration of the systems with ``list_confidence``.
         notes: Sentences for the report.
         tables: Tables of stages after ranking.
-        groups: Row numbers of queries by kind of group and name of the group, from stages after ranking.
+        groups: Row indices of queries by kind of group and name of the group, from stages after ranking.
         grouped: Measures that are averaged over ``groups``.
         extra: Plain JSON of stages after ranking.
         node_ids: Ids of the passages. Empty if the result was read from files.
@@ -371,7 +380,7 @@ class DatasetResult:
 
     @property
     def primary(self) -> str:
-        """Name of the system that the others are compared with."""
+        """Name of the system that is compared with all other systems."""
         return list(self.systems)[-1]
 
     @property

@@ -1,4 +1,4 @@
-"""How near calibrated scores are to frequencies on a split."""
+"""Measure the calibration of probabilities on the judgements of a split."""
 
 from dataclasses import dataclass
 from math import nan
@@ -21,49 +21,98 @@ CONFIDENCE_RANKS = (5, 10)
 
 @dataclass(frozen=True, eq=False)
 class LabelledLists:
-    """Rankings of queries with their judgements."""
+    """Rankings of queries with their judgements.
 
-    scores: Tensor  # `[Q, K]` float32, best first; -inf where padded
-    relevant: Tensor  # `[Q, K]` bool, whether the passage is relevant
-    num_relevant: Tensor  # `[Q]` int64, relevant passages of the query, ranked or not
+    Attributes:
+        scores: ``[Q, K]`` float32, best first, with padding ``-inf``.
+        relevant: ``[Q, K]`` bool, True for relevant passages.
+        num_relevant: ``[Q]`` int64, number of relevant passages of each query, including passages that are not ranked.
+    """
+
+    scores: Tensor
+    relevant: Tensor
+    num_relevant: Tensor
 
     @property
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """All scores, ``[n]`` float32 without padding, and their labels, ``[n]`` float64: 1 where relevant, else 0."""
+        """Scores of all ranked passages, ``[n]`` float32, and their labels, ``[n]`` float64, 1 for relevant, else 0."""
         ranked = self.scores.isfinite()
         return self.scores[ranked], self.relevant[ranked].double()
 
     @property
     def complete(self) -> Tensor:
-        """``[Q, K]`` bool: whether all relevant passages are among the first 1, 2, ..., K."""
+        """``[Q, K]`` bool: entry ``k - 1`` is True if the top ``k`` passages include every relevant passage."""
         return self.relevant.cumsum(1) == self.num_relevant.unsqueeze(1)
 
     def select(self, rows: slice | Tensor) -> "LabelledLists":
-        """Keep some of the queries."""
+        """Return the lists of a subset of the queries.
+
+        Args:
+            rows: Slice, mask ``[Q]`` or row indices of the queries.
+
+        Returns:
+            Lists of the selected queries.
+        """
         return LabelledLists(self.scores[rows], self.relevant[rows], self.num_relevant[rows])
 
     def probabilities(self, calibration: Calibration) -> Tensor:
-        """Calibrate the scores, ``[Q, K]`` float32; 0 where padded."""
+        """Convert the scores to probabilities of relevance.
+
+        Args:
+            calibration: Map from scores to probabilities.
+
+        Returns:
+            ``[Q, K]`` float32, 0 for padding.
+        """
         ranked = self.scores.isfinite()
         return calibration.probabilities(self.scores.masked_fill(~ranked, 0)).masked_fill(~ranked, 0)
 
 
 def labelled_lists(prepared: PreparedDataset, split: str, system: System) -> LabelledLists:
-    """Rank all candidates of a split's queries."""
+    """Rank all candidates of a split's queries, and look up their judgements.
+
+    Args:
+        prepared: Data set with the candidates of its queries.
+        split: Split whose queries and judgements are used.
+        system: System that scores the candidates.
+
+    Returns:
+        Rankings with their judgements.
+    """
     qrels = prepared.dataset.split(split)
     ranking = rerank(prepared, qrels.queries, system)
     return label_ranking(ranking, qrels, qrels.queries, num_nodes=prepared.dataset.graph.num_nodes)
 
 
 def label_ranking(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> LabelledLists:
-    """Look up the judgements of rankings ``[Q, K]`` of the queries ``[Q]`` int64."""
+    """Look up the judgements of ranked passages.
+
+    Args:
+        ranking: Ranking ``[Q, K]``.
+        qrels: Judgements.
+        queries: Indices of the queries, ``[Q]`` int64.
+        num_nodes: Number of passages in the corpus.
+
+    Returns:
+        Ranking with its judgements.
+    """
     relevant = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes) > 0
     return LabelledLists(ranking.scores, relevant, (qrels.gains(queries) > 0).sum(1))
 
 
 @torch.inference_mode()
 def judge_reliability(system: str, calibration: Calibration, scores: Tensor, labels: Tensor) -> Reliability:
-    """Compare the probabilities that a calibration gives ``[n]`` scores with the labels ``[n]``, 1 where relevant."""
+    """Measure the calibration of the probabilities of relevance.
+
+    Args:
+        system: Name of the system.
+        calibration: Map from scores to probabilities.
+        scores: ``[n]`` scores of candidates.
+        labels: ``[n]`` labels, 1 for relevant candidates and 0 for all others.
+
+    Returns:
+        Calibration errors, and the bins of a reliability diagram.
+    """
     p = calibration.probabilities(scores)
     errors = float(labels.mean()), expected_calibration_error(p, labels), brier_score(p, labels)
     bins = [tuple(column.tolist()) for column in reliability_bins(p, labels)]
@@ -74,13 +123,23 @@ def judge_reliability(system: str, calibration: Calibration, scores: Tensor, lab
 def judge_confidence(
     system: str, calibration: Calibration, confidence: ListConfidence, lists: LabelledLists
 ) -> list[ListReliability]:
-    """Compare how likely the top of each list is complete with how often it is, at ``CONFIDENCE_RANKS``."""
+    """Measure the calibration of the probabilities that the top of a list contains every relevant passage.
+
+    Args:
+        system: Name of the system.
+        calibration: Map from scores to probabilities of relevance.
+        confidence: Map from these probabilities to the probability that a list is complete.
+        lists: Rankings with their judgements.
+
+    Returns:
+        One record for each of ``CONFIDENCE_RANKS`` that the lists reach.
+    """
     p = confidence.perfect_recall(lists.probabilities(calibration))
-    found = []
+    records = []
     for rank in (rank for rank in CONFIDENCE_RANKS if rank <= p.shape[1]):
-        at, labels = p[:, rank - 1], lists.complete[:, rank - 1].double()
-        share = float(labels.mean())
-        auc = area_under_roc(at, labels) if 0 < share < 1 else nan
-        errors = expected_calibration_error(at, labels), brier_score(at, labels)
-        found.append(ListReliability(system, f"PR@{rank}", len(labels), share, float(at.double().mean()), *errors, auc))
-    return found
+        predicted, labels = p[:, rank - 1], lists.complete[:, rank - 1].double()
+        share, mean = float(labels.mean()), float(predicted.double().mean())
+        auc = area_under_roc(predicted, labels) if 0 < share < 1 else nan
+        errors = expected_calibration_error(predicted, labels), brier_score(predicted, labels)
+        records.append(ListReliability(system, f"PR@{rank}", len(labels), share, mean, *errors, auc))
+    return records

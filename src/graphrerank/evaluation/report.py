@@ -1,4 +1,4 @@
-"""The tables and sentences of a report on the terminal and as Markdown."""
+"""Tables and sentences of a report, for the terminal and as Markdown."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,17 +31,25 @@ from graphrerank.evaluation.tables import (
 )
 
 QUANTILES = ("p50", "p95")
-NAMED = 5  # missing queries that are named
-SHOWN_TEXT = 120  # characters of a text of several sentences
+NAMED = 5  # maximum number of missing queries whose ids are listed
+SHOWN_TEXT = 120  # maximum length of prose in a Markdown cell, in characters
 RERANK = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
+#: Description of each rule for ties.
 TIES = {
-    "own": "equal scores in the order that the system gave (else that of the corpus)",
-    "trec": "equal scores by document id, from the highest to the lowest, as trec_eval does",
+    "own": "equal scores in the order of the system (otherwise of the corpus)",
+    "trec": "equal scores by document id in descending order, as trec_eval does",
 }
 
 
 def print_result(dataset: DatasetResult, *, ties: str) -> None:
-    """Print the quality of all systems, notes, tests and stages; ``/multi`` measures are left to the reports."""
+    """Print the quality of all systems, notes, tests, and the tables of stages.
+
+    Measures whose names end with ``/multi`` are only shown in the report, unless there are no others.
+
+    Args:
+        dataset: Results of the data set.
+        ties: Order of passages with equal scores, a key of ``TIES``.
+    """
     lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
     shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
     print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
@@ -52,28 +60,46 @@ def print_result(dataset: DatasetResult, *, ties: str) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The tests' verdict on the primary system and another one."""
+    """Outcome of the significance tests of the primary system against another system.
 
-    outcome: str  # `ahead`, `behind` or `unclear`, in the first measure tested, at p Holm < 5%
-    line: str  # for the terminal: differences in points, with the p-values of the randomisation test
-    sentence: str  # for reports: differences with intervals and corrected p-values
+    Attributes:
+        outcome: ``ahead``, ``behind`` or ``unclear``, in the first tested measure at a corrected p-value below 0.05.
+        line: Line for the terminal, with differences in points and the p-values of the randomisation test.
+        sentence: Sentence for reports, with differences, intervals and corrected p-values.
+    """
+
+    outcome: str
+    line: str
+    sentence: str
 
 
 def title_of(dataset: DatasetResult) -> str:
-    """Name a data set with its size."""
+    """Return the title of a data set, with its split and its size.
+
+    Args:
+        dataset: Results of the data set.
+    """
     candidates = "" if dataset.candidates is None else f", {dataset.candidates:,} candidates"
     return f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries{candidates}"
 
 
 def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
-    """List notes: those of the result, the ceiling, ties (``ties``: a key of ``TIES``), missing queries, routes."""
+    """Return the notes on a data set: its own notes, the ceiling, ties, missing queries and routes.
+
+    Args:
+        dataset: Results of the data set.
+        ties: Order of passages with equal scores, a key of ``TIES``.
+
+    Returns:
+        One sentence per note.
+    """
     lines = list(dataset.notes)
     if dataset.ceiling is not None:
         mixed = any(system.kind not in RERANK for system in dataset.systems.values())
         expanded = dataset.base_ceiling not in (None, dataset.ceiling)
         before = f" ({percent_cell(dataset.base_ceiling)} before expansion)" if expanded else ""
         what = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
-        lines.append(f"{what} {percent_cell(dataset.ceiling)}{before}: all relevant are candidates")
+        lines.append(f"{what} {percent_cell(dataset.ceiling)}{before}: all relevant passages are candidates")
     tied = {name: system.tied_share for name, system in dataset.systems.items() if system.tied_share}
     if tied:
         shares = ", ".join(f"{row_name(name)} {percent_cell(share)}%" for name, share in tied.items())
@@ -82,7 +108,7 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
         if system.missing:
             named = ", ".join([*system.missing[:NAMED], *["..."] * (len(system.missing) > NAMED)])
             count = len(system.missing)
-            lines.append(f"{row_name(name)} ranks nothing for {count:,} queries, which count as 0: {named}")
+            lines.append(f"{row_name(name)} returned no passages for {count:,} queries, which score 0: {named}")
         if system.routes:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
@@ -90,11 +116,18 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
 
 
 def verdicts(dataset: DatasetResult) -> list[Verdict]:
-    """Return the verdict on the primary system and each other one; differences that are NaN are left out."""
-    known = [test for test in dataset.tests if not isnan(test.difference)]
+    """Return the verdicts on the primary system against every other system.
+
+    Args:
+        dataset: Results of the data set.
+
+    Returns:
+        One verdict per system. Tests whose difference is NaN are left out.
+    """
+    valid_tests = [test for test in dataset.tests if not isnan(test.difference)]
     primary, sentences = row_name(dataset.primary), []
-    for baseline in dict.fromkeys(test.baseline for test in known):
-        tests = [test for test in known if test.baseline == baseline]
+    for baseline in dict.fromkeys(test.baseline for test in valid_tests):
+        tests = [test for test in valid_tests if test.baseline == baseline]
         clear = tests[0].p_holm < ALPHA
         outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
         verb = {"unclear": "does not differ clearly from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
@@ -112,12 +145,20 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
 
 
 def bullets(sentences: Sequence[str]) -> str:
-    """Write sentences as a list in Markdown."""
+    """Return sentences as a Markdown list.
+
+    Args:
+        sentences: Sentences, one per item.
+    """
     return "\n".join(f"- {_escaped(sentence)}" for sentence in sentences)
 
 
 def markdown(table: Table) -> str:
-    """Write a table in Markdown: notes in brackets, the highest in bold, long texts shortened."""
+    """Return a table in Markdown. Notes are in parentheses, the best cells in bold, and long prose is truncated.
+
+    Args:
+        table: Table to render.
+    """
     rows = [list(map(_markdown_cell, row)) for row in table.rows]
     return markdown_table(list(map(_escaped, table.header)), rows, text_columns=table.text_columns)
 
@@ -135,7 +176,14 @@ def _escaped(text: str) -> str:
 
 
 def dataset_tables(dataset: DatasetResult) -> list[Table]:
-    """Lay out everything of a data set, quality first; tables without a row are left out."""
+    """Return all tables of a data set.
+
+    Args:
+        dataset: Results of the data set.
+
+    Returns:
+        Tables, quality first. Tables without rows are left out.
+    """
     tables = [
         quality_table(dataset),
         records_table(PairedTest, dataset.tests),
@@ -152,7 +200,15 @@ def dataset_tables(dataset: DatasetResult) -> list[Table]:
 
 
 def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table:
-    """A row per system: measures in percent with intervals, all or some, and milliseconds of all stages."""
+    """Build the table of quality, with one row per system.
+
+    Args:
+        dataset: Results of the data set.
+        measures: Measures to show. If empty, all measures.
+
+    Returns:
+        Table of measures in percent with intervals, and of the milliseconds per query.
+    """
     means = {name: system.means for name, system in dataset.systems.items()}
     shown = measures or dataset.measures
     highest = {measure: _highest(of_system[measure] for of_system in means.values()) for measure in shown}
@@ -165,14 +221,14 @@ def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table
         ms = {} if system.cost is None else system.cost.ms.get(TOTAL, {})
         rows.append({**row, **{f"{quantile} ms": number_cell(ms.get(quantile)) for quantile in QUANTILES}})
     caption = (
-        "Measures in percent with 95% bootstrap intervals over queries; bold is the highest of a column. Median and "
-        "95th percentile of the milliseconds per query."
+        "Measures in percent with 95% bootstrap intervals over queries. The highest value of a column is bold. Median "
+        "and 95th percentile of the milliseconds per query."
     )
     return rows_table("quality", caption, rows)
 
 
 def _cost_table(dataset: DatasetResult) -> Table:
-    """A row per system that was timed: median and 95th percentile of each stage, pairs, words and memory."""
+    """Build the table of cost: median and 95th percentile of each stage, encoded pairs and memory of timed systems."""
     costs = {name: system.cost for name, system in dataset.systems.items() if system.cost is not None}
     stages = list(dict.fromkeys(stage for cost in costs.values() for stage in cost.ms if stage != TOTAL))
     batched = any(cost.batch_ms for cost in costs.values())
@@ -187,18 +243,18 @@ def _cost_table(dataset: DatasetResult) -> Table:
         row["pairs read"] = number_cell(cost.encodings, ",.0f")
         rows.append({**row, "peak MiB": number_cell(cost.peak_memory_mib, ",.0f")})
     caption = (
-        "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, data included, "
-        "while the system ranked many queries at once."
+        "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, including the "
+        "data, while the system ranked many queries at once."
     )
     if batched:
         pair_ms = next((cost.pair_ms for cost in costs.values() if cost.pair_ms), None)
-        counted = "" if pair_ms is None else f", {pair_ms:.1f} ms a pair, also of pairs that come from the cache"
-        caption += f" At once: mean per query, many queries at once; reading: by the cross-encoder{counted}."
+        pairs = "" if pair_ms is None else f", at {pair_ms:.1f} ms per pair, including pairs from the cache"
+        caption += f" At once: mean per query for many queries at once. Reading: time of the cross-encoder{pairs}."
     return rows_table("cost", caption, rows)
 
 
 def _groups_table(dataset: DatasetResult) -> Table:
-    """A row per group of queries, a column per system."""
+    """Build the table of means, with one row per group of queries and one column per system."""
     rows = []
     for group in dataset.breakdowns:
         named = {"queries by": Cell(group.by), "group": Cell(group.group), "measure": Cell(group.measure)}
@@ -208,7 +264,7 @@ def _groups_table(dataset: DatasetResult) -> Table:
             share = group.means.get(system)
             row[row_name(system)] = percent_cell(share, best=share == highest)
         rows.append(row)
-    caption = "Means over groups of queries, in percent; bold is the highest of a row."
+    caption = "Means over groups of queries, in percent. The highest value of a row is bold."
     return rows_table("groups of queries", caption, rows, text_columns=3)
 
 

@@ -1,4 +1,4 @@
-"""The last step of an evaluation: collect the results, print a data set's table, and write the files."""
+"""Last step of an evaluation: collect the results, print the table of a data set, and write the files."""
 
 import json
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ def summarize(
     filter: Filter | None = None,
     counts: Mapping[str, int] | None = None,
 ) -> EvaluationResult:
-    """Collect the results of all data sets so far, and test what holds over all of them.
+    """Collect the results of the data sets evaluated so far, and run the tests over all of them.
 
     Args:
         datasets: Results by name of the data set.
-        plan: Resampling and the rule for ties.
+        plan: Resampling and tie-breaking.
         command: Command line, for the report.
         config: Configuration of the command. If None, it is empty.
-        filter: Metadata filter, or None.
-        counts: Counts of an encoder behind an endpoint. If None, there is none.
+        filter: Metadata filter, or None if all passages were used.
+        counts: Counts of texts and requests of an encoder behind an endpoint. None without such an encoder.
 
     Returns:
-        The result of the evaluation.
+        Result of the evaluation.
     """
     settings: dict[str, Any] = {
         "ties": plan.ties,
@@ -56,13 +56,13 @@ def summarize(
 
 
 def report_dataset(result: EvaluationResult, name: str, *, show: bool = True, run_dir: Path | None = None) -> None:
-    """Print the table of a data set, and write the files of the evaluation so far.
+    """Print the table of a data set, and write the files of the evaluation.
 
     Args:
         result: Result of the evaluation.
         name: Name of the data set to print.
         show: Whether to print the table.
-        run_dir: Folder for the files. If None, none are written.
+        run_dir: Folder for the files. If None, no files are written.
     """
     if show:
         print_result(result.datasets[name], ties=result.ties)

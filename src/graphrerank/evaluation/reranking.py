@@ -1,4 +1,4 @@
-"""Rerank the candidates of a data set with one system, in batches."""
+"""Rerank the candidates of a data set with one system in batches."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -16,7 +16,7 @@ BATCH_QUERIES = 64
 
 @torch.inference_mode()
 def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Ranking:
-    """Rerank the candidates of some queries in batches.
+    """Rerank the candidates of queries in batches.
 
     Args:
         prepared: Data set with the candidates of its queries.
@@ -67,7 +67,7 @@ def rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Ranking
 def measure_queries(
     prepared: PreparedDataset, split: str, system: System, *, measures: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Rerank the queries of a split with one system and measure each of them.
+    """Rerank the candidates of a split's queries with one system, and compute the scores of each query.
 
     Args:
         prepared: Data set with the candidates of its queries.
@@ -76,7 +76,7 @@ def measure_queries(
         measures: Names of measures, such as ``nDCG@10``.
 
     Returns:
-        Scores by measure, ``[Q]`` float64 each (:func:`~graphrerank.evaluation.measuring.measure_ranking`).
+        Scores ``[Q]`` (float64) by measure (:func:`~graphrerank.evaluation.measuring.measure_ranking`).
     """
     qrels = prepared.dataset.split(split)
     return measure_ranking(prepared.dataset, qrels, qrels.queries, rerank(prepared, qrels.queries, system), measures)

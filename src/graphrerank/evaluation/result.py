@@ -1,4 +1,4 @@
-"""The result of an evaluation: everything that was measured, and its files."""
+"""Result of an evaluation, and the files in which it is stored."""
 
 import hashlib
 import json
@@ -34,27 +34,35 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, check_name, read_jso
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT = 3  # raise when an older program can no longer read it
+FORMAT = 3  # version of `result.json`; increase it when older programs cannot read the file
 RESULT, METRICS = "result.json", "metrics.json"
 
 
 @dataclass(frozen=True, eq=False)
 class EvaluationResult:
-    """Everything that an evaluation measured; reports are rendered from it, and from nothing else."""
+    """Result of an evaluation. All reports are rendered from this record alone.
 
-    command: str  # the command that made it, without folders of this machine
-    datasets: Mapping[str, DatasetResult]  # by name
-    across: Sequence[Replication] = ()  # what holds over all data sets; empty where there is one
-    # what the numbers depend on besides the data: resamples, level, seed, the rule for ties
+    Attributes:
+        command: Command line, without local folders.
+        datasets: Results by name of the data set.
+        across: Tests over all data sets. Empty if there is a single data set.
+        settings: Settings that affect the numbers, such as ``resamples``, ``level``, ``seed`` and ``ties``.
+        config: Configuration of the command, without local folders.
+        versions: Versions of the libraries that affect the numbers.
+        encoder_counts: Counts of texts and requests of an encoder behind an endpoint. Empty without such an encoder.
+    """
+
+    command: str
+    datasets: Mapping[str, DatasetResult]
+    across: Sequence[Replication] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)  # the command's settings, without folders of this machine
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the libraries that decide a result
-    # counts of an encoder behind an endpoint over the whole evaluation; empty without one
+    config: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
     encoder_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ties(self) -> str:
-        """How ties are broken."""
+        """Order of passages with equal scores, ``own`` or ``trec``."""
         return str(self.settings.get("ties", "own"))
 
     def show(self) -> None:
@@ -63,11 +71,15 @@ class EvaluationResult:
             print_result(dataset, ties=self.ties)
 
     def to_pandas(self) -> "DataFrame":
-        """Return the means as a data frame: a row per data set and system, a column per measure."""
+        """Return the means as a data frame with one row per data set and system, and one column per measure.
+
+        Raises:
+            ImportError: If pandas is not installed.
+        """
         try:
             from pandas import DataFrame, MultiIndex
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install 'graphrerank[pandas]'") from error
+            raise ImportError("to_pandas() requires pandas: pip install 'graphrerank[pandas]'") from error
 
         rows = {
             (dataset.name, name): system.means
@@ -100,8 +112,11 @@ class EvaluationResult:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def html(self) -> str:
-        """Return the report as one HTML page with plots, which forbids itself every request and all other scripts."""
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
+        """Return the report as a self-contained HTML page with plots.
+
+        The content security policy of the page forbids network requests and scripts other than its own.
+        """
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # imported here because only pages need it
         from markupsafe import Markup
 
         sources = files("graphrerank.evaluation") / "html"
@@ -125,7 +140,7 @@ class EvaluationResult:
         )
 
     def _section(self, dataset: DatasetResult) -> Mapping[str, Any]:
-        """Return the template's values for a data set."""
+        """Return the variables of the page's template for a data set."""
         from markupsafe import Markup
 
         return {
@@ -137,9 +152,15 @@ class EvaluationResult:
         }
 
     def save(self, folder: str | Path, *, report: bool = True) -> Path:
-        """Write ``metrics.json``, ``runs/*.trec``, ``result.json`` with every query's scores, and the report.
+        """Write ``metrics.json``, ``result.json`` with the scores of every query, run files and the report.
 
-        Run files are written where the rankings are known: a result that was read back has none.
+        Args:
+            folder: Folder to write to. Run files are written to its subfolder ``runs``, unless the result was read
+                with :meth:`load` and therefore has no rankings.
+            report: Whether to write the report (:meth:`save_report`).
+
+        Returns:
+            Path of the folder.
         """
         folder = self.save_report(folder) if report else Path(folder)
         for dataset in self.datasets.values():
@@ -152,7 +173,7 @@ class EvaluationResult:
         return folder
 
     def _content(self) -> Any:
-        """Return what ``result.json`` holds: everything but rankings and ids of passages."""
+        """Return the content of ``result.json``, which excludes rankings and ids of passages."""
         datasets = {}
         for name, dataset in self.datasets.items():
             systems = {key: replace(system, ranking=None) for key, system in dataset.systems.items()}
@@ -160,7 +181,16 @@ class EvaluationResult:
         return to_plain(replace(self, datasets=datasets))
 
     def save_report(self, folder: str | Path) -> Path:
-        """Write ``report.md``, ``report.html`` and ``plots/*.png``; if one cannot be rendered, no file is written."""
+        """Write ``report.md``, ``report.html`` and ``plots/*.png``.
+
+        All files are rendered before the first one is written, so an error leaves the folder unchanged.
+
+        Args:
+            folder: Folder to write to.
+
+        Returns:
+            Path of the folder.
+        """
         folder = Path(folder)
         texts = {"report.md": self.markdown(), "report.html": self.html()}
         plots = {plot.name: png for dataset in self.datasets.values() for plot, _, png in drawn_plots(dataset)}
@@ -172,29 +202,42 @@ class EvaluationResult:
 
     @classmethod
     def load(cls, folder: str | Path) -> "EvaluationResult":
-        """Read the result that :meth:`save` wrote into a folder, without rankings; a ValueError if it is damaged."""
+        """Read a result that was written by :meth:`save`. Rankings are not read.
+
+        Args:
+            folder: Folder of a finished evaluation.
+
+        Returns:
+            Result without rankings.
+
+        Raises:
+            UserError: If the folder has no ``result.json``, or if the file is invalid.
+        """
         file = Path(folder) / RESULT
         if not file.is_file():
-            raise UserError(f"{file}: no such file; needed the folder of a finished run of evaluate.py")
+            raise UserError(f"{file} does not exist. Pass the folder of a finished run of evaluate.py")
         try:
             content = read_json(untrusted_file(Path(folder), RESULT), max_bytes=MAX_LARGE_BYTES)
             if content["format"] != FORMAT:
-                raise UserError(f"needed format {FORMAT}, found {content['format']!r}")
+                raise UserError(f"the format must be {FORMAT}, got {content['format']!r}")
             for dataset in content["datasets"].values():
-                check_name(name=dataset["name"])  # a part of file names
+                check_name(name=dataset["name"])  # file names contain the name
             return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
-            at = ".".join(map(str, first["loc"]))
-            raise UserError(f"{file}: not a result that can be read ({at}: {first['msg']})") from error
+            location = ".".join(map(str, first["loc"]))
+            raise UserError(f"{file} is not a valid result ({location}: {first['msg']})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{file}: not a result that can be read ({error!r})") from error
+            raise UserError(f"{file} is not a valid result ({error!r})") from error
 
 
 def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
-    """Return the entry of a data set in ``metrics.json``: means by the measures' names, and other results.
+    """Return the entry of a data set in ``metrics.json``: means, intervals, costs and tests.
 
-    ``latency_ms`` is the system's own time: of a reranker without the search for candidates, which ``cost`` includes.
+    The entry ``latency_ms`` of a reranker excludes the search for candidates, which ``cost`` includes.
+
+    Args:
+        dataset: Results of the data set.
     """
     systems = {
         name: {
@@ -223,7 +266,17 @@ def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
 
 
 def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking, *, tag: str) -> str:
-    """Write a ranking in TREC's run format: query id, ``Q0``, document id, rank from 1, score, tag."""
+    """Return a ranking in the run format of TREC: query id, ``Q0``, document id, rank (from 1), score and tag.
+
+    Args:
+        query_ids: Ids of the ``Q`` queries.
+        node_ids: Ids of the passages of the corpus.
+        ranking: Ranking ``[Q, K]``.
+        tag: Name of the system.
+
+    Returns:
+        Content of the run file, one line per passage.
+    """
     lines = []
     for query_id, nodes, scores in zip(query_ids, ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
         ranked = [(node, score) for node, score in zip(nodes, scores, strict=True) if node >= 0]

@@ -1,4 +1,4 @@
-"""Uncertainty of measured differences: intervals, paired tests, Holm's correction; wins over several data sets."""
+"""Significance of differences: bootstrap intervals, paired tests, Holm's correction, and tests over data sets."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from graphrerank.evaluation.records import DatasetResult, PairedTest, Replicatio
 from graphrerank.utils.checks import UserError, check_counts
 
 RESAMPLES = 10_000
-CONFIDENCE = 0.95  # level of an interval
+CONFIDENCE = 0.95  # confidence level of intervals
 ALPHA = 0.05  # significance level of tests
-BLOCK_NUMBERS = 1 << 21  # random numbers drawn at once: 16 MiB
-TOLERANCE = 1e-9  # of a mean; sums of one set of numbers differ by rounding when their order does
+BLOCK_NUMBERS = 1 << 21  # number of random numbers per block (16 MiB)
+TOLERANCE = 1e-9  # differences of means up to this size are rounding errors of sums in another order
 
 
 def compare_pairs(
@@ -22,21 +22,38 @@ def compare_pairs(
 ) -> dict[str, Tensor]:
     """Compare pairs of systems in several measures over the same queries.
 
-    ``scores`` are ``[S, M, Q]``, NaN at the same queries for all systems: the query does not count; ``pairs`` are ``C``
-    pairs of indices of systems. Returns ``[C, M]`` float64 by name, NaN where no query counts: ``num_queries``,
-    ``difference`` (mean of first minus second) with its bootstrap ``interval`` ``[C, M, 2]``, ``effect_size`` (over the
-    standard deviation of the queries' differences; NaN where none differs), ``share_changed`` (of the queries),
-    ``p_randomization``, ``p_greater`` (one-sided), and ``p_holm``: the first, corrected for all pairs and measures.
+    Args:
+        scores: ``[S, M, Q]`` scores of ``S`` systems in ``M`` measures. NaN marks queries that a measure excludes,
+            which must be the same for all systems.
+        pairs: ``C`` pairs of indices of systems.
+        resamples: Number of random sign flips of each test, and number of bootstrap samples.
+        seed: Random seed of resampling.
+
+    Returns:
+        Tensors ``[C, M]`` (float64) by name, NaN for measures that include no query:
+
+        - ``num_queries``: Number of queries that the measure includes.
+        - ``difference``: Mean of the first system minus mean of the second.
+        - ``interval``: ``[C, M, 2]`` bootstrap interval of ``difference``.
+        - ``effect_size``: ``difference`` divided by the standard deviation of the queries' differences. NaN if no
+          query differs.
+        - ``share_changed``: Fraction of queries whose scores differ.
+        - ``p_randomization``: Two-sided p-value of the randomisation test.
+        - ``p_greater``: One-sided p-value that the first system is better.
+        - ``p_holm``: ``p_randomization``, corrected for all pairs and measures.
+
+    Raises:
+        UserError: If ``scores`` has another shape, if systems have NaN at different queries, or if an index is invalid.
     """
     missing = scores.isnan()
     if scores.dim() != 3 or bool((missing != missing[:1]).any()):
         raise UserError(
-            "`scores` must be [systems, measures, queries], each measure NaN at the same queries for all systems, got "
-            f"shape {list(scores.shape)}"
+            "`scores` must be [systems, measures, queries] with NaN at the same queries for all systems, got shape "
+            f"{list(scores.shape)}"
         )
     first, second = indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
     if bool(((indices < 0) | (indices >= len(scores))).any()):
-        raise UserError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
+        raise UserError(f"`pairs` must contain indices of systems, 0 to {len(scores) - 1}, got {list(pairs)}")
     differences = (scores[first] - scores[second]).to(torch.float64)  # [C, M, Q]
     two_sided, greater = randomization_tests(differences, permutations=resamples, seed=seed)
     mean = differences.nanmean(dim=2)
@@ -57,13 +74,22 @@ def compare_pairs(
 def bootstrap_interval(values: Tensor, *, level: float = CONFIDENCE, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
     """Return the percentile bootstrap interval of a mean over queries.
 
-    It says how much the mean would vary with other queries, not with another seed of training.
+    The interval reflects the choice of queries, not the random seed of training. Rows with NaN at the same queries
+    share the bootstrap samples. The global random generator of torch is not used.
 
     Source: Efron, "Bootstrap Methods: Another Look at the Jackknife", 1979 (percentile interval).
 
-    ``values`` are ``[..., Q]``, a measure per query, NaN = the query does not count; rows that count the same queries
-    share the drawn samples. ``level``, in (0, 1), of the samples' means lie within the interval. torch's global
-    generator is left alone. Returns ``[..., 2]`` float64, lower and upper end; NaN where no query counts.
+    Args:
+        values: ``[..., Q]`` scores per query. NaN marks excluded queries.
+        level: Fraction of the bootstrap means inside the interval, in (0, 1).
+        samples: Number of bootstrap samples.
+        seed: Random seed of the samples.
+
+    Returns:
+        Lower and upper ends ``[..., 2]`` (float64). NaN for rows without included queries.
+
+    Raises:
+        UserError: If ``samples`` is not positive.
 
     Example:
         >>> bootstrap_interval(torch.tensor([1.0, 1.0, 1.0, 0.0]))
@@ -73,54 +99,76 @@ def bootstrap_interval(values: Tensor, *, level: float = CONFIDENCE, samples: in
     levels = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     rows = values.detach().cpu().reshape(-1, values.shape[-1])
     intervals = torch.full((len(rows), 2), torch.nan, dtype=torch.float64)
-    for at, counting in _complete_rows(rows):
-        means = _resampled_means(counting, samples=samples, seed=seed)
-        intervals[at] = means.quantile(levels, dim=1).T
+    for indices, complete in _complete_rows(rows):
+        means = _resampled_means(complete, samples=samples, seed=seed)
+        intervals[indices] = means.quantile(levels, dim=1).T
     return intervals.reshape(*values.shape[:-1], 2)
 
 
 def randomization_tests(differences: Tensor, *, permutations: int = RESAMPLES, seed: int = 0) -> tuple[Tensor, Tensor]:
     r"""Test whether two systems differ in their means over the same queries, in several comparisons at once.
 
-    Were two systems equal, each query's two numbers could be swapped, which flips the sign of their difference:
+    If the systems were equal, the scores of a query could be swapped, which flips the sign of their difference. With
+    the mean difference :math:`\bar d` and the means :math:`\bar d_s` after :math:`S` random sign flips:
 
     .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
 
-    Rows that count the same queries share the flips: a p-value does not depend on which others are tested with it.
+    Rows with NaN at the same queries share the sign flips, so a p-value does not depend on the other comparisons.
 
     Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
-    Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
-    Zero", 2010.
+    Evaluation", 2007 (randomisation test). Adding one to numerator and denominator: Phipson and Smyth, "Permutation
+    P-values Should Never Be Zero", 2010.
 
-    ``differences`` are ``[..., Q]``, NaN = the query does not count; ``permutations`` is the number of random swaps.
-    Returns two-sided p-values, and one-sided ones of the first system above the second, ``[...]`` float64 each; NaN
-    where no query counts.
+    Args:
+        differences: ``[..., Q]`` score of the first system minus score of the second, per query. NaN marks excluded
+            queries.
+        permutations: Number of random sign flips, :math:`S`.
+        seed: Random seed of the sign flips.
+
+    Returns:
+        Two-sided p-values ``[...]`` (float64), and one-sided p-values ``[...]`` that the first system is better. NaN
+        for rows without included queries.
+
+    Raises:
+        UserError: If ``permutations`` is not positive.
     """
     check_counts(permutations=permutations)
     *shape, num_queries = differences.shape
     rows = differences.detach().cpu().reshape(math.prod(shape), num_queries)
     p_values = torch.full((2, len(rows)), torch.nan, dtype=torch.float64)
-    for at, counting in _complete_rows(rows):
-        observed = counting.sum(dim=1, keepdim=True)
-        allowed = TOLERANCE * counting.shape[1]
-        at_least = torch.zeros(2, len(counting), dtype=torch.float64)
-        for flipped in _flipped_sums(counting, permutations=permutations, seed=seed):  # [R, block]
+    for indices, complete in _complete_rows(rows):
+        observed = complete.sum(dim=1, keepdim=True)
+        allowed = TOLERANCE * complete.shape[1]
+        at_least = torch.zeros(2, len(complete), dtype=torch.float64)
+        for flipped in _flipped_sums(complete, permutations=permutations, seed=seed):  # [R, block]
             at_least[0] += (flipped.abs() >= observed.abs() - allowed).sum(dim=1)
             at_least[1] += (flipped >= observed - allowed).sum(dim=1)
-        p_values[:, at] = (1 + at_least) / (1 + permutations)
+        p_values[:, indices] = (1 + at_least) / (1 + permutations)
     two_sided, greater = p_values.reshape(2, *shape)
     return two_sided, greater
 
 
 def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, seed: int = 0) -> Tensor:
-    """Test whether two systems differ in their mean over the same queries, two-sided (:func:`randomization_tests`).
+    """Test whether two systems differ in their mean over the same queries (:func:`randomization_tests`).
 
-    Queries on which no row differs are left out first: p does not depend on how many such queries there are. ``a`` and
-    ``b`` are ``[..., Q]``, rows share the swaps. Returns ``[...]`` float64 p-values in (0, 1]; 1 where no query
-    differs, NaN where no query counts.
+    Queries on which no row differs are removed first, so the p-values do not depend on the number of such queries. All
+    rows share the sign flips.
+
+    Args:
+        a: ``[..., Q]`` scores of the first system. NaN marks excluded queries.
+        b: ``[..., Q]`` scores of the second system.
+        permutations: Number of random sign flips.
+        seed: Random seed of the sign flips.
+
+    Returns:
+        Two-sided p-values ``[...]`` (float64) in (0, 1]. The p-value is 1 if no query differs, and NaN for rows without
+        included queries.
+
+    Raises:
+        UserError: If the shapes differ.
     """
     if a.shape != b.shape:
-        raise UserError(f"`a` and `b` must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+        raise UserError(f"`a` and `b` must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
     difference = a - b
     differs = (difference.nan_to_num(0.0) != 0).reshape(-1, a.shape[-1]).any(dim=0)
     p_values, _ = randomization_tests(difference[..., differs], permutations=permutations, seed=seed)
@@ -128,11 +176,23 @@ def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, se
 
 
 def holm(p_values: Tensor) -> Tensor:
-    r"""Correct p-values for multiple comparisons: the chance of any false finding stays below the level.
+    r"""Correct p-values for multiple comparisons.
+
+    The correction controls the family-wise error rate, the probability of at least one false positive:
 
     .. math:: \tilde p_{(i)} = \min\bigl(1, \max_{j \le i} (m - j + 1)\, p_{(j)}\bigr)
 
     Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979.
+
+    Args:
+        p_values: p-values of any shape. NaN entries are ignored.
+
+    Returns:
+        Corrected p-values (float64) of the same shape.
+
+    Example:
+        >>> holm(torch.tensor([0.01, 0.04, 0.03], dtype=torch.float64))
+        tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
     """
     flat = p_values.to(torch.float64).flatten()
     tested = (~flat.isnan()).nonzero().flatten()
@@ -145,28 +205,28 @@ def holm(p_values: Tensor) -> Tensor:
 
 
 def _flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
-    """Yield the sums of rows ``[R, Q]`` after random flips of the queries' signs, ``[R, block]`` each."""
+    """Yield blocks ``[R, block]`` of the sums of rows ``[R, Q]`` after random flips of the queries' signs."""
     generator, num_queries = np.random.default_rng(seed), rows.shape[1]
     total = rows.sum(dim=1, keepdim=True)
-    for size in _blocks(permutations, num_queries):  # whatever the rows: p depends on queries alone
+    for size in _blocks(permutations, num_queries):  # independent of the number of rows, so p depends on queries alone
         drawn = np.frombuffer(generator.bytes(-(-size * num_queries // 8)), dtype=np.uint8)
         bits = np.unpackbits(drawn, count=size * num_queries).reshape(size, num_queries)
         yield total - 2 * rows @ torch.from_numpy(bits).to(torch.float64).T
 
 
 def _complete_rows(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the numbers of the rows ``[R, Q]`` that count the same queries, and their entries there, float64."""
+    """Yield groups of rows with NaN at the same queries: their indices, and their float64 entries without NaN."""
     if not rows.shape[1]:
         return
     patterns, group = torch.unique(rows.isnan(), dim=0, return_inverse=True)
     for index, pattern in enumerate(patterns):
         if not bool(pattern.all()):
-            at = (group == index).nonzero().flatten()
-            yield at, rows[at][:, ~pattern].to(torch.float64)
+            indices = (group == index).nonzero().flatten()
+            yield indices, rows[indices][:, ~pattern].to(torch.float64)
 
 
 def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Tensor:
-    """Return the means of rows ``[R, Q]`` over ``Q`` queries drawn with replacement, ``[R, samples]``."""
+    """Return the means ``[R, samples]`` of rows ``[R, Q]`` over ``Q`` queries drawn with replacement."""
     num_queries, means = rows.shape[1], []
     generator = torch.Generator().manual_seed(seed)
     for size in _blocks(samples, max(rows.shape)):
@@ -178,7 +238,7 @@ def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Tensor:
 
 
 def _blocks(total: int, width: int) -> Iterator[int]:
-    """Split ``total`` rows of ``width`` numbers into blocks that fit into the processor's caches."""
+    """Yield the sizes of blocks that together have ``total`` rows of ``width`` numbers and fit into CPU caches."""
     size = max(1, BLOCK_NUMBERS // max(1, width))
     for start in range(0, total, size):
         yield min(size, total - start)
@@ -187,38 +247,54 @@ def _blocks(total: int, width: int) -> Iterator[int]:
 def count_replicated(p_values: Sequence[float]) -> int:
     r"""Count the data sets on which an effect replicates, by partial conjunction.
 
+    The p-value of the hypothesis that the effect exists on at least :math:`u` of :math:`n` data sets is
+
     .. math:: p^{u/n} = (n - u + 1)\, p_{(u)}
 
-    tests whether an effect is there on at least u of n data sets, however they depend on each other (Bonferroni). The
-    count is the largest u with all hypotheses up to it rejected; the chance that it is too large is at most 0.05.
+    It is valid for any dependence between the data sets (Bonferroni). The count is the largest :math:`u` such that the
+    p-values of :math:`1, \dots, u` are at most 0.05. The probability that the count is too high is at most 0.05.
 
     Source: Benjamini and Heller, "Screening for Partial Conjunction Hypotheses", 2008; Dror, Baumer, Bogomolov and
     Reichart, "Replicability Analysis for Natural Language Processing", 2017, Eq. (2) and (4).
 
+    Args:
+        p_values: One-sided p-values, one per data set.
+
+    Returns:
+        Number of data sets.
+
     Example:
-        >>> count_replicated([0.2, 0.001, 0.01])  # one-sided, one per data set: 0.003, 0.02 and 0.2
+        >>> count_replicated([0.2, 0.001, 0.01])  # p^{u/n} is 0.003, 0.02 and 0.2
         2
     """
     ordered = torch.tensor(sorted(p_values), dtype=torch.float64)
-    left = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
-    return int(((left * ordered).cummax(0).values <= ALPHA).sum())
+    factors = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
+    return int(((factors * ordered).cummax(0).values <= ALPHA).sum())
 
 
 def combined_randomization(
     differences: Sequence[Tensor], *, permutations: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    r"""Test the mean over data sets of mean differences, by sign flips of all queries of all data sets, two-sided.
+    r"""Test the mean over data sets of the mean differences, by sign flips of the queries of all data sets.
 
     .. math:: \bar d = \frac{1}{n} \sum_k \frac{1}{Q_k} \sum_q d_{kq}
 
-    It asks whether the win would hold with other queries of the same data sets; not whether on other data sets. Each
-    data set counts the same, however many queries it has. ``differences`` are ``[Q_k]``, NaN = the query does not
-    count. Returns the mean difference and its p-value; NaN where a data set has no query that counts.
+    All data sets have the same weight, regardless of their number of queries. The test generalises to other queries of
+    the same data sets, not to other data sets.
+
+    Args:
+        differences: Score of the first system minus score of the second, ``[Q_k]`` per data set. NaN marks excluded
+            queries.
+        permutations: Number of random sign flips.
+        seed: Random seed of the sign flips.
+
+    Returns:
+        Mean difference and its two-sided p-value. Both are NaN if a data set has no included query.
     """
-    counting = [of_dataset[~of_dataset.isnan()].to(torch.float64) for of_dataset in differences]
-    if any(not len(of_dataset) for of_dataset in counting):
+    included = [row[~row.isnan()].to(torch.float64) for row in differences]
+    if any(not len(row) for row in included):
         return float("nan"), float("nan")
-    weighted = torch.cat([of_dataset / len(of_dataset) for of_dataset in counting]) / len(counting)
+    weighted = torch.cat([row / len(row) for row in included]) / len(included)
     p_value, _ = randomization_tests(weighted * len(weighted), permutations=permutations, seed=seed)
     return float(weighted.sum()), float(p_value)
 
@@ -226,7 +302,16 @@ def combined_randomization(
 def across_datasets(
     datasets: Sequence[DatasetResult], *, permutations: int = 10_000, seed: int = 0
 ) -> list[Replication]:
-    """Count, for each comparison made on two data sets or more, on how many of them the system wins."""
+    """Test each comparison of two systems over all data sets.
+
+    Args:
+        datasets: Results of the data sets.
+        permutations: Number of random sign flips.
+        seed: Random seed of the sign flips.
+
+    Returns:
+        One record for each pair of systems and measure that was tested on at least two data sets.
+    """
     tests: dict[tuple[str, str, str], list[tuple[DatasetResult, PairedTest]]] = {}
     for dataset in datasets:
         for test in dataset.tests:

@@ -21,13 +21,14 @@ Scorer = Callable[[CandidateGraphs], Tensor]
 
 @dataclass(frozen=True)
 class System:
-    """A named way to rerank candidates.
+    """Named function that scores candidates.
 
     Attributes:
         name: Name in reports, such as ``gatv2``.
         score: Function that maps candidate graphs to scores ``[N]``, one per candidate.
-        reads_graph: Whether the function needs edges. If not, the latency of the system includes no graph building.
-        inputs: Inputs that the function reads besides scores and edges.
+        reads_graph: Whether the function uses edges. If False, the latency of the system excludes the construction of
+            edges.
+        inputs: Inputs that the function requires besides scores and edges.
     """
 
     name: str
@@ -37,32 +38,30 @@ class System:
 
 
 def base_ranking(graphs: CandidateGraphs) -> Tensor:
-    """Score candidates as their retriever did.
+    """Return the scores ``[N]`` of the retriever.
 
     Args:
         graphs: Candidate graphs with ``N`` candidates.
-
-    Returns:
-        The retriever's scores, ``[N]``.
     """
     return graphs.x[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class RankedSystem:
-    """One system's rankings of some queries.
+    """Rankings of one system.
 
     Attributes:
         name: Name in reports.
         kind: ``checkpoint``, ``pipeline``, ``run`` (a TREC run file) or ``operator`` (without training).
         source: Name or path of the system.
-        ranking: Ranking ``[Q, K]``, best first. The row of a query that the system ranked nothing for is padding.
+        ranking: Ranking ``[Q, K]``, best first. Rows of queries for which the system returned no passages are padding.
         cost: Time and memory per query. None for a run file.
-        fingerprint: SHA-256 of the weights or the run file. None if there is neither.
-        calibration: Function from scores to probabilities of relevance, or None.
-        confidence: Function from these probabilities to probabilities that the top of a list is complete, or None.
+        fingerprint: SHA-256 of the weights or of the run file. None for other systems.
+        calibration: Map from scores to probabilities of relevance. None if the scores are not calibrated.
+        confidence: Map from probabilities of relevance to probabilities that the top of a list contains every relevant
+            passage. None if the system has no such map.
         on_other_edges: Rankings of the edge ablations by name, such as ``shuffled``.
-        routes: Share of the queries on each path of a router.
+        routes: Fraction of queries on each path of a router.
     """
 
     name: str
@@ -79,7 +78,7 @@ class RankedSystem:
 
 @dataclass(frozen=True, eq=False)
 class RankedDataset:
-    """All systems' rankings of the same queries of a data set.
+    """Rankings of all systems for the same queries of a data set.
 
     Attributes:
         dataset: Data set of the queries.
@@ -90,7 +89,7 @@ class RankedDataset:
         notes: Sentences for the report, such as the origin of the candidates.
 
     Raises:
-        ValueError: If there is no system, two have one name, or one does not rank ``Q`` queries.
+        UserError: If there is no system, if two systems have the same name, or if a ranking does not have ``Q`` rows.
     """
 
     dataset: Dataset
@@ -103,11 +102,11 @@ class RankedDataset:
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]
         if not names or len(set(names)) != len(names):
-            raise UserError(f"`systems` must be one or more of different names, got {names}")
+            raise UserError(f"`systems` must contain at least one system and no duplicate names, got {names}")
         for system in self.systems:
             if len(system.ranking) != len(self.queries):
                 raise UserError(
-                    f"`systems` must each rank {len(self.queries)} queries, {system.name} has {len(system.ranking)}"
+                    f"`systems` must rank {len(self.queries)} queries each, got {len(system.ranking)} for {system.name}"
                 )
 
 
@@ -116,11 +115,12 @@ class StageResult:
     """Measures, notes and tables that a stage adds to the result of a data set with ``Q`` queries.
 
     Attributes:
-        measures: Scores ``[Q]`` float64 by system and measure, for the measures that the stage names; NaN where a
-            query does not count. All systems have the same measures, NaN at the same queries.
-        groups: Masks ``[Q]`` bool by kind of group and name of the group. The stage's measures are averaged over each.
+        measures: Scores ``[Q]`` (float64) by system and measure, for all measures of the stage. NaN for queries that a
+            measure excludes. All systems must have the same measures, with NaN at the same queries.
+        groups: Masks ``[Q]`` bool by kind of group and name of the group. The stage's measures are averaged over each
+            group.
         notes: Sentences below the table of quality.
-        tables: Further tables of the report. Those with ``Table.printed`` also go to the terminal.
+        tables: Additional tables of the report. Tables with ``Table.printed`` are also printed to the terminal.
         extra: Plain JSON that is added to the data set's entry in ``metrics.json``.
         system_extra: Plain JSON by system that is added to the system's entry in ``metrics.json``.
     """
@@ -134,7 +134,7 @@ class StageResult:
 
 
 class Stage(Protocol):
-    """A step after ranking, called with the rankings of each data set."""
+    """Step after ranking, which is called with the rankings of each data set."""
 
     @property
     def measures(self) -> Sequence[str]:
@@ -142,14 +142,14 @@ class Stage(Protocol):
 
     @property
     def tested(self) -> Sequence[str]:
-        """Measures of the stage that are tested if the caller names no measures to test."""
+        """Measures of the stage to run significance tests on, unless the caller selects other measures."""
 
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
         """Score the rankings of a data set.
 
         Args:
             ranked: Rankings of all systems.
-            run_dir: Folder for files of the stage. If None, none are written.
+            run_dir: Folder for files of the stage. If None, no files are written.
             seed: Random seed of the evaluation.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Tables of formatted cells, shared by the terminal, Markdown and HTML."""
+"""Tables of formatted cells, from which the terminal, Markdown and HTML output are rendered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,24 +18,32 @@ ROW_NAMES = {
     "cross_encoder_head": "trained head",
     "granker_head": "trained GRanker",
 }
-TEXTS = ("text", "prose", "system")  # forms of columns on the left
-FRAME = 3  # characters of a printed column around its text: two blanks and a line
+TEXTS = ("text", "prose", "system")  # forms of text columns, which are left-aligned
+FRAME = 3  # width of the frame of a printed column: two blanks and a line
 SHORTEST_NAME = 12
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table."""
+    """Cell of a table.
 
-    text: str  # what it shows
-    value: float | None = None  # what it sorts by; None or NaN comes last. The cells of text columns sort by their text
-    note: str = ""  # shown after the text, such as an interval
-    best: bool = False  # whether it is the highest of those it is compared with
-    prose: bool = False  # whether it holds sentences, which may take several lines and may be shortened
+    Attributes:
+        text: Formatted content.
+        value: Number to sort by. None and NaN come last. The cells of text columns are sorted by ``text`` instead.
+        note: Text in parentheses after the content, such as an interval.
+        best: Whether the value is the highest of its row or column.
+        prose: Whether the content consists of sentences, which may be wrapped or truncated.
+    """
+
+    text: str
+    value: float | None = None
+    note: str = ""
+    best: bool = False
+    prose: bool = False
 
     @property
     def is_number(self) -> bool:
-        """Whether there is a number to sort by."""
+        """Whether the cell has a finite number to sort by."""
         return self.value is not None and isfinite(self.value)
 
     def __str__(self) -> str:
@@ -44,33 +52,65 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, before it is rendered."""
+    """Table, independent of the output format.
 
-    title: str  # its name among the tables of a data set
-    header: Sequence[str]  # names of the columns
-    rows: Sequence[Sequence[Cell]]  # a cell per column; the first names the row
-    caption: str = ""  # sentences that say what the table shows
-    text_columns: int = 1  # how many columns, from the left, hold texts; the others hold numbers
-    printed: bool = False  # whether the terminal shows it besides the table of quality
+    Attributes:
+        title: Title, unique among the tables of a data set.
+        header: Names of the columns.
+        rows: Rows with one cell per column. The first cell is the name of the row.
+        caption: Sentences that explain the table.
+        text_columns: Number of text columns, which are the leftmost ones. All other columns contain numbers.
+        printed: Whether the table is also printed to the terminal, after the table of quality.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    text_columns: int = 1
+    printed: bool = False
 
 
 def rows_table(title: str, caption: str, rows: Sequence[Mapping[str, Cell]], *, text_columns: int = 1) -> Table:
-    """Lay out rows of cells by the columns' names, the same in each."""
+    """Build a table from rows of cells by column name.
+
+    Args:
+        title: Title of the table.
+        caption: Sentences that explain the table.
+        rows: Rows with the same column names in the same order.
+        text_columns: Number of text columns.
+
+    Returns:
+        Table without a header if there are no rows.
+    """
     header = list(rows[0]) if rows else []
     return Table(title, header, [list(row.values()) for row in rows], caption, text_columns)
 
 
 def column(header: str, form: str = ".2f", *, note: str | None = None) -> Mapping[str, str | None]:
-    """Return the metadata of a record's field that :func:`records_table` shows.
+    """Return the metadata that makes a record's field a column of :func:`records_table`.
 
-    ``form`` is ``system``, ``text``, ``prose``, ``percent``, ``points``, ``p``, or a format specification. ``note``
-    names the field of an interval, or of names, that stands next to the number.
+    Args:
+        header: Name of the column.
+        form: Format of the cells: ``system``, ``text``, ``prose``, ``percent``, ``points``, ``p``, or a Python format
+            specification.
+        note: Name of the field with the interval, or the names, that are shown after the number. If None, there is no
+            note.
     """
     return {"header": header, "form": form, "note": note}
 
 
 def records_table(kind: Any, records: Sequence[Any]) -> Table:
-    """Lay out a row per record of one class: the fields with a :func:`column`."""
+    """Build a table with one row per record.
+
+    Args:
+        kind: Class of the records, with the class attributes ``TITLE`` and ``CAPTION``. Fields with the metadata of
+            :func:`column` become columns.
+        records: Records of this class.
+
+    Returns:
+        Table in the order of the records.
+    """
     shown = [(entry.name, entry.metadata) for entry in fields(kind) if "header" in entry.metadata]
     rows = [
         [_cell(getattr(record, name), to["form"], getattr(record, to["note"] or "", None)) for name, to in shown]
@@ -95,61 +135,120 @@ def _cell(value: Any, form: str, note: Any) -> Cell:
 
 
 def row_name(name: str) -> str:
-    """Return the name that tables give a system."""
+    """Return the name of a system in tables, such as ``GATv2`` for ``gatv2``.
+
+    Args:
+        name: Name of the system.
+    """
     return ROW_NAMES.get(name, name)
 
 
 def number_cell(value: float | None, form: str = ".2f", note: str = "") -> Cell:
-    """Show a number; a dash if there is none."""
+    """Return a cell with a number.
+
+    Args:
+        value: Number. None or NaN is shown as a dash.
+        form: Python format specification.
+        note: Note after the number.
+
+    Returns:
+        Formatted cell.
+    """
     return Cell(NOTHING if value is None or isnan(value) else format(value, form), value, note)
 
 
 def percent_cell(share: float | None, interval: Sequence[float] | None = None, *, best: bool = False) -> Cell:
-    """Show a share in percent, with its interval; a dash if there is none."""
+    """Return a cell with a fraction in percent.
+
+    Args:
+        share: Fraction in [0, 1]. None or NaN is shown as a dash.
+        interval: Lower and upper ends of the interval, as fractions. If None, no interval is shown.
+        best: Whether the fraction is the highest of its row or column.
+
+    Returns:
+        Formatted cell.
+
+    Example:
+        >>> str(percent_cell(0.25, (0.2, 0.3)))
+        '25.00 (20.0 to 30.0)'
+    """
     if share is None or isnan(share):
         return Cell(NOTHING)
     return Cell(f"{100 * share:.2f}", share, interval_text(interval), best)
 
 
 def points_cell(difference: float, interval: Sequence[float] | None = None) -> Cell:
-    """Show a difference of shares in points, with its interval; a dash for NaN."""
+    """Return a cell with a difference of fractions in percentage points.
+
+    Args:
+        difference: Difference of two fractions. NaN is shown as a dash.
+        interval: Lower and upper ends of the interval, as fractions. If None, no interval is shown.
+
+    Returns:
+        Formatted cell.
+    """
     if isnan(difference):
         return Cell(NOTHING)
     return Cell(f"{100 * difference:+.2f}", difference, interval_text(interval, "+.1f"))
 
 
 def interval_text(ends: Sequence[float] | None, form: str = ".1f") -> str:
-    """Write an interval of shares in percent; nothing where there is none."""
+    """Return an interval of fractions in percent.
+
+    Args:
+        ends: Lower and upper ends, as fractions. None or NaN gives an empty text.
+        form: Python format specification.
+    """
     if ends is None or isnan(ends[0]):
         return ""
     return f"{100 * ends[0]:{form}} to {100 * ends[1]:{form}}"
 
 
 def p_cell(p_value: float) -> Cell:
-    """Show a p-value without its name."""
+    """Return a cell with a p-value, such as ``0.03`` or ``< 0.0001``.
+
+    Args:
+        p_value: p-value. NaN is shown as a dash.
+    """
     return Cell(NOTHING if isnan(p_value) else p_text(p_value, name="").strip(" ="), p_value)
 
 
 def p_text(p_value: float, *, name: str = "p") -> str:
-    """Write a p-value as ``p = 0.03`` or ``p < 0.0001``."""
+    """Return a p-value as ``p = 0.03`` or ``p < 0.0001``.
+
+    Args:
+        p_value: p-value.
+        name: Name before the value.
+    """
     if p_value < 1e-4:
         return f"{name} < 0.0001"
     return f"{name} = {p_value:.4f}" if p_value < 0.001 else f"{name} = {p_value:.2g}"
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
-    """Write a table in Markdown, numbers to the right of their columns."""
+    """Return a table in Markdown, with right-aligned numbers.
+
+    Args:
+        header: Names of the columns.
+        rows: Cells of each row.
+        text_columns: Number of text columns, which are left-aligned.
+    """
     rule = ["---"] * text_columns + ["--:"] * (len(header) - text_columns)
     return "\n".join(f"| {' | '.join(map(shown_name, line))} |" for line in [header, rule, *rows])
 
 
 def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
-    """Print a table, as wide as its columns are, with notes of cells left out.
+    """Print a table to the terminal, without the notes of its cells.
 
-    Neither a number nor a name is ever cut: names take at most a third of the terminal's width, longer ones several
-    lines. ``lines`` are sentences below, centred if all of them fit under the table.
+    Numbers and names are never truncated. Names that are wider than a third of the terminal are wrapped, and a table
+    that does not fit is wider than the terminal.
+
+    Args:
+        table: Table to print.
+        title: Title above the table.
+        lines: Sentences below the table. They are centred if all of them are narrower than the table.
     """
-    from rich.cells import cell_len  # not installed with [serve]
+    from rich.cells import cell_len  # imported here because rich is not installed with [serve]
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -159,7 +258,7 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
     widths = [max(map(cell_len, texts)) for texts in shown]
     widths[0] = min(widths[0], max(SHORTEST_NAME, room // 3))
     title, lines = shown_name(title), list(map(printable, lines))
-    width = sum(widths) + FRAME * len(widths) - 1  # without the outer blanks
+    width = sum(widths) + FRAME * len(widths) - 1  # there are no outer blanks
     console = Console(width=max(room, width))
     grid = RichTable(pad_edge=False)
     for place, name in enumerate(table.header):

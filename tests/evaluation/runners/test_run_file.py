@@ -39,5 +39,5 @@ def test_unknown_passages_are_errors_unless_a_filter_left_passages_out(
 def test_a_run_file_that_ranks_nothing_for_the_queries_is_refused(prepared: PreparedDataset, tmp_path: Path) -> None:
     path = tmp_path / "toy.trec"
     path.write_text("x Q0 a 1 2.0 x\n")
-    with pytest.raises(ValueError, match="at least one of the 1 queries judged of split 'val' of 'toy', found none"):
+    with pytest.raises(ValueError, match="at least one of the 1 judged queries of split 'val' of 'toy', got none"):
         read_run_file(path, prepared.dataset, "val", torch.tensor([1]))

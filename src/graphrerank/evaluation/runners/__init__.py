@@ -1,1 +1,1 @@
-"""Runners: one class per kind of system, which ranks the queries of a data set with all systems of this kind."""
+"""Runners rank the queries of a data set with all systems of one kind. There is one class per kind."""

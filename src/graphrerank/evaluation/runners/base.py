@@ -1,4 +1,4 @@
-"""The abstract base of runners, and the task that they get."""
+"""Abstract base class of runners, and the task that they are called with."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.systems import RankedSystem
 
-BASELINE_ROWS = ""  # label of the rows that belong to no system
+BASELINE_ROWS = ""  # label of the rows of the baselines, which do not belong to a labelled system
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class RankingTask:
         split: Split whose judgements are used.
         queries: Indices of the queries, ``[Q]`` int64, ascending.
         prepared: The same data set with encoded texts and candidates. None if no system needs them.
-        is_filtered: Whether passages were left out by a metadata filter, so that run files may name unknown passages.
+        is_filtered: Whether a metadata filter removed passages. If so, run files may contain unknown passages.
     """
 
     dataset: Dataset
@@ -33,19 +33,19 @@ class RankingTask:
 
     @property
     def required_preparation(self) -> PreparedDataset:
-        """The prepared data set, for runners that declare ``needs_preparation``."""
-        assert self.prepared is not None, "a runner needs candidates, and the data set was not prepared"
+        """Prepared data set, for runners that declare ``needs_preparation``."""
+        assert self.prepared is not None, "a runner requires candidates, but the data set was not prepared"
         return self.prepared
 
 
 class SystemRunner(ABC):
-    """Ranks the queries of a data set with all systems of one kind.
+    """Rank the queries of a data set with all systems of one kind.
 
     A subclass implements :meth:`run` and sets the class attributes that apply to its kind of system.
 
     Attributes:
-        needs_preparation: Whether :meth:`run` reads ``task.prepared``. Data sets are encoded and searched for
-            candidates only if a runner needs it.
+        needs_preparation: Whether :meth:`run` uses ``task.prepared``. Texts are encoded and candidates are retrieved
+            only if at least one runner needs them.
         reranks_candidates: Whether the systems rerank the candidates of ``task.prepared``. If so, the report shows the
             ceiling of the candidates, and the retriever is kept so that its latency can be measured.
     """
@@ -61,6 +61,5 @@ class SystemRunner(ABC):
             task: Data set and queries.
 
         Returns:
-            Rows of the result tables by label of the system. Rows that belong to no system are under
-            ``BASELINE_ROWS``.
+            Rows of the result tables by label of the system. The rows of baselines are under ``BASELINE_ROWS``.
         """

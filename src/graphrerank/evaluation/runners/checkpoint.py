@@ -1,4 +1,4 @@
-"""Runner of checkpoints: they rerank the same candidates, next to baselines."""
+"""Runner of checkpoints and baselines, which rerank the same candidates."""
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -35,13 +35,13 @@ from graphrerank.utils.files import hash_files
 
 @dataclass(frozen=True, eq=False)
 class CheckpointGroup:
-    """The models of one source, such as a run folder with a model and its ablations.
+    """Models of one source, such as a run folder with a model and its ablations.
 
     Attributes:
         source: Name or path of the source, for the report.
-        models: Checkpoints by row name. The last one is the primary one.
-        cross_encoder_top_k: Number of top candidates per query that a given cross-encoder scores for the features of
-            these models. None if no cross-encoder was given, or if the models do not read its scores.
+        models: Checkpoints by row name. The last one is the primary model.
+        cross_encoder_top_k: Number of top candidates per query that the caller's cross-encoder scores for the features
+            of these models. None if the caller passed no cross-encoder, or if the models do not use its scores.
     """
 
     source: str
@@ -50,23 +50,24 @@ class CheckpointGroup:
 
     @property
     def manifest(self) -> RerankerManifest:
-        """The manifest of the primary model."""
+        """Manifest of the primary model."""
         return list(self.models.values())[-1].reranker
 
     @property
     def reads_vectors(self) -> bool:
-        """Whether a model reads vectors of texts."""
+        """Whether any model uses vectors of texts."""
         return any(checkpoint.reranker.inputs.reads_vectors for checkpoint in self.models.values())
 
 
 class CheckpointRunner(SystemRunner):
-    """Reranks candidates with checkpoints and baselines, times them, and runs edge ablations.
+    """Rerank candidates with checkpoints and baselines, measure their latency, and run edge ablations.
 
     Args:
         groups: Checkpoints by label.
-        components: Builds the encoders that the manifests name.
-        pair_encoder: Cross-encoder that replaces the one of the manifests. If None, that of each manifest is used.
-        scorers: Further systems, run next to the baselines.
+        components: Factory of the encoders that the manifests name.
+        pair_encoder: Cross-encoder that replaces those of the manifests. If None, the cross-encoder of each manifest is
+            used.
+        scorers: Additional baselines.
         edge_ablations: Ablations to run (:class:`~graphrerank.evaluation.ablations.EdgeAblation`).
         seed: Random seed for shuffled edges.
     """
@@ -100,7 +101,7 @@ class CheckpointRunner(SystemRunner):
             Rows by label of the checkpoint. Baselines are under ``BASELINE_ROWS``, one row per distinct setting.
 
         Raises:
-            ValueError: If the data set was encoded by another encoder than a checkpoint needs.
+            UserError: If the data set was encoded with another encoder than a checkpoint requires.
         """
         prepared, queries = task.required_preparation, task.queries
         search = retrieval_times(prepared, queries)
@@ -124,7 +125,7 @@ class CheckpointRunner(SystemRunner):
         return {BASELINE_ROWS: [row for variants in baselines.values() for row in variants], **rows}
 
     def prepare(self, group: CheckpointGroup, prepared: PreparedDataset, queries: Tensor) -> PreparedDataset:
-        """Give a data set the features and the cross-encoder that checkpoints were trained with.
+        """Add the features and the cross-encoder of checkpoints to a data set.
 
         Args:
             group: Checkpoints of one source.
@@ -132,7 +133,7 @@ class CheckpointRunner(SystemRunner):
             queries: Indices of the queries that are reranked, ``[Q]`` int64.
 
         Returns:
-            The data set with the columns that the checkpoints read.
+            Data set with the feature columns of the checkpoints.
         """
         manifest = group.manifest
         if group.cross_encoder_top_k is not None:
@@ -148,11 +149,11 @@ class CheckpointRunner(SystemRunner):
         return self.components.with_pair_encoder(data, pair_encoder)
 
     def baselines(self, group: CheckpointGroup, data: PreparedDataset) -> list[System]:
-        """List the baselines and scorers next to a group of checkpoints.
+        """Build the baselines and scorers that are compared with a group of checkpoints.
 
         Args:
             group: Checkpoints of one source.
-            data: Data set as :meth:`prepare` returns it.
+            data: Data set as returned by :meth:`prepare`.
 
         Returns:
             Systems in the order of the tables' rows.
@@ -162,10 +163,9 @@ class CheckpointRunner(SystemRunner):
         return [*baseline_systems(group.manifest.operators), *self.scorers, *frozen]
 
     def baseline_settings(self) -> dict[str, dict[str, Hashable]]:
-        """Return what determines the ranking of each baseline, by label of the checkpoint.
+        """Return the settings of each baseline by label of the checkpoint.
 
-        Returns:
-            Settings as :func:`~graphrerank.evaluation.baselines.baseline_row_name` takes them.
+        The result is the argument ``settings`` of :func:`~graphrerank.evaluation.baselines.baseline_row_name`.
         """
         scorers: dict[str, Hashable] = dict.fromkeys(self._scorer_names)
         return {label: {**scorers, **baseline_settings(group.manifest)} for label, group in self.groups.items()}
@@ -176,15 +176,15 @@ class CheckpointRunner(SystemRunner):
 
 
 def checkpoint_row(row: RankedSystem, checkpoint: Checkpoint, group: CheckpointGroup) -> RankedSystem:
-    """Describe a row as that of a checkpoint.
+    """Add the source, fingerprint and calibration of a checkpoint to its rankings.
 
     Args:
-        row: Ranked system (:func:`run_reranker`).
+        row: Rankings of the checkpoint (:func:`run_reranker`).
         checkpoint: Checkpoint that ranked.
         group: Group of the checkpoint.
 
     Returns:
-        The row with source, fingerprint and calibration of the checkpoint.
+        Row of the checkpoint.
     """
     cost = row.cost
     if cost is not None and group.cross_encoder_top_k is not None:
@@ -210,18 +210,18 @@ def run_reranker(
     search: Mapping[str, Sequence[float]] | None = None,
     edge_ablation: EdgeAblation | None = None,
 ) -> RankedSystem:
-    """Rerank candidates with a system, time it, and run its edge ablations.
+    """Rerank candidates with a system, measure its latency, and run its edge ablations.
 
     Args:
         prepared: Data set with the candidates of its queries.
         queries: Indices of the queries, ``[Q]`` int64.
         system: System to run.
-        search: Milliseconds that the search for candidates took
+        search: Milliseconds of the search for candidates
             (:func:`~graphrerank.evaluation.latency.retrieval_times`). If None, the cost does not include the search.
-        edge_ablation: Ablations to run. If None, there are none.
+        edge_ablation: Ablations to run. If None, no ablations are run.
 
     Returns:
-        The system's rankings with their cost.
+        Rankings of the system with their cost.
 
     Raises:
         ValueError: If a score is NaN.
@@ -240,11 +240,11 @@ def run_reranker(
 
 
 def reranking_times(prepared: PreparedDataset, queries: Tensor, system: System) -> dict[str, list[float]]:
-    """Time a reranker, one query at a time.
+    """Measure the latency of a reranker, one query at a time.
 
     Args:
         prepared: Data set with the candidates of its queries.
-        queries: Indices of queries, ``[Q]`` int64. A sample of them is timed.
+        queries: Indices of queries, ``[Q]`` int64, of which a sample is timed.
         system: System to time.
 
     Returns:

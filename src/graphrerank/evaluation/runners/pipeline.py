@@ -1,4 +1,4 @@
-"""Runner of pipelines, which retrieve for themselves."""
+"""Runner of pipelines, which retrieve their own candidates."""
 
 import time
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ from graphrerank.pipelines.router import route_shares
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.progress import advance, progress_bar
 
-NUM_TIMED = 50  # queries that pipelines retrieve again, one at a time
+NUM_TIMED = 50  # number of queries that are run again one at a time, to measure the latency
 
 
 class PipelineRunner(SystemRunner):
-    """Builds pipelines over a data set's graph and retrieves with them.
+    """Build pipelines over the graph of a data set, and rank its queries with them.
 
     Args:
-        pipelines: Settings of pipelines, or built ones, by label.
-        components: Builds the pipelines.
-        retriever: Retriever of search steps that name none.
-        encoder: Text encoder of steps that encode texts. None if no step does.
-        pair_encoder: Cross-encoder of steps that score pairs. If None, that of the prepared data set is used.
+        pipelines: Settings of pipelines, or built pipelines, by label.
+        components: Factory of the pipelines.
+        retriever: Retriever of search steps that do not name one. If None, there is no such step.
+        encoder: Text encoder of steps that encode texts. If None, there is no such step.
+        pair_encoder: Cross-encoder of steps that score pairs. If None, the cross-encoder of the data set is used.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PipelineRunner(SystemRunner):
         self.pair_encoder = pair_encoder
 
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
-        """Retrieve with every pipeline for the queries of a task.
+        """Rank the queries of a task with every pipeline.
 
         Args:
             task: Data set and queries.
@@ -60,7 +60,7 @@ class PipelineRunner(SystemRunner):
             One row per pipeline, by label.
 
         Raises:
-            ValueError: If a pipeline cannot be built over the data set. The message begins with its label.
+            UserError: If a pipeline cannot be built over the data set. The message begins with its label.
         """
         prepared = task.required_preparation
         if self.pair_encoder is not None:
@@ -74,14 +74,14 @@ class PipelineRunner(SystemRunner):
 
         Args:
             prepared: Data set with encoded texts.
-            is_filtered: Whether passages were left out by a filter. If so, pipelines that the caller built are moved
-                to the filtered graph.
+            is_filtered: Whether a metadata filter removed passages. If so, pipelines that the caller built are built
+                again over the filtered graph.
 
         Returns:
             Pipelines by label.
 
         Raises:
-            ValueError: If a pipeline cannot be built. The message begins with its label.
+            UserError: If a pipeline cannot be built. The message begins with its label.
         """
         factory = self.components.pipeline_factory(prepared, retriever=self.retriever, encoder=self.encoder)
         built = {}
@@ -100,12 +100,12 @@ class PipelineRunner(SystemRunner):
 
 @dataclass(frozen=True, eq=False)
 class TimedRetrieval:
-    """Result of a pipeline for all queries at once.
+    """Result of a pipeline for all queries at once, with its time and memory.
 
     Attributes:
-        result: Rankings, seconds of each stage and numbers of encodings.
-        elapsed: Seconds of the whole call.
-        peak_memory_mib: Largest resident memory meanwhile, in MiB. None if unknown.
+        result: Rankings, seconds per stage and numbers of encoded pairs.
+        elapsed: Total time in seconds.
+        peak_memory_mib: Peak resident memory during the call, in MiB. None if unknown.
     """
 
     result: Retrieved
@@ -116,13 +116,14 @@ class TimedRetrieval:
 def run_pipelines(
     prepared: PreparedDataset, queries: Tensor, pipelines: Mapping[str, Pipeline], *, num_timed: int = 0
 ) -> list[RankedSystem]:
-    """Retrieve with pipelines for many queries at once, and measure what that costs.
+    """Run pipelines for many queries at once, and measure their cost.
 
     Args:
         prepared: Data set over whose graph the pipelines were built.
         queries: Indices of the queries, ``[Q]`` int64.
         pipelines: Pipelines by name.
-        num_timed: Number of queries that are retrieved again, one at a time, for ``Cost.ms``. If 0, it is empty.
+        num_timed: Number of queries that are run again one at a time, to measure ``Cost.ms``. If 0, ``Cost.ms`` is
+            empty.
 
     Returns:
         One row per pipeline.
@@ -140,15 +141,15 @@ def run_pipelines(
 
 
 def retrieve_all(name: str, pipeline: Pipeline, queries: Queries) -> TimedRetrieval:
-    """Retrieve for all queries at once.
+    """Run a pipeline for all queries at once.
 
     Args:
         name: Name of the pipeline, for the progress bar.
         pipeline: Pipeline to run.
-        queries: Queries to retrieve for.
+        queries: Queries.
 
     Returns:
-        The result with its time and memory.
+        Result with its time and memory.
     """
     begin = time.perf_counter()
     with progress_bar(name, len(queries)):
@@ -164,17 +165,17 @@ def pipeline_row(
     ms: Mapping[str, Mapping[str, float]],
     pair_ms: float | None,
 ) -> RankedSystem:
-    """Describe a pipeline's result as a row of the tables.
+    """Convert the result of a pipeline to a row of the result tables.
 
     Args:
         name: Name of the pipeline.
-        timed: Its result for all queries.
+        timed: Result for all queries.
         num_queries: Number of queries.
         ms: Quantiles of each stage, one query at a time (:func:`pipeline_latency`).
-        pair_ms: Milliseconds per pair that a cross-encoder reads. None if no cache hides them.
+        pair_ms: Milliseconds that the cross-encoder takes per pair. None if pairs do not come from a cache.
 
     Returns:
-        The ranked system with its cost.
+        Rankings with their cost.
     """
     result = timed.result
     encodings = float(result.num_encodings.double().mean())
@@ -197,11 +198,12 @@ def stage_seconds(result: Retrieved, elapsed: float, pair_ms: float | None) -> d
 
     Args:
         result: Result of the pipeline.
-        elapsed: Seconds of the whole call. What no stage counts is under ``other``.
-        pair_ms: Milliseconds per pair. If given, reading costs this much per pair, whether or not it was cached.
+        elapsed: Total time in seconds.
+        pair_ms: Milliseconds that the cross-encoder takes per pair. If not None, the time of encoding is estimated from
+            the number of pairs, because pairs may come from a cache.
 
     Returns:
-        Seconds by stage.
+        Seconds by stage. The time outside all stages is under ``other``.
     """
     seconds = {**result.seconds, "other": elapsed - sum(result.seconds.values())}
     if pair_ms is not None and READING in seconds:
@@ -212,11 +214,11 @@ def stage_seconds(result: Retrieved, elapsed: float, pair_ms: float | None) -> d
 def pipeline_latency(
     pipeline: Pipeline, queries: Queries, num_timed: int, pair_ms: float | None
 ) -> dict[str, dict[str, float]]:
-    """Time the stages of a pipeline, one query at a time.
+    """Measure the latency of each stage of a pipeline, one query at a time.
 
     Args:
         pipeline: Pipeline to time.
-        queries: Queries to choose from.
+        queries: Queries, of which ``num_timed`` evenly spread ones are timed.
         num_timed: Number of queries to time.
         pair_ms: Milliseconds per pair (:func:`stage_seconds`).
 

@@ -15,14 +15,14 @@ from graphrerank.evaluation.systems import RankedSystem
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files
 
-RUN_DEPTH = 1_000  # passages that are read per query
+RUN_DEPTH = 1_000  # maximum number of passages per query that are read from a run file
 
 
 class RunFileRunner(SystemRunner):
-    """Reads the rankings of run files.
+    """Read the rankings of run files.
 
     Args:
-        specs: Specifications of the run files. A path may contain ``{dataset}`` for the name of the data set.
+        specs: Specifications of the run files. ``{dataset}`` in a path is replaced by the name of the data set.
     """
 
     needs_preparation: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class RunFileRunner(SystemRunner):
             One row per run file, by label.
 
         Raises:
-            ValueError: If a file is missing or malformed, or ranks nothing for the queries.
+            UserError: If a file is missing or malformed, or if it contains no passages for the queries.
         """
         return {spec.label: [self._row(spec, task)] for spec in self.specs}
 
@@ -51,28 +51,29 @@ class RunFileRunner(SystemRunner):
 
 
 def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor, *, drop_unknown: bool = False) -> Ranking:
-    """Read the rankings of a TREC run file for some queries.
+    """Read the rankings of queries from a TREC run file.
 
     Args:
         path: Path of the run file.
-        dataset: Data set whose queries and passages the file names.
+        dataset: Data set with the queries and the passages of the file.
         split: Split of the queries, for error messages.
         queries: Indices of the queries, ``[Q]`` int64.
         drop_unknown: Whether to ignore passages and queries that the data set does not have. If False, they are
             errors.
 
     Returns:
-        Ranking ``[Q, depth]``, where depth is at most ``RUN_DEPTH``. Queries that the file does not name are padding.
+        Ranking ``[Q, depth]``, where depth is at most ``RUN_DEPTH``. Rows of queries that the file does not contain are
+        padding.
 
     Raises:
-        ValueError: If the file is missing or malformed, or ranks nothing for all queries.
+        UserError: If the file is missing or malformed, or if it contains no passages for the queries.
     """
     query_ids, node_ids = dataset.query_ids, dataset.graph.node_ids
     run = read_run(path, query_ids=query_ids, node_ids=node_ids, top_k=RUN_DEPTH, drop_unknown=drop_unknown)
     ranking = Ranking(run.nodes[queries], run.scores[queries])
     if not bool((ranking.nodes >= 0).any()):
         raise UserError(
-            f"{path}: needed a candidate for at least one of the {len(queries)} queries judged of split {split!r} of "
-            f"{dataset.name!r}, found none"
+            f"{path} must rank passages for at least one of the {len(queries)} judged queries of split {split!r} of "
+            f"{dataset.name!r}, got none"
         )
     return ranking
