@@ -55,7 +55,7 @@ def test_labels_all_alike_or_separated_stay_finite(labels: list[int], expected: 
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [
-        (torch.zeros(0), torch.zeros(0), r"`scores` must be \[n\] finite numbers, n at least 1, got shape \[0\]"),
+        (torch.zeros(0), torch.zeros(0), r"`scores` must be \[n\] finite numbers with n >= 1, got shape \[0\]"),
         (torch.zeros(2, 2), torch.zeros(2, 2), r"`scores` .*, got shape \[2, 2\]"),
         (torch.tensor([0.0, torch.nan]), torch.ones(2), r"`scores` .*, got \[nan\]"),
         (torch.zeros(2), torch.zeros(3), r"`labels` must be 0 or 1 for each of 2 scores, got \[0.0\] of shape \[3\]"),

@@ -63,10 +63,10 @@ def test_empty_lists_and_no_end() -> None:
 
 def test_what_the_model_lacks_is_named() -> None:
     with pytest.raises(
-        ValueError, match=r"`min_probability` needs a calibrated model.*graphrerank calibrate checkpoint="
+        ValueError, match=r"`min_probability` requires a calibrated model.*graphrerank calibrate checkpoint="
     ):
         adaptive_k(None, None, min_probability=0.5)
-    with pytest.raises(ValueError, match=r"`min_perfect_recall` needs a model with `list_confidence`"):
+    with pytest.raises(ValueError, match=r"`min_perfect_recall` requires a model with `list_confidence`"):
         adaptive_k(P, None, min_perfect_recall=0.5)
     with pytest.raises(ValueError, match=r"`min_probability` must lie in \[0, 1\], got 50"):
         adaptive_k(P, None, min_probability=50)

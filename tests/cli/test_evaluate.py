@@ -246,7 +246,7 @@ def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: 
     del manifest["artifact"]
     (tmp_path / "runs" / "gcs" / "manifest.json").write_text(json.dumps(manifest | {"name": "ppr"}))
     with pytest.raises(
-        ValueError, match=r"a system of the name 'ppr', which a baseline has; 'checkpoint=\[RUN\]' names"
+        ValueError, match=r"the system name 'ppr' is reserved for a baseline. Use 'checkpoint=\[RUN\]' to name"
     ):
         run(f"datasets=[{ring}]", f"checkpoint={tmp_path / 'runs' / 'gcs'}")
 
@@ -296,7 +296,7 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
     ("lines", "message"),
     [
         ("q0 Q0 p99 1 1 x\n", r"line 1: needed a document of the corpus .*, found 'p99'"),
-        ("q7 Q0 p1 1 1 x\n", r"needed a candidate for at least one of the 6 judged queries of split 'test' of 'ring'"),
+        ("q7 Q0 p1 1 1 x\n", r"must rank passages for at least one of the 6 judged queries of split 'test' of 'ring'"),
         ("", r"needed a candidate for at least one of 9 queries, found none"),
     ],
 )

@@ -44,7 +44,7 @@ REFUSED = [
     ("evaluate.py checkpoint=attack datasets=[atack]", "`data` must name a file of conf/data, got 'atack'"),
     ("evaluate.py checkpoint=base datasets=attack", "`datasets`: input should be a valid list, got 'attack'"),
     ("evaluate.py checkpoint=base num_queries=x", "`num_queries`: input should be a valid integer"),
-    ("evaluate.py systems=[a.trec] datasets=[attack,spider]", "a.trec is of one data set, `datasets` names 2; "),
+    ("evaluate.py systems=[a.trec] datasets=[attack,spider]", "a.trec is for one data set, but `datasets` names 2. "),
     (f"{EVALUATE} systems=[a.trec,a.trec]", "must contain at least one system and no duplicates"),
     (f"{EVALUATE} systems=[nothing]", "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
     (f"{EVALUATE} systems=[missing.trec]", "missing.trec: no such file"),

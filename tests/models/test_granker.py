@@ -131,7 +131,7 @@ def test_a_trained_head_decides_what_is_retrieved(make_corpus: Any, make_queries
 
 def test_a_head_of_another_cross_encoder_is_refused(make_corpus: Any) -> None:
     head = TrainedHead(GRankerHead(hidden_size=4), "another")
-    with pytest.raises(ValueError, match="`head` reads vectors of the cross-encoder another, `pair_encoder` is hash"):
+    with pytest.raises(ValueError, match="`head` must be trained on the vectors of `pair_encoder` hash"):
         Pipeline(make_corpus(), steps=steps(), pair_encoder=HashPairEncoder(), head=head)
 
 

@@ -187,11 +187,11 @@ def test_a_query_that_nothing_more_is_found_for_ends(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": []}, r"`steps` must contain a step, got none"),
+        ({"steps": []}, r"`steps` must contain at least one step, got none"),
         ({"budget": 0}, "`budget` must be a positive integer, got 0"),
         ({"batch_queries": 0}, "`batch_queries` must be a positive integer, got 0"),
         ({"steps": [search(0)]}, "`top_k` must be a positive integer, got 0"),
-        ({"steps": [partial(UntilBudget, steps=[])]}, r"`steps` must contain a step, got none"),
+        ({"steps": [partial(UntilBudget, steps=[])]}, r"`steps` must contain at least one step, got none"),
         ({"steps": [partial(STeX, batch=0)]}, "`batch` must be a positive integer, got 0"),
         ({"steps": [partial(STeX, structure_weight=-1.0)]}, "`structure_weight` must not be negative, got -1.0"),
         ({"steps": [partial(AlternateFrontier, batch=-3)]}, "`batch` must be a positive integer, got -3"),

@@ -83,8 +83,8 @@ class Reversed(Spread):
 @pytest.mark.parametrize(
     ("adapter", "settings", "message"),
     [
-        (Spread(), {"dense": []}, "`dense` must contain a step, got none"),
-        (Spread(), {"graph": []}, "`graph` must contain a step, got none"),
+        (Spread(), {"dense": []}, "`dense` must contain at least one step, got none"),
+        (Spread(), {"graph": []}, "`graph` must contain at least one step, got none"),
         (Spread(), {"rank_offset": 0.0}, r"`rank_offset` must be a finite number above 0, got 0\.0"),
         (Spread(), {"fusion_depth": 0}, "`fusion_depth` must be a positive integer, got 0"),
         (Reversed(), {}, r"`adapter` must have `low` below `high`, got 0\.8 and 0\.2"),

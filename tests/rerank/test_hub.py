@@ -77,9 +77,7 @@ def test_what_the_hub_does_not_have(fake_hub: FakeHub, monkeypatch: pytest.Monke
         raise huggingface_hub.errors.LocalEntryNotFoundError("offline")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
-    with pytest.raises(
-        ValueError, match=r"someone/reranker is not a local path and could not be downloaded from .*: offline"
-    ):
+    with pytest.raises(ValueError, match=r"someone/reranker is not a local path .* downloaded from .*: offline"):
         GraphReranker.from_pretrained(HUB_ID)
 
 

@@ -1,1 +1,1 @@
-"""Probabilities of relevance of single candidates and of whole lists, and how they are fitted."""
+"""Calibrate scores to probabilities: that a candidate is relevant, and that a list contains every relevant passage."""

@@ -1,4 +1,4 @@
-"""The probability that the top of a query's list holds everything that is relevant, and where to end a list."""
+"""Probability that the top of a query's list contains every relevant passage, and adaptive lengths of lists."""
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -7,14 +7,19 @@ from torch import Tensor
 from graphrerank.calibration.logistic import Finite
 from graphrerank.utils.checks import UserError, check_share
 
-FLOOR = 1e-3  # of an expected number of relevant passages, before its logarithm
-CALIBRATE = "`graphrerank calibrate checkpoint=CHECKPOINT` adds it to one that has none"
+FLOOR = 1e-3  # added to expected numbers of relevant passages before taking the logarithm
+CALIBRATE = "Add it with `graphrerank calibrate checkpoint=CHECKPOINT`"
 
 
 def list_statistics(probabilities: Tensor) -> Tensor:
-    """Compute logarithms at each rank: of how many relevant passages are expected beyond it and up to it, and of `p_1`.
+    """Compute the statistics of a list at each rank, the inputs of :class:`ListConfidence`.
 
-    ``probabilities`` ``[..., K]`` of relevance are best first, 0 where padded. Returns ``[..., K, 3]`` float64.
+    Args:
+        probabilities: ``[..., K]`` probabilities of relevance, best first, with padding 0.
+
+    Returns:
+        ``[..., K, 3]`` float64: at each rank, the logarithms of the expected number of relevant passages after the
+        rank, of the expected number up to the rank, and of the best probability.
     """
     p = probabilities.double()
     within = p.cumsum(-1)
@@ -23,16 +28,22 @@ def list_statistics(probabilities: Tensor) -> Tensor:
 
 
 class ListConfidence(BaseModel):
-    r"""A logistic regression on a list's probabilities of relevance.
+    r"""Logistic regression from a list's probabilities of relevance to the probability of perfect recall.
 
     .. math:: P(\text{PR@}k = 1) = \max_{j \le k}
         \sigma(w_1 \log \sum_{i > j} p_i + w_2 \log \sum_{i \le j} p_i + w_3 \log p_1 + b)
 
-    The maximum changes nothing where :math:`w_1 \le 0 \le w_2`.
+    The maximum makes the probability non-decreasing in :math:`k`. It has no effect if :math:`w_1 \le 0 \le w_2`.
 
     Source: query performance prediction from the scores of a list, as in Shtok, Kurland, Carmel, Raiber and Markovits,
-    "Predicting Query Performance by Query-Drift Estimation", 2012. *Where we differ:* scores and result are
+    "Predicting Query Performance by Query-Drift Estimation", 2012. *Differences from the paper:* scores and result are
     probabilities.
+
+    Attributes:
+        beyond: Weight :math:`w_1` of the expected number of relevant passages after the rank.
+        within: Weight :math:`w_2` of the expected number of relevant passages up to the rank.
+        intercept: Intercept :math:`b`.
+        best: Weight :math:`w_3` of the best probability. 0 for checkpoints that were fitted without it.
 
     Example:
         >>> confidence = ListConfidence(beyond=-1.0, within=0.0, intercept=0.0)
@@ -41,15 +52,19 @@ class ListConfidence(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
-    beyond: Finite  # `w_1`
-    within: Finite  # `w_2`
-    intercept: Finite  # `b`
-    best: Finite = 0.0  # `w_3`; 0 where a checkpoint was fitted without it
+    beyond: Finite
+    within: Finite
+    intercept: Finite
+    best: Finite = 0.0
 
     def perfect_recall(self, probabilities: Tensor) -> Tensor:
-        """Map probabilities ``[..., K]`` of relevance, best first and 0 where padded, to those that PR@k is 1.
+        """Return the probability of perfect recall at each rank.
 
-        Returns ``[..., K]`` float32, which does not fall: position ``k - 1`` is for PR@k.
+        Args:
+            probabilities: ``[..., K]`` probabilities of relevance, best first, with padding 0.
+
+        Returns:
+            Non-decreasing tensor ``[..., K]`` (float32). Entry ``k - 1`` is the probability that PR@k is 1.
         """
         if probabilities.numel() == 0:
             return probabilities.float()
@@ -65,26 +80,40 @@ def adaptive_k(
     min_probability: float | None = None,
     min_perfect_recall: float | None = None,
 ) -> int | None:
-    """Return how many passages of a ranking to keep: the smaller number if both ends are given, None if neither is.
+    """Return the number of passages of a ranking to return.
 
-    ``probabilities`` ``[K]`` are of relevance, best first; None for a model that is not calibrated. Those of at least
-    ``min_probability`` are kept; or as few as hold all that is relevant with the probability ``min_perfect_recall``,
-    all ``K`` if no number of them does.
+    If both thresholds are set, the smaller of the two numbers is returned.
+
+    Args:
+        probabilities: ``[K]`` probabilities of relevance, best first. None for a model that is not calibrated.
+        confidence: Model of the probability of perfect recall. None if the checkpoint has none.
+        min_probability: Minimum probability of relevance of a returned passage, in [0, 1]. If None, it is not limited.
+        min_perfect_recall: Probability, in [0, 1], that the returned passages include every relevant passage. The
+            shortest such prefix of the ranking is used, or all ``K`` passages if no prefix reaches the probability. If
+            None, it is not required.
+
+    Returns:
+        Number of passages. None if both thresholds are None.
+
+    Raises:
+        UserError: If a threshold is outside [0, 1], or if the model has no calibration or no list confidence for it.
 
     Example:
         >>> adaptive_k(torch.tensor([0.9, 0.5, 0.1]), None, min_probability=0.5)
         2
     """
     check_share(min_probability=min_probability, min_perfect_recall=min_perfect_recall)
-    kept = None
+    length = None
     if min_probability is not None:
         if probabilities is None:
-            raise UserError(f"`min_probability` needs a calibrated model, this one is not; {CALIBRATE}")
-        kept = int((probabilities >= min_probability).sum())
+            raise UserError(f"`min_probability` requires a calibrated model, got one without calibration. {CALIBRATE}")
+        length = int((probabilities >= min_probability).sum())
     if min_perfect_recall is not None:
         if probabilities is None or confidence is None:
-            raise UserError(f"`min_perfect_recall` needs a model with `list_confidence`, this has none; {CALIBRATE}")
-        short = int((confidence.perfect_recall(probabilities) < min_perfect_recall).sum())  # it does not fall
-        enough = min(short + 1, len(probabilities))
-        kept = enough if kept is None else min(kept, enough)
-    return kept
+            raise UserError(
+                f"`min_perfect_recall` requires a model with `list_confidence`, got one without it. {CALIBRATE}"
+            )
+        too_short = int((confidence.perfect_recall(probabilities) < min_perfect_recall).sum())  # non-decreasing
+        sufficient = min(too_short + 1, len(probabilities))
+        length = sufficient if length is None else min(length, sufficient)
+    return length

@@ -1,4 +1,4 @@
-"""A calibration turns a reranker's score into the probability that a candidate is relevant; no order changes."""
+"""Logistic calibration of a reranker's scores to probabilities of relevance. It does not change the ranking."""
 
 from typing import Annotated, Literal
 
@@ -10,12 +10,17 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Calibration(BaseModel):
-    r"""A temperature and a bias.
+    r"""Logistic calibration of scores, also known as Platt scaling.
 
     .. math:: p(s) = \sigma(a s + b)
 
-    Source: Platt, "Probabilistic Outputs for Support Vector Machines", 1999; with :math:`b = 0` and
-    :math:`a = 1 / T` it is the temperature of Guo et al., "On Calibration of Modern Neural Networks", 2017.
+    Source: Platt, "Probabilistic Outputs for Support Vector Machines", 1999. With :math:`b = 0` and :math:`a = 1 / T`
+    it is the temperature scaling of Guo et al., "On Calibration of Modern Neural Networks", 2017.
+
+    Attributes:
+        method: Name of the method.
+        slope: Slope :math:`a`. Must not be negative, so that the ranking does not change.
+        intercept: Intercept :math:`b`.
 
     Example:
         >>> Calibration(slope=1.0, intercept=0.0).probabilities(torch.tensor([-2.0, 0.0]))
@@ -25,16 +30,23 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     method: Literal["logistic"] = "logistic"
-    slope: Annotated[Finite, Field(ge=0)]  # `a`, not negative, so that no order changes
-    intercept: Finite  # `b`
+    slope: Annotated[Finite, Field(ge=0)]
+    intercept: Finite
 
     def module(self) -> nn.Module:
-        """Build the module of an exported model, which maps ``[N]`` to ``[N]``, scripts and exports."""
+        """Return a module that maps scores ``[N]`` to probabilities ``[N]``. It can be scripted and exported."""
         return _Logistic(self.slope, self.intercept)
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
-        return torch.sigmoid(self.slope * scores.double() + self.intercept).float()  # as the module computes it
+        """Convert scores to probabilities of relevance.
+
+        Args:
+            scores: Finite scores of any shape.
+
+        Returns:
+            Probabilities (float32) of the same shape. They are non-decreasing in the score.
+        """
+        return torch.sigmoid(self.slope * scores.double() + self.intercept).float()  # same computation as the module
 
 
 class _Logistic(nn.Module):

@@ -1,1 +1,1 @@
-"""Published retrieval systems as lists of operators."""
+"""Retrieval pipelines: published retrieval systems, built from a sequence of operators."""

@@ -1,4 +1,4 @@
-"""A published retrieval system as a list of operators."""
+"""Retrieval pipeline: a sequence of steps over a corpus graph."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,17 +23,31 @@ from graphrerank.utils.checks import UserError, check_counts
 
 @dataclass(frozen=True)
 class Retrieved:
-    """Result of a pipeline, with its costs."""
+    """Result of a pipeline for ``B`` queries, with its cost.
 
-    ranking: Ranking  # `[B, budget]`, on the CPU
-    num_encodings: Tensor  # `[B]` int64, number of (query, passage) pairs that the cross-encoder encoded
-    seconds: Mapping[str, float]  # wall time by stage, over all queries
-    routes: Tensor | None = None  # `[B]` int64, the path of each query (`router.ROUTES`); None without a router
+    Attributes:
+        ranking: Ranking ``[B, budget]``, on the CPU.
+        num_encodings: ``[B]`` int64, number of (query, passage) pairs that the cross-encoder encoded.
+        seconds: Wall time in seconds by stage, summed over all queries.
+        routes: ``[B]`` int64, path of each query, an index into :data:`~graphrerank.pipelines.router.ROUTES`. None
+            without a router.
+    """
+
+    ranking: Ranking
+    num_encodings: Tensor
+    seconds: Mapping[str, float]
+    routes: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A step of a pipeline as it ran."""
+    """Step of a pipeline with its input and its output.
+
+    Attributes:
+        step: Step that was run.
+        before: State before the step.
+        after: State after the step.
+    """
 
     step: Step
     before: RetrievalState
@@ -41,30 +55,56 @@ class TracedStep:
 
 
 class Pipeline:
-    """Retrieves by its steps, in order, for many queries at once.
+    """Retrieve passages by a sequence of steps, for many queries at once.
 
-    The steps work on the graph's device (:meth:`CorpusGraph.to`). A ``head`` must be trained on the pair encoder.
+    The steps run on the device of the graph (:meth:`CorpusGraph.to`).
+
+    Args:
+        graph: Corpus graph.
+        steps: Factories of the steps, in order. The first step is a vector search or a router.
+        budget: Number of passages to retrieve per query. It is also the maximum number of pairs that the cross-encoder
+            encodes per query.
+        retriever: Factory of the retriever for vector searches that do not name one. Defaults to dense search.
+        pair_encoder: Cross-encoder. Required if a step scores pairs.
+        text_encoder: Text encoder of the corpus. Required if a step encodes texts.
+        head: Trained head of GRanker that replaces the head of the cross-encoder. It must be trained on the vectors of
+            ``pair_encoder``. If None, the head of the cross-encoder is used.
+        batch_queries: Number of queries per batch.
+        checkpoint: Name or path of a checkpoint that replaces those of all graph rerankers in the pipeline. If None,
+            each step keeps its own checkpoint.
+
+    Raises:
+        UserError: If a number is not positive, if ``head`` was trained on another cross-encoder, or if a step cannot be
+            built.
+
+    Example:
+        >>> from functools import partial
+        >>> from graphrerank.operators.bm25 import BM25Retriever
+        >>> from graphrerank.pipelines.steps import VectorSearch
+        >>> graph = CorpusGraph.from_edges(["a", "b"], ["about a dog", "about a cat"], torch.tensor([[0, 1]]))
+        >>> pipeline = Pipeline(graph, steps=[partial(VectorSearch, retriever=BM25Retriever)], budget=2)
+        >>> pipeline.retrieve(Queries(["q"], ["which cat?"])).ranking.nodes
+        tensor([[1, 0]])
     """
 
     def __init__(
         self,
         graph: CorpusGraph,
         *,
-        steps: Sequence[StepFactory],  # build the steps, in order; the first is a vector search
-        budget: int = 100,  # nodes to retrieve per query, and the maximum number of pairs to encode
-        retriever: RetrieverFactory = DenseRetriever,  # builds that of vector searches that name none
-        pair_encoder: PairEncoder | None = None,  # the cross-encoder; None if no step scores pairs
-        text_encoder: TextEncoder | None = None,  # of the corpus; None if no step encodes texts
-        head: GraphHead | None = None,  # a trained one of GRanker that replaces the cross-encoder's
-        batch_queries: int = 32,  # per batch
-        # path or name that replaces the checkpoint of each trained graph reranker; None: each keeps its own
+        steps: Sequence[StepFactory],
+        budget: int = 100,
+        retriever: RetrieverFactory = DenseRetriever,
+        pair_encoder: PairEncoder | None = None,
+        text_encoder: TextEncoder | None = None,
+        head: GraphHead | None = None,
+        batch_queries: int = 32,
         checkpoint: str | None = None,
     ) -> None:
         check_counts(budget=budget, batch_queries=batch_queries)
         if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
             raise UserError(
-                f"`head` reads vectors of the cross-encoder {head.encoder_fingerprint[:12]}, `pair_encoder` is "
-                f"{pair_encoder.fingerprint[:12]}"
+                f"`head` must be trained on the vectors of `pair_encoder` {pair_encoder.fingerprint[:12]}, got a head "
+                f"for the cross-encoder {head.encoder_fingerprint[:12]}"
             )
         self.budget = budget
         self.batch_queries = batch_queries
@@ -77,17 +117,31 @@ class Pipeline:
 
     @property
     def last_step(self) -> Step:
-        """The step whose scores the result has."""
+        """Step that computes the final scores."""
         return self._steps[-1]
 
     def over(self, graph: CorpusGraph) -> "Pipeline":
-        """Return a pipeline of the same steps over another graph, such as a part of this one's."""
+        """Return a pipeline with the same steps over another graph, such as a subgraph of the current graph.
+
+        Args:
+            graph: Corpus graph.
+
+        Returns:
+            New pipeline. Steps may share loaded models with the current pipeline.
+        """
         factories = zip(self._steps, self._settings["steps"], strict=True)
         steps = [step.factory_over(factory) for step, factory in factories]
         return Pipeline(graph, **self._settings | {"steps": steps})
 
     def ranked_by(self, scorer: GraphScorer) -> "Pipeline":
-        """Return this pipeline, retriever and all, with another model in its last step, a :class:`GraphRerank`."""
+        """Return a copy of the pipeline with another model in its last step. All other steps are shared.
+
+        Args:
+            scorer: Model of the new last step, a :class:`~graphrerank.pipelines.steps.GraphRerank`.
+
+        Returns:
+            New pipeline.
+        """
         other = copy(self)
         other._steps = [*self._steps[:-1], GraphRerank(self._resources, scorer=lambda *_, **__: scorer)]
         other._views = Views(self._resources.graph.num_nodes)
@@ -97,10 +151,21 @@ class Pipeline:
     def retrieve(
         self, queries: Queries, *, filter: Filter | None = None, advance: Callable[[int], None] | None = None
     ) -> Retrieved:
-        """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch.
+        """Run the steps for ``B`` queries.
 
-        A ``filter`` on metadata (:mod:`~graphrerank.corpus.filters`) leaves out passages before anything is scored:
-        the rankings are those of a pipeline over ``graph.where(filter)``, in the numbers of the whole graph.
+        Args:
+            queries: Queries, with vectors if a step uses them.
+            filter: Metadata filter (:mod:`~graphrerank.corpus.filters`). Passages that do not match are removed before
+                anything is scored, as in a pipeline over ``graph.where(filter)``. The result contains indices of the
+                full graph. If None, all passages are used.
+            advance: Function that is called after each batch with its number of queries, such as the update of a
+                progress bar.
+
+        Returns:
+            Rankings with their cost.
+
+        Raises:
+            UserError: If the filter is invalid, or if the input of a step is missing.
         """
         if filter:
             return self._retrieve_part(queries, filter)
@@ -123,7 +188,7 @@ class Pipeline:
         )
 
     def _retrieve_part(self, queries: Queries, filter: Filter) -> Retrieved:
-        """Retrieve from the passages that pass."""
+        """Retrieve from the passages that match a filter."""
         graph = self._resources.graph
         make: Callable[[Tensor], tuple[Tensor, Pipeline | None]] = lambda nodes: (  # noqa: E731
             nodes,
@@ -131,15 +196,22 @@ class Pipeline:
         )
         nodes, pipeline = self._views.get(json.dumps(filter), lambda: graph.numbers_passing(filter), make)
         if pipeline is None:
-            none = torch.full((len(queries), self.budget), -1)
-            return Retrieved(Ranking(none, none.float().fill_(-torch.inf)), none.new_zeros(len(queries)), {})
-        part = pipeline.retrieve(queries)
-        found = part.ranking.nodes
-        return replace(part, ranking=replace(part.ranking, nodes=nodes[found].masked_fill(found < 0, -1)))
+            padding = torch.full((len(queries), self.budget), -1)
+            return Retrieved(Ranking(padding, padding.float().fill_(-torch.inf)), padding.new_zeros(len(queries)), {})
+        result = pipeline.retrieve(queries)
+        indices = result.ranking.nodes
+        return replace(result, ranking=replace(result.ranking, nodes=nodes[indices].masked_fill(indices < 0, -1)))
 
     @torch.inference_mode()
     def trace(self, queries: Queries) -> tuple[list[TracedStep], Mapping[str, float]]:
-        """Run the steps for few queries, and return each with its states, and seconds by stage."""
+        """Run the steps for a single batch of queries, and record the state before and after each step.
+
+        Args:
+            queries: Queries, which are run in one batch.
+
+        Returns:
+            Steps with their states, and seconds by stage.
+        """
         self._resources.clock.take()
         state, traced = RetrievalState.start(queries, self._resources.graph.device), []
         for step in self._steps:

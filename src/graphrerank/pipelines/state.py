@@ -1,4 +1,4 @@
-"""The state of a pipeline between two operators."""
+"""State of a pipeline between two steps."""
 
 from dataclasses import dataclass, replace
 
@@ -12,29 +12,46 @@ from graphrerank.core.ranking import is_listed
 
 @dataclass(frozen=True)
 class RetrievalState:
-    """The retrieved nodes of a batch of queries, with their scores and vectors."""
+    """Retrieved nodes of a batch of ``B`` queries, with their scores and vectors.
 
-    queries: Queries  # `B` queries
-    nodes: Tensor  # `[B, n]` int64 retrieved nodes, best first, followed by those just added; padded with -1
-    scores: Tensor  # `[B, n]` float32; -inf for padding and for nodes not yet scored
-    # `[B, M]` int64, the full ranking of the vector search, padded with -1: the source of further nodes when the
-    # graph is exhausted
+    Attributes:
+        queries: Queries.
+        nodes: ``[B, n]`` int64 retrieved nodes, best first, followed by nodes that were added but not yet scored.
+            Padding is -1.
+        scores: ``[B, n]`` float32, ``-inf`` for padding and for nodes that are not yet scored.
+        pool: ``[B, M]`` int64, full ranking of the vector search, with padding -1. Steps take nodes from it when the
+            graph has no further neighbours.
+        vectors: ``[B, n, h]`` float32 vectors of the pairs of a query and a node by the cross-encoder, 0 for pairs that
+            are not yet encoded. ``h`` is 0 until the first pair is encoded.
+        is_encoded: ``[B, n]`` bool, True for encoded pairs.
+        num_encodings: ``[B]`` int64, number of pairs encoded so far.
+        from_graph: ``[B]`` bool, True if the most recently added nodes are neighbours of retrieved nodes.
+        features: ``[B, n, F]`` float32 features of each node from the vector search, 0 for padding. None after other
+            nodes were added.
+        feature_names: Names of the ``F`` features. The first feature is the score of the vector search.
+        routes: ``[B]`` int64, path that a router chose for each query. None without a router.
+    """
+
+    queries: Queries
+    nodes: Tensor
+    scores: Tensor
     pool: Tensor
-    # `[B, n, h]` float32, the pair encoder's vectors of query and node; 0 if not yet encoded, and `h` is 0 until some
-    # pair is
     vectors: Tensor
-    is_encoded: Tensor  # `[B, n]` bool, whether the pair was encoded
-    num_encodings: Tensor  # `[B]` int64, number of pairs encoded so far
-    from_graph: Tensor  # `[B]` bool, whether the nodes added last came along edges
-    # `[B, n, F]` float32, the vector search's features of each node, padded with 0; None once other nodes were added
+    is_encoded: Tensor
+    num_encodings: Tensor
+    from_graph: Tensor
     features: Tensor | None = None
-    # `F` names of its columns; the first is the score by which the vector search ranked
     feature_names: tuple[str, ...] = ()
-    routes: Tensor | None = None  # `[B]` int64, the path that a router chose for each query; None without a router
+    routes: Tensor | None = None
 
     @classmethod
     def start(cls, queries: Queries, device: torch.device) -> "RetrievalState":
-        """Return a state without retrieved nodes."""
+        """Return a state without retrieved nodes.
+
+        Args:
+            queries: Queries.
+            device: Device of all tensors.
+        """
         batch, nodes = len(queries), torch.zeros(len(queries), 0, dtype=torch.int64, device=device)
         return cls(
             queries=queries,
@@ -54,11 +71,16 @@ class RetrievalState:
 
     @property
     def ranking(self) -> Ranking:
-        """The nodes with their scores."""
+        """Retrieved nodes with their scores."""
         return Ranking(self.nodes, self.scores)
 
     def with_ranking(self, nodes: Tensor, scores: Tensor) -> "RetrievalState":
-        """Replace the retrieved nodes by ``[B, n]`` others, without vectors and features."""
+        """Return a state with other retrieved nodes, without vectors and features.
+
+        Args:
+            nodes: ``[B, n]`` int64 nodes, best first, with padding -1.
+            scores: ``[B, n]`` float32 scores, with padding ``-inf``.
+        """
         vectors = self.vectors.new_zeros(*nodes.shape, self.vectors.shape[2])
         is_encoded = torch.zeros_like(nodes, dtype=torch.bool)
         return replace(
@@ -66,11 +88,20 @@ class RetrievalState:
         )
 
     def with_pool(self, pool: Tensor) -> "RetrievalState":
-        """Set the pool ``[B, M]``, which contains the retrieved nodes."""
+        """Return a state with another pool.
+
+        Args:
+            pool: ``[B, M]`` int64 ranking that includes the retrieved nodes, with padding -1.
+        """
         return replace(self, pool=pool, from_graph=torch.zeros_like(self.from_graph))
 
     def add(self, nodes: Tensor, *, from_graph: Tensor) -> "RetrievalState":
-        """Append nodes ``[B, m]`` that are not retrieved, padded with -1 anywhere; ``from_graph`` is ``[B]`` bool."""
+        """Return a state with additional nodes, which are not yet scored.
+
+        Args:
+            nodes: ``[B, m]`` int64 nodes that are not yet retrieved. Padding (-1) may be at any position.
+            from_graph: ``[B]`` bool, True if the nodes of a query are neighbours of retrieved nodes.
+        """
         all_nodes = torch.cat([self.nodes, nodes], dim=1)
         extra = (0, nodes.shape[1])
         state = replace(
@@ -87,23 +118,39 @@ class RetrievalState:
         return state._take(torch.argsort((all_nodes < 0).long(), dim=1, stable=True)[:, :width])
 
     def ranked_by(self, scores: Tensor) -> "RetrievalState":
-        """Order the retrieved nodes by new scores ``[B, n]``; ties are broken by node index."""
+        """Return a state with the nodes sorted by new scores. Ties are broken by node index.
+
+        Args:
+            scores: ``[B, n]`` scores of the nodes. Scores of padding are ignored.
+        """
         scores = scores.masked_fill(self.nodes < 0, -torch.inf)
         by_node = torch.argsort(self.nodes, dim=1)
         order = by_node.gather(1, torch.argsort(scores.gather(1, by_node), dim=1, descending=True, stable=True))
         return replace(self, scores=scores)._take(order)
 
     def scored(self, scores: Tensor) -> "RetrievalState":
-        """Order the retrieved nodes by new scores ``[M]`` of all of them, one query after the other."""
+        """Return a state with the nodes sorted by new scores.
+
+        Args:
+            scores: ``[m]`` scores of all retrieved nodes without padding, one query after the other.
+        """
         return self.ranked_by(self.scores.masked_scatter(self.nodes >= 0, scores.to(self.scores)))
 
     def top(self, top_k: int) -> "RetrievalState":
-        """Keep the first ``top_k`` nodes of each query."""
+        """Return a state with the first nodes of each query.
+
+        Args:
+            top_k: Maximum number of nodes per query.
+        """
         width = min(top_k, self.nodes.shape[1])
         return self._take(torch.arange(width, device=self.nodes.device).expand(len(self.nodes), -1))
 
     def next_in_pool(self, limit: Tensor) -> Tensor:
-        """Return the best ``limit [B]`` nodes of the pool that are not retrieved: ``[B, M]``, padded with -1."""
+        """Return the best nodes of the pool that are not yet retrieved, ``[B, M]`` with padding -1.
+
+        Args:
+            limit: ``[B]`` maximum number of nodes per query.
+        """
         is_new = (self.pool >= 0) & ~is_listed(self.pool, self.nodes)
         return self.pool.masked_fill(~is_new | (is_new.cumsum(1) > limit.unsqueeze(1)), -1)
 

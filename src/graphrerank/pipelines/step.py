@@ -1,4 +1,4 @@
-"""Steps of a pipeline, and the resources that they share."""
+"""Base class of the steps of a pipeline, and the resources that steps share."""
 
 import threading
 import time
@@ -20,9 +20,9 @@ from graphrerank.utils.checks import UserError
 
 
 class Clock(threading.local):
-    """Accumulates seconds by stage: ``retrieve``, ``encode``, ``graph``, ``rerank``; a router's ``route``, ``fuse``.
+    """Accumulate seconds by stage, separately for each thread.
 
-    Each thread has its own.
+    The stages are ``retrieve``, ``encode``, ``graph`` and ``rerank``, and ``route`` and ``fuse`` for a router.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,11 @@ class Clock(threading.local):
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
-        """Time the block, including its work on a GPU."""
+        """Return a context manager that adds the time of its block, including work on the GPU, to a stage.
+
+        Args:
+            stage: Name of the stage.
+        """
         begin = time.perf_counter()
         yield
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -45,45 +49,83 @@ class Clock(threading.local):
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources shared by the steps of a pipeline."""
+    """Resources that the steps of a pipeline share.
+
+    Attributes:
+        graph: Corpus graph.
+        budget: Number of nodes to retrieve per query, and maximum number of pairs to encode per query.
+        retriever: Factory of the retriever for vector searches that do not name one.
+        pair_encoder: Cross-encoder. None if no step scores pairs.
+        text_encoder: Text encoder of the corpus. None if no step encodes texts.
+        head: Trained head that replaces the head of the cross-encoder. None to use the latter.
+        clock: Seconds by stage.
+        checkpoint: Checkpoint that replaces those of all graph rerankers. If None, each step has its own.
+    """
 
     graph: CorpusGraph
-    budget: int  # nodes to retrieve per query, and the maximum number of pairs to encode
-    retriever: RetrieverFactory  # builds the retriever of vector searches
-    pair_encoder: PairEncoder | None = None  # the cross-encoder, or None if no step scores pairs
-    text_encoder: TextEncoder | None = None  # the encoder of the corpus, or None if no step encodes texts
-    head: GraphHead | None = None  # a trained head that replaces the cross-encoder's own, or None
-    clock: Clock = field(default_factory=Clock)  # seconds by stage
-    checkpoint: str | None = None  # of all trained graph rerankers; None: each step has its own
+    budget: int
+    retriever: RetrieverFactory
+    pair_encoder: PairEncoder | None = None
+    text_encoder: TextEncoder | None = None
+    head: GraphHead | None = None
+    clock: Clock = field(default_factory=Clock)
+    checkpoint: str | None = None
 
     @property
     def cross_encoder(self) -> PairEncoder:
-        """The cross-encoder of a step that needs one; a ValueError if there is none."""
+        """Cross-encoder, for steps that require one. Raises a :class:`UserError` if there is none."""
         if self.pair_encoder is None:
             raise UserError("`pair_encoder` must be given for a step that scores pairs (pair_encoder=...), got none")
         return self.pair_encoder
 
     @property
     def index_encoder(self) -> IndexEncoder:
-        """The encoder of a step that builds an index; a ValueError if there is none with a fingerprint."""
+        """Text encoder with a fingerprint, for steps that build an index. Raises a :class:`UserError` without one."""
         if not isinstance(self.text_encoder, IndexEncoder):
             raise UserError(
-                f"`text_encoder` must be given for an index, with a fingerprint (encoder=...), got {self.text_encoder}"
+                f"`text_encoder` must have a fingerprint to build an index (encoder=...), got {self.text_encoder}"
             )
         return self.text_encoder
 
     def build(self, steps: Sequence["StepFactory"], name: str = "steps") -> list["Step"]:
-        """Build steps that share these resources; a ValueError with their ``name`` if there is none."""
+        """Build steps that share these resources.
+
+        Args:
+            steps: Factories of the steps.
+            name: Name of the argument, for error messages.
+
+        Returns:
+            Steps in the same order.
+
+        Raises:
+            UserError: If there are no factories, or if a step cannot be built.
+        """
         if not steps:
-            raise UserError(f"`{name}` must contain a step, got none")
+            raise UserError(f"`{name}` must contain at least one step, got none")
         return [as_step(build(self)) for build in steps]
 
     def remaining(self, state: RetrievalState) -> Tensor:
-        """Return ``[B]`` int64: how many nodes each query may still retrieve from the budget and the corpus."""
+        """Return the number of nodes that each query may still retrieve, ``[B]`` int64.
+
+        The number is limited by the budget and by the size of the corpus.
+
+        Args:
+            state: Current state.
+        """
         return (min(self.budget, self.graph.num_nodes) - state.num_retrieved).clamp(min=0)
 
     def encode_pairs(self, state: RetrievalState) -> RetrievalState:
-        """Encode the retrieved nodes that the cross-encoder has not encoded yet, in one call for all queries."""
+        """Encode the retrieved nodes that are not yet encoded, in one call of the cross-encoder for all queries.
+
+        Args:
+            state: Current state.
+
+        Returns:
+            State with the vectors of all retrieved nodes.
+
+        Raises:
+            UserError: If there is no cross-encoder.
+        """
         with self.clock("encode"):
             is_new = (state.nodes >= 0) & ~state.is_encoded
             vectors, texts = state.vectors, self.graph.texts
@@ -100,11 +142,11 @@ class Resources:
 
 
 class Step(ABC):
-    """One operator of a pipeline.
+    """Abstract base class of the steps of a pipeline.
 
-    A subclass implements :meth:`run`. Its constructor takes the :class:`Resources` of the pipeline, and its settings as
-    keyword arguments. Override :meth:`factory_over` if something that is costly to load can be shared by several
-    corpora. A class without this base, with a method ``run`` and optionally ``over``, is adapted by :func:`as_step`.
+    A subclass implements :meth:`run`. Its constructor takes the :class:`Resources` of the pipeline, and settings as
+    keyword arguments. Override :meth:`factory_over` if a loaded model can be shared by several corpora. Other classes
+    with a method ``run``, and optionally ``over``, are adapted by :func:`as_step`.
     """
 
     @abstractmethod
@@ -112,29 +154,30 @@ class Step(ABC):
         """Apply the operator to a batch of queries.
 
         Args:
-            state: State after the step before.
+            state: State after the previous step.
 
         Returns:
             State after this step.
         """
 
     def factory_over(self, factory: "StepFactory") -> "StepFactory":
-        """Return the factory of this step over another corpus, such as a part of this one's.
+        """Return a factory of this step for another corpus, such as a subgraph of the current one.
 
         Args:
             factory: Factory that built this step.
 
         Returns:
-            The same factory, which builds everything once more. Subclasses may share what they loaded.
+            By default the same factory, which loads everything again. Subclasses may return a factory that shares
+            loaded models.
         """
         return factory
 
 
 class AdaptedStep(Step):
-    """A step of a class without our base.
+    """Adapter for steps of classes that are not derived from :class:`Step`.
 
-    Attributes:
-        wrapped: The user's step, with ``run``.
+    Args:
+        wrapped: Step with a method ``run``, and optionally ``over``.
     """
 
     def __init__(self, wrapped: Any) -> None:
@@ -146,22 +189,19 @@ class AdaptedStep(Step):
         return after
 
     def factory_over(self, factory: "StepFactory") -> "StepFactory":
-        """The wrapped step's method ``over``, or the default."""
+        """Return the method ``over`` of the wrapped step, or ``factory`` if it has none."""
         over: StepFactory = getattr(self.wrapped, "over", factory)
         return over
 
 
 def as_step(step: Any) -> Step:
-    """Return a step with the members of its base.
+    """Return the step itself if it is a :class:`Step`, otherwise an :class:`AdaptedStep`.
 
     Args:
         step: Step of any class with a method ``run``.
-
-    Returns:
-        The step itself if its class has the base, otherwise an :class:`AdaptedStep`.
     """
     return step if isinstance(step, Step) else AdaptedStep(step)
 
 
-#: Called with the resources; often a ``functools.partial`` of a step's class with its settings.
+#: Function that builds a step from the resources, often a ``functools.partial`` of a step's class with its settings.
 StepFactory = Callable[[Resources], Step]

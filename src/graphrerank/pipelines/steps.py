@@ -1,4 +1,4 @@
-"""Steps that search, score, expand and loop: one class per operator."""
+"""Steps of pipelines that search, rank and expand. There is one class per operator."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,15 +23,15 @@ from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
 
 def with_checkpoint(factory: GraphScorerFactory, checkpoint: str | None) -> GraphScorerFactory:
-    """Return a factory whose scorer loads another checkpoint, if its class loads one.
+    """Return a factory of graph scorers that loads another checkpoint.
 
     Args:
-        factory: Class of a scorer, or a ``functools.partial`` of one.
-        checkpoint: Path or name of the checkpoint. If None, the factory is returned as it is.
+        factory: Class of a scorer, or a ``functools.partial`` of a class.
+        checkpoint: Name or path of the checkpoint. If None, the factory is returned unchanged.
 
     Returns:
-        The changed factory, or the same one for a class without the base
-        :class:`~graphrerank.core.loads_checkpoint.LoadsCheckpoint`.
+        Factory with the checkpoint. A factory of a class that is not derived from
+        :class:`~graphrerank.core.loads_checkpoint.LoadsCheckpoint` is returned unchanged.
     """
     scorer_class = factory.func if isinstance(factory, partial) else factory
     loads_one = isinstance(scorer_class, type) and issubclass(scorer_class, LoadsCheckpoint)
@@ -39,9 +39,17 @@ def with_checkpoint(factory: GraphScorerFactory, checkpoint: str | None) -> Grap
 
 
 class VectorSearch(Step):
-    """Retrieve the top of a retriever's ranking; the ranking up to the budget becomes the ``pool``.
+    """Retrieve the top nodes of a retriever's ranking. The ranking up to the budget becomes the ``pool``.
 
-    Source: FastInsight, Definition 2 and Algorithm 1, line 1. ``retriever`` is the pipeline's when None.
+    Source: FastInsight, Definition 2 and Algorithm 1, line 1.
+
+    Args:
+        resources: Resources of the pipeline.
+        top_k: Number of nodes to retrieve. At most the budget is used. If None, the budget.
+        retriever: Factory of the retriever. If None, the retriever of the pipeline.
+
+    Raises:
+        UserError: If ``top_k`` is not positive.
     """
 
     def __init__(
@@ -53,7 +61,7 @@ class VectorSearch(Step):
         self._retriever = (retriever or resources.retriever)(resources.graph, top_k=resources.budget)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Replace the retrieved nodes by the retriever's ranking."""
+        """Replace the retrieved nodes by the ranking of the retriever."""
         with self._resources.clock("retrieve"):
             ranking = self._retriever.retrieve(state.queries).to(state.nodes.device)
             width = min(self.top_k, self._resources.graph.num_nodes)
@@ -65,9 +73,12 @@ class VectorSearch(Step):
 
 
 class Rerank(Step):
-    """Rank the retrieved nodes by the cross-encoder's logits; each pair is encoded once.
+    """Rank the retrieved nodes by the logits of the cross-encoder. Each pair is encoded once.
 
     Source: FastInsight, Definition 4 (model-based search) and Example 3.
+
+    Args:
+        resources: Resources of the pipeline, with a cross-encoder.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -75,19 +86,26 @@ class Rerank(Step):
         self._encoder = resources.cross_encoder
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Encode new pairs, and rank all nodes."""
+        """Encode new pairs, and rank all retrieved nodes."""
         state = self._resources.encode_pairs(state)
         with self._resources.clock("rerank"):
             return state.scored(self._encoder.head(state.vectors[state.nodes >= 0]))
 
 
 class GRanker(Step):
-    """Rank the retrieved nodes by the head's score of their smoothed vectors (:func:`smooth_vectors`).
+    """Rank the retrieved nodes by the head of the cross-encoder, applied to vectors that are smoothed over edges.
 
-    A trained head of the pipeline replaces the cross-encoder's and includes its own smoothing.
+    The vectors are smoothed by :func:`~graphrerank.operators.granker.smooth_vectors`. If the pipeline has a trained
+    head, it replaces the head of the cross-encoder and performs its own smoothing.
 
-    Source: FastInsight, Algorithm 2. *Where we differ:* each pair is encoded once, not each time.
-    ``smoothing`` is the weight in [0, 1] of the neighbours' vectors; 0 ranks as :class:`Rerank`.
+    Source: FastInsight, Algorithm 2. *Differences from the paper:* each pair is encoded only once.
+
+    Args:
+        resources: Resources of the pipeline, with a cross-encoder.
+        smoothing: Weight of the neighbours' vectors, in [0, 1]. With 0 the ranking is that of :class:`Rerank`.
+
+    Raises:
+        UserError: If ``smoothing`` is outside [0, 1], or if there is no cross-encoder.
     """
 
     def __init__(self, resources: Resources, *, smoothing: float = 0.2) -> None:
@@ -98,7 +116,7 @@ class GRanker(Step):
         self._degree = resources.graph.num_neighbours
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Encode new pairs, smooth, and rank all nodes."""
+        """Encode new pairs, smooth the vectors, and rank all retrieved nodes."""
         state = self._resources.encode_pairs(state)
         with self._resources.clock("graph"):
             edge_index, _, _, _ = candidate_edges(self._resources.graph, state.nodes)
@@ -111,13 +129,16 @@ class GRanker(Step):
 
 
 class GraphRerank(Step):
-    """Rank the result of a vector search, the step before, by a model of its scores and the edges among its nodes.
+    """Rank the result of a vector search with a graph reranker. The vector search must be the previous step.
 
-    A passage that another one supersedes ranks below it (:mod:`~graphrerank.corpus.relations`), which is added if it
-    was not retrieved.
+    A passage that is superseded by another passage is ranked below it (:mod:`~graphrerank.corpus.relations`). The
+    superseding passage is added if it was not retrieved.
 
-    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` is a factory, such as
-    ``graphrerank.rerank.checkpoint_scorer.CheckpointScorer``.
+    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search).
+
+    Args:
+        resources: Resources of the pipeline.
+        scorer: Factory of the model, such as :class:`~graphrerank.rerank.checkpoint_scorer.CheckpointScorer`.
     """
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
@@ -126,11 +147,11 @@ class GraphRerank(Step):
         self.scorer: GraphScorer = as_graph_scorer(self._factory(resources.graph, text_encoder=resources.text_encoder))
 
     def factory_over(self, factory: StepFactory) -> StepFactory:
-        """Return a factory of this step over another corpus, with the same model where the scorer can share it."""
+        """Return a factory of this step for another corpus, which shares the model if the scorer supports it."""
         return partial(GraphRerank, scorer=self.scorer.factory_over(self._factory))
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Build the candidates' graphs, score them, and rank all nodes."""
+        """Build the candidate graphs, score them, and rank all nodes."""
         with self._resources.clock("graph"):
             graphs = self.candidate_graphs(state)
         with self._resources.clock("rerank"):
@@ -141,22 +162,36 @@ class GraphRerank(Step):
             return scored.top(self._resources.budget)
 
     def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
-        """Build the model's input from a vector search's result, nodes in the order of the state."""
+        """Build the input of the model from the result of a vector search.
+
+        Args:
+            state: State after a vector search.
+
+        Returns:
+            One graph per query, with the nodes in the order of the state.
+
+        Raises:
+            UserError: If the state has no features.
+        """
         if state.features is None:
             raise UserError(
-                "`steps` must have a vector search whose retriever returns features right before a graph reranker, "
-                "got nodes without features"
+                "`steps` must contain a vector search with features immediately before a graph reranker, got nodes "
+                "without features"
             )
         ranking = Ranking(state.nodes, state.scores, state.features)
         return self.scorer.candidate_graphs(state.queries, ranking, state.feature_names)
 
 
 class PageRank(Step):
-    """Rank the corpus by personalized PageRank from the retrieved nodes (:class:`CorpusPPR`).
+    """Rank the corpus by personalized PageRank that restarts at the retrieved nodes.
 
-    Source: HippoRAG 2, its search over passages, without nodes of phrases and facts; FastInsight, section 4.1.1, adapts
-    it to corpus graphs so. *Where we differ:* HippoRAG 2 seeds all passages, with scores scaled to [0, 1]; seeds here
-    are the retrieved ones, weighted by their scores minus the lowest one.
+    Source: search over passages of HippoRAG 2, without nodes for phrases and facts, as adapted to corpus graphs by
+    FastInsight, section 4.1.1. *Differences from the paper:* HippoRAG 2 restarts at all passages, weighted by scores
+    that are scaled to [0, 1]. Here only the retrieved nodes are seeds, weighted by their scores minus the lowest score.
+
+    Args:
+        resources: Resources of the pipeline.
+        restart_prob: Probability of returning to the seeds at each step, in (0, 1].
     """
 
     def __init__(self, resources: Resources, *, restart_prob: float = 0.5) -> None:
@@ -164,7 +199,7 @@ class PageRank(Step):
         self._operator = CorpusPPR(resources.graph, restart_prob=restart_prob)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Replace the retrieved nodes by the best ones of the corpus."""
+        """Replace the retrieved nodes by the best nodes of the corpus."""
         with self._resources.clock("graph"):
             lowest = state.scores.masked_fill(state.nodes < 0, torch.inf).amin(1, keepdim=True)
             seeds = Ranking(state.nodes, state.scores - lowest.clamp(max=torch.finfo(lowest.dtype).max))
@@ -173,10 +208,21 @@ class PageRank(Step):
 
 
 class STeX(Step):
-    """Add the next batch of nodes along the graph (:func:`semantic_topological_expansion`).
+    """Add the next batch of nodes by semantic-topological expansion (STeX) along the edges of the graph.
 
-    Source: FastInsight, Algorithm 1, lines 4 to 6, and Algorithm 3. *Where we differ:* if the retrieved nodes have no
-    other neighbour, Algorithm 1 would never end; we take the batch from the rest of the vector search.
+    The neighbours are ranked by :func:`~graphrerank.operators.stex.semantic_topological_expansion`.
+
+    Source: FastInsight, Algorithm 1, lines 4 to 6, and Algorithm 3. *Differences from the paper:* Algorithm 1 does not
+    terminate if the retrieved nodes have no further neighbours. Here the batch is then taken from the rest of the
+    vector search.
+
+    Args:
+        resources: Resources of the pipeline. The graph must have vectors.
+        batch: Maximum number of nodes to add per query.
+        structure_weight: Weight of the structural score of a neighbour. Must not be negative.
+
+    Raises:
+        UserError: If a number is invalid, or if the graph has no vectors.
     """
 
     def __init__(self, resources: Resources, *, batch: int = 10, structure_weight: float = 1.0) -> None:
@@ -208,11 +254,20 @@ class STeX(Step):
 class AlternateFrontier(Step):
     """Add a batch of nodes, alternately from the frontier and from the vector search.
 
-    The frontier is all neighbours of retrieved nodes that are not retrieved, each ranked by the best score of its
-    retrieved neighbours, ties broken by node index. If one source is exhausted, the batch comes from the other.
+    The frontier consists of all neighbours of retrieved nodes that are not yet retrieved. It is ranked by the best
+    score among a node's retrieved neighbours, and ties are broken by node index. If one source is exhausted, the batch
+    is taken from the other source.
 
     Source: MacAvaney et al., *Adaptive Re-Ranking with a Corpus Graph*, 2022, Algorithm 1; FastInsight, section 4.1.1
-    (budget 100, batch 10). *Where we differ:* the rest of the vector search is not appended to the scored nodes.
+    (budget 100, batch 10). *Differences from the paper:* the rest of the vector search is not appended to the scored
+    nodes.
+
+    Args:
+        resources: Resources of the pipeline.
+        batch: Maximum number of nodes to add per query.
+
+    Raises:
+        UserError: If ``batch`` is not positive.
     """
 
     def __init__(self, resources: Resources, *, batch: int = 10) -> None:
@@ -221,7 +276,7 @@ class AlternateFrontier(Step):
         self._resources = resources
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Add up to ``batch`` nodes; the retrieved ones must be scored."""
+        """Add up to ``batch`` nodes. All retrieved nodes must be scored."""
         with self._resources.clock("graph"):
             limit = self._resources.remaining(state).clamp(max=self.batch)
             frontier, pool = self._frontier(state, limit), state.next_in_pool(limit)
@@ -231,7 +286,7 @@ class AlternateFrontier(Step):
             return state.add(torch.cat(nodes, dim=1), from_graph=from_graph)
 
     def _frontier(self, state: RetrievalState, limit: Tensor) -> Tensor:
-        """Return the best ``limit [B]`` nodes of each frontier, padded with -1."""
+        """Return the best nodes of each frontier, at most ``limit`` (``[B]``) per query, with padding -1."""
         num_nodes = self._resources.graph.num_nodes
         row, column = torch.nonzero(state.nodes >= 0, as_tuple=True)
         origin, neighbour = self._resources.graph.neighbours(state.nodes[row, column])
@@ -239,13 +294,20 @@ class AlternateFrontier(Step):
         best = state.scores.new_full(key.shape, -torch.inf)
         best.scatter_reduce_(0, position, state.scores[row, column][origin], "amax")
         is_new = ~torch.isin(key, row * num_nodes + state.nodes[row, column])
-        key, best = key[is_new], best[is_new]  # by row and node index
+        key, best = key[is_new], best[is_new]  # sorted by row and then by node index
         key = key[best_of_rows(key // num_nodes, best, limit)]
         return pad_rows(key // num_nodes, key % num_nodes, len(state.nodes), fill=-1)
 
 
 class UntilBudget(Step):
-    """Repeat steps until every query has the budget or the corpus, or none adds a node (FastInsight, Algorithm 1)."""
+    """Repeat steps until the budget of every query is used up, or until no step adds a node.
+
+    Source: FastInsight, Algorithm 1.
+
+    Args:
+        resources: Resources of the pipeline.
+        steps: Factories of the steps to repeat.
+    """
 
     def __init__(self, resources: Resources, *, steps: Sequence[StepFactory]) -> None:
         self._resources = resources

@@ -1,4 +1,4 @@
-"""Views: parts of a corpus with everything built on them, cached by what determines their answers."""
+"""Cache of views, which are subsets of a corpus with the objects built on them, such as a pipeline."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -13,25 +13,25 @@ MOST_VIEWS, MOST_NAMES = 256, 4096
 
 
 class Views(Generic[T]):
-    """A bounded cache of views of one corpus, shared by all requests that would get the same answers.
+    """Bounded, thread-safe cache of the views of one corpus.
 
-    The key of a view is complete: it consists of the numbers of the passages (and guarded edges) that the view holds
-    and of its ``variant``, which names everything else that changes its answers, such as whether a passage ranks below
-    the one that supersedes it. A view must be a function of these two and of the corpus alone. Filters and principals
-    that select the same passages therefore share a view; a search now and a search of the past do not.
+    The key of a view consists of the indices of its passages (and of its edges with access restrictions) and of a
+    ``variant``, which identifies everything else that affects the results, such as whether superseded passages are
+    ranked lower. A view must depend only on its key and on the corpus. Filters and principals that select the same
+    passages therefore share a view, but searches of the current corpus and of a past state do not.
 
-    The least recently used views are dropped until the rest holds at most twice the passages of the corpus, or one view
-    is left. Threads may share a cache; two that need a new view at the same time may both build it.
+    The least recently used views are evicted until the remaining views contain at most twice as many passages as the
+    corpus, or until one view is left. If two threads request the same new view at the same time, both may build it.
 
     Args:
-        num_nodes: Number of passages of the corpus.
+        num_nodes: Number of passages in the corpus.
     """
 
     def __init__(self, num_nodes: int) -> None:
         self._most_nodes = 2 * num_nodes
         self._lock = Lock()
-        self._views: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()  # by digest of the numbers, and variant
-        self._digests: OrderedDict[Hashable, bytes] = OrderedDict()  # of the numbers, by selection
+        self._views: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()  # size and view, by digest and variant
+        self._digests: OrderedDict[Hashable, bytes] = OrderedDict()  # digest of the indices, by selection
 
     def get(
         self,
@@ -41,15 +41,18 @@ class Views(Generic[T]):
         *,
         variant: Hashable = None,
     ) -> T:
-        """Return the view of a selection of passages, from the cache where an equal view is in it.
+        """Return the view of a selection of passages, and build it if it is not in the cache.
 
         Args:
-            selection: What determines the selected numbers over this corpus, such as a filter. Known selections are
-                not evaluated again.
-            select: Returns the selected numbers, ``[n]`` int64 ascending: passages, and guarded edges behind them.
-            build: Builds the view from the selected numbers.
-            variant: Everything but the selected numbers that changes what ``build`` returns. None if there is nothing
-                else.
+            selection: Identifier of the selection, such as a filter. It must determine the result of ``select``, which
+                is not called again for a cached selection.
+            select: Function that returns the selected indices, ``[n]`` int64 ascending: passages, followed by edges
+                with access restrictions.
+            build: Function that builds the view from the selected indices.
+            variant: Identifier of everything else that affects the result of ``build``. None if there is nothing else.
+
+        Returns:
+            View of the selection.
         """
         with self._lock:
             digest = self._digests.get(selection)

@@ -129,5 +129,5 @@ def test_documents_by_their_best_chunk(
 def test_an_index_needs_an_encoder(tmp_path: Path) -> None:
     graph = CorpusGraph.from_edges(["a", "b"], ["a", "b"], torch.tensor([[0, 1]]))
     step = partial(KETSearch, folder=tmp_path, tokenizer=WordTokenizer(), index=KETSettings())
-    with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
+    with pytest.raises(ValueError, match=r"`text_encoder` must have a fingerprint to build an index .*, got None"):
         Pipeline(graph, steps=[step])

@@ -128,7 +128,7 @@ def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_pat
     answers = engine.answer({uid: SearchRequest(query="apple", **fields) for uid, fields in asked.items()})
     assert [uid for uid, answer in answers.items() if isinstance(answer, Refusal)] == ["a", "c", "d"]
     assert answers["a"].status_code == 422
-    assert answers["a"].detail.startswith("`min_probability` needs a calibrated model")
+    assert answers["a"].detail.startswith("`min_probability` requires a calibrated model")
     assert "graphrerank calibrate" in answers["a"].detail
     assert answers["c"].detail.startswith("`return_confidence` needs")
     assert answers["d"].detail.startswith("`min_perfect_recall` needs")
