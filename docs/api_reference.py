@@ -16,6 +16,8 @@ from typing import Any
 
 SRC = Path(__file__).parent.parent / "src"
 PACKAGES = ("graphrerank", "graphrerank_documents", "graphrerank_papers")
+# Decorators after which a function is an object.
+OBJECT_DECORATORS = ("builder(",)
 # Packages of the library in the order in which a user meets them; the others follow in alphabetical order.
 FIRST = (
     "graphrerank", "rerank", "training", "evaluation", "data", "config", "core", "corpus", "operators", "pipelines",
@@ -58,11 +60,16 @@ def public_symbols(path: Path) -> list[str]:
     return list(dict.fromkeys([*_definitions(path), *(constant.name for constant in public_constants(path))]))
 
 
-def _definitions(path: Path) -> list[str]:
-    """Return the names of the public functions and classes of a module."""
+def _definitions(path: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Return the public functions and classes of a module by name."""
     definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    names = [statement.name for statement in _statements(path) if isinstance(statement, definitions)]
-    return list(dict.fromkeys(name for name in names if not name.startswith("_")))
+    statements = [statement for statement in _statements(path) if isinstance(statement, definitions)]
+    return {definition.name: definition for definition in statements if not definition.name.startswith("_")}
+
+
+def _becomes_object(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Return whether a decorator turns a function into an object, which autodoc does not document."""
+    return any(ast.unparse(decorator).startswith(OBJECT_DECORATORS) for decorator in definition.decorator_list)
 
 
 def _statements(path: Path) -> list[ast.stmt]:
@@ -203,11 +210,26 @@ def page(package: str, modules: list[str]) -> str:
 
 
 def module_directives(module: str, path: Path) -> list[str]:
-    """Return the directives that document a module. autodoc skips constants without ``#:``, so they follow by name."""
+    """Return the directives that document a module.
+
+    autodoc skips constants without ``#:`` and functions that a decorator turns into objects, so they follow by name.
+    """
+    from sphinx.ext.napoleon import GoogleDocstring
+
     constants = public_constants(path)
-    members = [*_definitions(path), *(constant.name for constant in constants if constant.in_docs)]
+    definitions = _definitions(path)
+    objects = {name: definition for name, definition in definitions.items() if _becomes_object(definition)}
+    members = [
+        *(name for name in definitions if name not in objects),
+        *(constant.name for constant in constants if constant.in_docs),
+    ]
     lines = [f".. automodule:: {module}", *([f"   :members: {', '.join(members)}"] if members else []), ""]
     lines += [f".. py:currentmodule:: {module}", ""]
+    for name, definition in objects.items():
+        lines += [f".. py:function:: {name}({ast.unparse(definition.args)})", ""]
+        lines += [f"   {line}" for line in str(GoogleDocstring(ast.get_docstring(definition) or "")).splitlines()] + [
+            ""
+        ]
     for constant in constants:
         if not constant.in_docs:
             value = shorten(constant.value, 80, placeholder=" ...")

@@ -37,6 +37,7 @@ text: |
 
 @pytest.fixture(scope="module")
 def api() -> dict[str, Any]:
+    pytest.importorskip("sphinx", reason="the extra docs is not installed")
     return runpy.run_path(str(ROOT / "docs" / "api_reference.py"))
 
 
@@ -85,6 +86,13 @@ def test_symbols_of_a_module(api: dict[str, Any], tmp_path: Path) -> None:
         "_HIDDEN = 1\nif LIMIT:\n    def first(): ...\nelse:\n    class Second: ...\ndef first(): ...\n"
     )
     assert api["public_symbols"](path) == ["first", "Second", "LIMIT"]
+
+
+def test_builders_are_functions_on_the_page(api: dict[str, Any]) -> None:
+    module = "graphrerank_papers.builders.beir"
+    directives = api["module_directives"](module, api["public_modules"]()[module])
+    assert ".. py:function:: beir(files: RawFiles, writer: DatasetWriter)" in directives
+    assert "   :param writer: Writer of the data set folder." in directives
 
 
 def test_constants_have_their_comments(api: dict[str, Any], tmp_path: Path) -> None:
