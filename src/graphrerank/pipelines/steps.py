@@ -45,7 +45,7 @@ class VectorSearch(Step):
 
     Args:
         resources: Resources of the pipeline.
-        top_k: Number of nodes to retrieve. At most the budget is used. If None, the budget.
+        top_k: Number of nodes to retrieve, at most the budget. If None, the budget.
         retriever: Factory of the retriever. If None, the retriever of the pipeline.
 
     Raises:

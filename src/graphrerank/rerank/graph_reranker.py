@@ -205,7 +205,8 @@ class GraphReranker:
                 models the two vectors add the cosine similarity to the scores.
             vectors: ``[n, d]`` vectors of the passages by the same encoder. Vectors are scaled to unit length.
             cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, NaN or None for passages that it did
-                not score. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without.
+                not score. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without
+                these scores.
             features: ``[n]`` values of further features by name, for features of the model that cannot be computed from
                 the other arguments (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
             top_n: Maximum number of passages to return. If None, all are returned.

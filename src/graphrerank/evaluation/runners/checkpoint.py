@@ -180,7 +180,7 @@ def checkpoint_row(row: RankedSystem, checkpoint: Checkpoint, group: CheckpointG
 
     Args:
         row: Rankings of the checkpoint (:func:`run_reranker`).
-        checkpoint: Checkpoint that ranked.
+        checkpoint: Checkpoint that produced the rankings.
         group: Group of the checkpoint.
 
     Returns:
