@@ -197,7 +197,7 @@ class _Rows:
         self._starts.append(len(self._numbers))
 
     def take(self, rows: Integers, ends: Sequence[int]) -> tuple[Integers, list[int]]:
-        """Return the numbers of the given rows, and the positions where the first ``ends`` rows end."""
+        """Return the concatenated numbers of rows, and for each of ``ends`` the length of the first ``end`` rows."""
         all_starts = np.asarray(self._starts)
         starts = all_starts[rows]
         counts = all_starts[rows + 1] - starts
