@@ -45,7 +45,7 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 1"
+FORMAT = "graphrerank documents 2"
 EDGES = "edges.tsv"
 #: Reason why a file or record has no passages. Links and imports may still point to it.
 NO_TEXT = "no text"
@@ -190,14 +190,10 @@ def index_folder(
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
         raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{found}")
-    edges, links = resolve_links(
-        documents,
-        passages,
-        source.site(),
-        files={*files.names, *files.others},
-        symbols=SymbolIndex(documents, failures=unread),
-        failures=unread,
-    )
+    names = {*files.names, *files.others}
+    manifests = {file.path: file.manifest for file in read if file.manifest is not None}
+    symbols = SymbolIndex(documents, manifests=manifests, files=names, failures=unread)
+    edges, links = resolve_links(documents, passages, source.site(), files=names, symbols=symbols, failures=unread)
     rows = [_row(passage) for passage in passages]
     update = None
     if held is not None:

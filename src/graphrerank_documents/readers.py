@@ -35,6 +35,8 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "mail.read_eml": "eml",
     "text.read_plain_text": f"txt text {_PLAIN}",
 }
+#: Reader of files whose names, rather than their suffixes, determine the format.
+NAMED_FILES = {"go.mod": "text.read_plain_text", "go.work": "text.read_plain_text"}
 READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 
 
@@ -51,8 +53,9 @@ def suffix_of(name: str) -> str:
         >>> suffix_of("docs/A.MD"), suffix_of("Makefile")
         ('.md', '')
     """
-    suffix = PurePosixPath(name).suffix.lower()
-    return suffix if suffix in READERS else ""
+    path = PurePosixPath(name)
+    suffix = path.suffix.lower()
+    return suffix if suffix in READERS or path.name in NAMED_FILES else ""
 
 
 def reader_of(name: str) -> Reader:
@@ -67,6 +70,7 @@ def reader_of(name: str) -> Reader:
     Raises:
         MissingExtraError: If a library of an optional extra is not installed.
     """
-    module, function = READERS[suffix_of(name)].split(".")
+    known = NAMED_FILES.get(PurePosixPath(name).name) or READERS[suffix_of(name)]
+    module, function = known.split(".")
     reader: Reader = getattr(import_module(f"graphrerank_documents.formats.{module}"), function)
     return reader

@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 
 from graphrerank.installation.extras import MissingExtraError
 from graphrerank_documents.document import Document, UnreadableError
+from graphrerank_documents.imports.manifest import PackageManifest, read_package_manifest
 from graphrerank_documents.limited_processes import MEMORY, Handler, LimitedProcesses, ProcessReply, Task
 from graphrerank_documents.readers import reader_of
 
@@ -29,12 +30,14 @@ class ReadFile:
         sha256: SHA-256 hash of the content, or empty if the file could not be opened.
         documents: Documents in the file.
         reason: Reason why the file was skipped, or empty if it was parsed.
+        manifest: Settings for the resolution of imports if the file is a package manifest, even if it was skipped.
     """
 
     path: str
     sha256: str
     documents: tuple[Document, ...] = ()
     reason: str = ""
+    manifest: PackageManifest | None = None
 
     @property
     def record(self) -> bytes:
@@ -91,16 +94,18 @@ def read_content(content: bytes, path: str) -> ReadFile:
     Returns:
         File with its documents, or with the reason why it was skipped.
     """
-    sha256 = hashlib.sha256(content).hexdigest()
+    sha256, manifest = hashlib.sha256(content).hexdigest(), read_package_manifest(content, path)
     try:
         documents = tuple(reader_of(path)(content, path))
     except (UnreadableError, MissingExtraError) as error:
-        return ReadFile(path, sha256, reason=str(error))
+        reason = str(error)
     except MemoryError:
-        return ReadFile(path, sha256, reason=f"needs more than {MEMORY // 1_000_000:,} MB of memory")
+        reason = f"needs more than {MEMORY // 1_000_000:,} MB of memory"
     except Exception as error:  # parsing libraries raise many kinds of errors for a damaged file
-        return ReadFile(path, sha256, reason=f"cannot be parsed ({type(error).__name__})")
-    return ReadFile(path, sha256, documents)
+        reason = f"cannot be parsed ({type(error).__name__})"
+    else:
+        return ReadFile(path, sha256, documents, manifest=manifest)
+    return ReadFile(path, sha256, reason=reason, manifest=manifest)
 
 
 def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[ReadFile]:

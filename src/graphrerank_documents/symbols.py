@@ -3,28 +3,23 @@
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import PurePosixPath
-from posixpath import dirname, splitext
+from posixpath import dirname
 
 from graphrerank_documents.document import Document, Link
 from graphrerank_documents.failures import noting_failure
+from graphrerank_documents.imports.base import CodeFiles, ModuleMatch, ModuleResolver
+from graphrerank_documents.imports.go import GoResolver
+from graphrerank_documents.imports.manifest import PackageManifest
+from graphrerank_documents.imports.python import PythonResolver
+from graphrerank_documents.imports.rust import RustResolver
+from graphrerank_documents.imports.scripts import ScriptResolver
+from graphrerank_documents.module_names import family_of, module_of, name_parts
+from graphrerank_documents.pages import path_of_document
 
-_FAMILIES = {
-    suffix: family
-    for family, suffixes in {
-        "python": "py pyi",
-        "script": "js jsx mjs cjs ts tsx mts cts",
-        "go": "go",
-        "java": "java",
-        "rust": "rs",
-        "c": "c h cc cpp cxx hh hpp hxx",
-    }.items()
-    for suffix in suffixes.split()
-}
 _COMMON_WORDS = (  # built-in methods of the languages, which are ambiguous on an object of unknown type
     "add_argument add_note addAll addEventListener and_then appendChild as_bytes as_integer_ratio as_mut as_path"
     " as_posix as_ref as_slice as_str bit_count bit_length c_str charAt charCodeAt charValue computeIfAbsent"
@@ -40,8 +35,6 @@ _COMMON_WORDS = (  # built-in methods of the languages, which are ambiguous on a
     " with_capacity with_traceback write_text"
 )
 _COMMON = frozenset(_COMMON_WORDS.split())
-_SEPARATORS = re.compile(r"::|[./#\\]")
-_JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
 _STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
 _DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # private names, and names of two words
 _NOT_INDEXED = "read, but its symbols cannot be indexed"
@@ -49,51 +42,6 @@ _MAX_LISTED, _MAX_STEPS, _MAX_HOPS, _MAX_PARTS = 64, 256, 12, 16
 
 #: Document number and section number.
 Place = tuple[int, int]
-
-
-def family_of(name: str) -> str:
-    """Return the language family of a code file, such as ``script`` for JavaScript and TypeScript.
-
-    Args:
-        name: Path of the file.
-
-    Returns:
-        Name of the family, or an empty string if the file is not code.
-    """
-    return _FAMILIES.get(name.rpartition(".")[2].lower(), "")
-
-
-@lru_cache(maxsize=1 << 16)
-def module_of(name: str) -> str:
-    """Return the module or package that qualifies the names defined in a file.
-
-    Args:
-        name: Path of the file.
-
-    Returns:
-        Name with dots as separators, whatever the language uses. Empty for C and C++, because their names do not depend
-        on the path.
-
-    Example:
-        >>> module_of("src/pump/__init__.py"), module_of("web/index.ts"), module_of("a-b/src/c/mod.rs")
-        ('src.pump', 'web', 'a_b.c')
-        >>> module_of("pump/motor.go"), module_of("src/motor.cpp")
-        ('pump', '')
-    """
-    family, path = family_of(name), splitext(name)[0].removesuffix(".d")
-    if family == "c":
-        return ""
-    parts = _parts(dirname(name) if family == "go" else path)
-    if family == "java":  # source folders, including those of tests, are not part of the package
-        parts = _parts(_JAVA_SOURCES.sub("", dirname(name) + "/"))
-    if family == "rust":
-        parts = [part.replace("-", "_") for part in parts if part != "src"]
-    last = {"python": ("__init__",), "script": ("index",), "rust": ("mod", "lib", "main")}.get(family, ())
-    return ".".join(parts[:-1] if parts and parts[-1] in last else parts)
-
-
-def _parts(text: str) -> list[str]:
-    return [part for part in _SEPARATORS.split(text) if part]
 
 
 class SymbolIndex:
@@ -105,6 +53,8 @@ class SymbolIndex:
     - ``/pump~Motor~start``: a name with the scope in which it occurs. ``Motor.start`` is tried first, then ``start`` in
       the package.
     - ``pump.motor.Motor``: an absolute name, as in an import.
+    - ``/src/pump/motor.js#Motor`` and ``@plant/pump#Motor``: a module specifier of JavaScript or TypeScript, and a name
+      in the module. A relative specifier is written as a path from the top folder.
     - ``.start``: a method of an object of unknown type. Resolved only if the name is unique.
     - ``..start``: a name derived from the name of a test. Resolved only if the name is unique.
 
@@ -112,12 +62,19 @@ class SymbolIndex:
 
     Args:
         documents: All documents. The sections need no blocks.
+        manifests: Package manifests by path, which decide where absolute imports lead.
+        files: Paths of all files in the folder, including those without a document.
         failures: Documents whose symbols cannot be indexed because of an exception, by reason. New ones are added.
             Links to such symbols are not resolved. If None, the exception is raised.
     """
 
     def __init__(
-        self, documents: Sequence[Document], *, failures: MutableMapping[str, list[str]] | None = None
+        self,
+        documents: Sequence[Document],
+        *,
+        manifests: Mapping[str, PackageManifest] | None = None,
+        files: Collection[str] = (),
+        failures: MutableMapping[str, list[str]] | None = None,
     ) -> None:
         self.documents = documents
         self.families = [family_of(document.name) for document in documents]
@@ -129,11 +86,10 @@ class SymbolIndex:
         self.modules: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         # document number of a class and the targets of its bases, by language family and class
         self.bases: dict[tuple[str, str], tuple[int, list[str]]] = {}
-        # folders that contain a package, by language family and package
-        self.roots: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         # name of the package whose root is the top folder, by language family
         self.whole: dict[str, str] = {}
         self.numbers = {document.name: number for number, document in enumerate(documents)}
+        self.first = {path_of_document(name): self.numbers[name] for name in reversed(self.numbers)}  # by file
         # cached results by file or folder, target and whether the link is an import
         self.found: dict[tuple[str, str, bool], Place | None] = {}
         # cached results for re-exported names, by the first document of the module and the name
@@ -142,10 +98,11 @@ class SymbolIndex:
         for number, document in enumerate(documents):
             with nullcontext() if failures is None else noting_failure(failures, document.name, _NOT_INDEXED):
                 self._add(number, document)
-        for family, document in zip(self.families, documents, strict=True):
-            with nullcontext() if failures is None else noting_failure(failures, document.name, _NOT_INDEXED):
-                self._add_root(family, document.name)
-        self._name_whole()
+        first = {name: documents[number] for name, number in self.first.items()}
+        code = CodeFiles(first, frozenset(files) - first.keys(), manifests or {})
+        families = (PythonResolver, GoResolver, RustResolver, ScriptResolver)
+        self.resolvers: dict[str, ModuleResolver] = {each.family: each(code) for each in families}
+        self._name_whole(code.manifests)
 
     def find(self, document: Document, link: Link) -> Place | None:
         """Return the definition of a link's target.
@@ -158,21 +115,34 @@ class SymbolIndex:
             Document number and section number, or None if the target is unknown or ambiguous.
         """
         target, is_import = link.target.strip().removesuffix("()"), link.edge == "import"
-        is_local = "~" in target or not family_of(document.name)
+        is_local = _is_scoped(target) or family_of(document.name) in ("", "rust")
         key = (document.name if is_local else dirname(document.name), target, is_import)
         if key not in self.found:
-            self.steps, is_short = _MAX_STEPS, len(_parts(target)) <= _MAX_PARTS
+            self.steps, is_short = _MAX_STEPS, len(name_parts(target)) <= _MAX_PARTS
             self.found[key] = self._find(document.name, target, is_import=is_import) if is_short else None
         return self.found[key]
+
+    def is_within(self, document: Document, link: Link) -> bool:
+        """Return whether an import refers to the folder rather than to an installed package.
+
+        Args:
+            document: Document with the link.
+            link: Link of the kind ``symbol``.
+        """
+        target = link.target.strip()
+        resolver = self.resolvers.get(family_of(document.name))
+        if resolver is None or _is_scoped(target) or target.startswith(".") or len(name_parts(target)) > _MAX_PARTS:
+            return False
+        return resolver.is_within(target, document.name)
 
     def _find(self, near: str, target: str, *, is_import: bool) -> Place | None:
         family = family_of(near)
         if not family:
-            return self._documented(_parts(target), near)
+            return self._documented(name_parts(target), near)
         if target.startswith("."):
             return self._unique(target.strip("."), family, near, is_member=target[1:2] != ".")
         if family == "c" and is_import:
-            numbers = self.modules.get(("include", ".".join(_parts(target))), [])
+            numbers = self.modules.get(("include", ".".join(name_parts(target))), [])
             return self._nearest(((number, 0) for number in numbers), near)
         return self._target(target, family, near, is_import=is_import)
 
@@ -180,12 +150,12 @@ class SymbolIndex:
         family, module = self.families[number], module_of(document.name)
         self.modules[family, module].append(number)
         if family == "c":
-            path = _parts(document.name)[-_MAX_PARTS:]
+            path = name_parts(document.name)[-_MAX_PARTS:]
             for start in range(len(path) - 1):
                 self.modules["include", ".".join(path[start:])].append(number)
-        prefix = _parts(module) if family else []
+        prefix = name_parts(module) if family else []
         for section, names in enumerate(section.symbols for section in document.sections):
-            for parts in ([*prefix, *_parts(name)] for name in names):
+            for parts in ([*prefix, *name_parts(name)] for name in names):
                 whole, place = ".".join(parts), (number, section)
                 if len(self.definitions[whole]) <= _MAX_LISTED:
                     self.definitions[whole].append(place)
@@ -194,31 +164,14 @@ class SymbolIndex:
                         self.tails[tail].append((whole, place))
         for name, target in document.imports.items():
             if name.endswith(".*"):
-                self.bases[family, ".".join([*prefix, *_parts(name[:-2])])] = (number, target.split())
+                self.bases[family, ".".join([*prefix, *name_parts(name[:-2])])] = (number, target.split())
 
-    def _add_root(self, family: str, name: str) -> None:
-        parts = _parts(module_of(name))
-        if family == "rust" and "src" in (folders := name.split("/")[:-1]):
-            start = min(len(folders) - folders[::-1].index("src") - 2, len(parts) - 1)
-        elif family == "python":
-            outer = (i for i in range(len(parts) - 1, -1, -1) if not self._is_file(family, parts[:i], ("__init__",)))
-            start = next(outer, -1)
-        else:
-            return
-        roots = self.roots[family, parts[start]] if start >= 0 and parts else []
-        if len(roots) < _MAX_LISTED and (prefix := ".".join(parts[:start])) not in roots:
-            roots.append(prefix)
-
-    def _is_file(self, family: str, parts: list[str], stems: tuple[str, ...]) -> bool:
-        numbers = self.modules.get((family, ".".join(parts)), ())
-        return any(PurePosixPath(self.documents[number].name).stem in stems for number in numbers)
-
-    def _name_whole(self) -> None:
+    def _name_whole(self, manifests: Collection[str]) -> None:
         """Infer the name of the package whose root is the top folder from the imports, because no path contains it."""
         found: dict[str, Counter[str]] = {family: Counter() for family in ("python", "rust", "go")}
         seen = {family: Counter[str]() for family in found}
         for family, document in zip(self.families, self.documents, strict=True):
-            for parts in (_parts(target) for target in document.imports.values() if target[:1] not in ("/", ".")):
+            for parts in (name_parts(target) for target in document.imports.values() if target[:1] not in ("/", ".")):
                 if family not in found or not parts or parts[0] in _STANDARD or " " in parts[-1]:
                     continue
                 for cut in range(1, min(len(parts), _MAX_PARTS if family == "go" else 2)):
@@ -227,7 +180,8 @@ class SymbolIndex:
                     found[family][name] += self._is_known(family, parts[cut:])
         for family, counts in found.items():
             likely = [name for name, count in counts.items() if count > 0.75 * seen[family][name]]
-            if likely and (family == "go" or (family, "") in self.modules):
+            is_named = family == "go" and any(path.endswith("go.mod") for path in manifests)
+            if likely and not is_named and (family == "go" or (family, "") in self.modules):
                 self.whole[family] = max(likely, key=lambda name: (counts[name], len(name)))
 
     def _is_known(self, family: str, parts: list[str]) -> bool:
@@ -264,56 +218,69 @@ class SymbolIndex:
         if not _DISTINCT.match(name) and (is_member or not name[0].isupper()):
             return None
         number, section = named[0][1]
-        symbols = map(_parts, self.documents[number].sections[section].symbols)
+        symbols = map(name_parts, self.documents[number].sections[section].symbols)
         if is_member and not any(len(parts) > 1 and parts[-1] == name for parts in symbols):
             return None
         return self._nearest([place for _, place in named], near)
 
     def _target(self, target: str, family: str, near: str, *, is_import: bool = False, hops: int = 0) -> Place | None:
-        if "~" in target:
+        if _is_scoped(target):
             return self._scoped(target, family, near, hops)
-        if target.startswith("/"):
-            return self._resolve(_parts(target), family, near, is_import=is_import, hops=hops)
-        is_import = is_import and (family != "rust" or target.startswith("crate."))
-        rooted = self._rooted(_parts(target), family, near)
-        found = (self._resolve(parts, family, near, is_import=is_import, hops=hops) for parts in rooted)
-        return next(filter(None, found), None)
+        matches = list(islice(self._matches(target, family, near), _MAX_LISTED))
+        exact = (self._match(match, family, near, hops=hops) for match in matches)
+        place = next(filter(None, exact), None)
+        if place is None and is_import:  # an unknown name of a known module leads to the module
+            known = (self._match(match, family, near, is_import=True, hops=hops) for match in matches
+                     if not match.is_exact)  # fmt: skip
+            place = next(filter(None, known), None)
+        return place
+
+    def _matches(self, target: str, family: str, near: str) -> Iterator[ModuleMatch]:
+        """Yield the modules of the folder to which a qualified name may refer."""
+        if (resolver := self.resolvers.get(family)) is not None:
+            yield from resolver.resolve(target, near)
+        elif target.startswith("/"):
+            yield ModuleMatch(tuple(name_parts(target)))
+        elif family == "java":
+            yield from self._java_classes(name_parts(target))
+        parts, whole = name_parts(target), name_parts(self.whole.get(family, ""))
+        if whole and target[:1] != "/" and parts[: len(whole)] == whole:
+            yield ModuleMatch(tuple(parts[len(whole) :]))
+
+    def _match(
+        self, match: ModuleMatch, family: str, near: str, *, is_import: bool = False, hops: int = 0
+    ) -> Place | None:
+        if not match.file:
+            return self._resolve(list(match.names), family, near, is_import=is_import, hops=hops)
+        self.steps -= 1
+        if self.steps < 0 or hops > _MAX_HOPS:
+            return None
+        number = self.first[match.file]
+        if not match.names or family_of(match.file) != family:
+            return number, 0
+        module, names = name_parts(module_of(match.file)), list(match.names)
+        places = self.definitions.get(".".join([*module, *names]), ())
+        if (place := next((place for place in places if place[0] == number), None)) is not None:
+            return place
+        return self._inherited([*module, *names], family, hops) or self._member(
+            [number], module, names, near, is_import=is_import, hops=hops
+        )
+
+    def _java_classes(self, parts: list[str]) -> Iterator[ModuleMatch]:
+        """Yield the classes of Java whose qualified name ends with the start of a name."""
+        for end in range(len(parts), 1, -1):
+            for name, _ in self.tails.get(".".join(parts[end - 2 : end]), ()):
+                if f".{name}".endswith("." + ".".join(parts[:end])):
+                    yield ModuleMatch((*name.split("."), *parts[end:]))
 
     def _scoped(self, target: str, family: str, near: str, hops: int) -> Place | None:
         """Find a name in its scope, the enclosing scopes, its module and the wildcard imports of the file."""
-        module, scope, name = (_parts(part) for part in [*target.split("~"), "", ""][:3])
+        module, scope, name = (name_parts(part) for part in [*target.split("~"), "", ""][:3])
         ends = (end for end in range(len(scope), -1, -1) if name != scope[end - 1 : end])  # skip constructors
         around = (self._resolve([*module, *scope[:end], *name], family, near, hops=hops) for end in ends)
         stars = self.documents[self.numbers[near]].imports.get("*", "").split()
         found = (self._target(".".join((star, *name)), family, near, hops=hops + 1) for star in stars)
         return next(filter(None, chain(around, found)), None)
-
-    def _rooted(self, parts: list[str], family: str, near: str) -> Iterator[list[str]]:
-        """Yield the candidates for an absolute name, qualified from the top folder."""
-        whole = _parts(self.whole.get(family, ""))
-        if whole and parts[: len(whole)] == whole:
-            yield parts[len(whole) :]
-        if family == "java":
-            for end in range(len(parts), 1, -1):
-                for name, _ in self.tails.get(".".join(parts[end - 2 : end]), ()):
-                    if f".{name}".endswith("." + ".".join(parts[:end])):
-                        yield [*name.split("."), *parts[end:]]
-        if family == "rust":
-            own = _parts(module_of(near))
-            if parts[:1] == ["crate"]:
-                ends = (end for end in range(len(own), -1, -1) if self._is_file(family, own[:end], ("lib", "main")))
-                yield [*own[: next(ends, -1)], *parts[1:]]
-            elif ".".join([*own, *parts[:1]]) in self.definitions:
-                yield [*own, *parts]
-            if parts and (family, parts[0]) not in self.roots:
-                parts = [parts[0].partition("_")[2], *parts[1:]]  # crate `plant_pump` in the folder `pump`
-        folder = ".".join(_parts(dirname(near))) + "."
-        roots = self.roots.get((family, parts[0] if parts else ""), ())
-        for prefix in sorted(roots, key=lambda each: -_common(each, folder)):
-            is_around = not prefix or family == "rust" or folder.startswith(f"{prefix}.")
-            is_source = prefix in ("src", "lib") or self._is_file(family, [*_parts(prefix), parts[0]], ("__init__",))
-            if is_around or (is_source and parts[0] not in _STANDARD):
-                yield [*_parts(prefix), *parts]
 
     def _resolve(
         self, parts: list[str], family: str, near: str, *, is_import: bool = False, hops: int = 0
@@ -326,15 +293,21 @@ class SymbolIndex:
         places = [place for place in self.definitions.get(name, ()) if self.families[place[0]] == family]
         if places:
             return self._nearest(places, near) if len(places) <= _MAX_LISTED else None
+        if (place := self._inherited(parts, family, hops)) is not None:
+            return place
+        for cut in range(len(parts), -1, -1):
+            if numbers := self.modules.get((family, ".".join(parts[:cut]))):
+                return self._member(numbers, parts[:cut], parts[cut:], near, is_import=is_import, hops=hops)
+        return None
+
+    def _inherited(self, parts: list[str], family: str, hops: int) -> Place | None:
+        """Find a member of a class in its bases."""
         for cut in range(len(parts) - 1, 0, -1):
             number, bases = self.bases.get((family, ".".join(parts[:cut])), (0, []))
             found = (self._target(".".join([base, *parts[cut:]]), family, self.documents[number].name, hops=hops + 1)
                      for base in bases)  # fmt: skip
             if (place := next(filter(None, found), None)) is not None:
                 return place
-        for cut in range(len(parts), -1, -1):
-            if numbers := self.modules.get((family, ".".join(parts[:cut]))):
-                return self._member(numbers, parts[:cut], parts[cut:], near, is_import=is_import, hops=hops)
         return None
 
     def _member(
@@ -357,7 +330,11 @@ class SymbolIndex:
                 return self._resolve([*module, *names[1:]], family, near, is_import=is_import, hops=hops + 1)
         if names and not is_import and not (family == "script" and names == ["default"]):
             return None
-        stems = (*(module or _parts(self.whole.get(family, "")))[-1:], "doc")
+        is_path = family == "go" or (len(names) > 1 and (family == "python" or names[0][:1].islower()))
+        is_known = any(names[:1] and names[0] in self.documents[number].imports for number in numbers)
+        if names and family != "script" and is_path and not is_known:
+            return None  # an import names a module that does not exist
+        stems = (*(module or name_parts(self.whole.get(family, "")))[-1:], "doc")
         stemmed = [number for number in numbers if PurePosixPath(self.documents[number].name).stem in stems]
         return ((stemmed or numbers)[0], 0)
 
@@ -377,6 +354,11 @@ class SymbolIndex:
         top = max(ranks.values(), default=None)
         best = [place for place, rank in ranks.items() if rank == top]
         return best[0] if len({number for number, _ in best}) == 1 else None
+
+
+def _is_scoped(target: str) -> bool:
+    """Return whether a target is a name with the scope in which it occurs. Module specifiers may contain ``~``, too."""
+    return target.startswith("/") and "~" in target and "#" not in target
 
 
 def _common(path: str, other: str) -> int:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, PATH, SYMBOL, Document, Link, Section
-from graphrerank_documents.links import LinkAccount, resolve_links
+from graphrerank_documents.links import LinkAccount, TypeCount, resolve_links
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.site import Site
 
@@ -308,7 +308,17 @@ def test_symbols_are_counted_apart() -> None:
     links = {"use.py": [*calls, Link("os", 1, SYMBOL, "import")], "a.md": [Link("#pump.Motor.start")]}
     edges, account = resolve_links(documents, passages_of(documents, links))
     assert edges == [("use.py:0", "pump.py:1", "call"), ("a.md:0", "pump.py:2", "link")]
-    assert account == LinkAccount(within=1, resolved=1, to_section=1, dead=[], code={"call": 1})
+    by_type = {"call": TypeCount(within=2, resolved=2)}  # the import is of an installed module
+    assert account == LinkAccount(within=1, resolved=1, to_section=1, dead=[], code={"call": 1}, by_type=by_type)
+
+
+def test_links_of_each_type_are_counted() -> None:
+    links = {"a.md": [Link("b.md", 1, edge="property"), Link("no.md", 2, edge="property"), Link("b.md", 3)]}
+    documents = [page("a.md"), page("b.md")]
+    _, account = resolve_links(documents, passages_of(documents, links))
+    assert (account.within, account.resolved) == (3, 2)
+    assert account.by_type == {"property": TypeCount(within=2, resolved=1)}
+    assert "properties: 1 of 2 within the folder resolved" in str(account)
 
 
 SIGNS = st.text("ab/.#%?*[]:\\^~ \x00é", max_size=12)

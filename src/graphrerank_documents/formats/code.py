@@ -13,7 +13,7 @@ from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, SYMBOL, Block, Document, Link, Section
 from graphrerank_documents.formats.code_languages import CodeLanguage, code_language, rust_target
 from graphrerank_documents.formats.text import decode_text, without_blobs
-from graphrerank_documents.symbols import family_of, module_of
+from graphrerank_documents.module_names import family_of, module_of
 
 _CHUNK, _ROOM = 1024, 1 << 20  # bytes per read, small enough to count repeated reads; bytes allowed for short files
 _READ_AGAIN = 50  # maximum number of passes over a file: code needs two, unclosed comments cause thousands
@@ -291,6 +291,9 @@ class _File:
     def _import(self, node: Any, *, is_shown: bool) -> None:
         row = node.start_point[0]
         text = self.source[node.start_byte : min(node.end_byte, node.start_byte + 20_000)].decode(errors="ignore")
+        if node.type == "mod_item":  # of Rust, whose attribute may name the file
+            above = node.prev_named_sibling
+            text = f"{self._text(above)}\n{text}" if above is not None and above.type == "attribute_item" else text
         if not is_shown:
             self.imported.update(range(row, node.end_point[0] + 1))
         for local, target, is_link in self.language.imports(text, self.name, self._space(self.scope[row])):
@@ -313,7 +316,8 @@ class _File:
             part = self._part(node)
             if (target := self._target(self._text(node), part)) and not target.startswith("."):
                 self._add(part, target, node.start_point[0], "inherits")
-                self.wholes.setdefault(f"{part.name}.*", {})[target] = None
+                if part.name:  # otherwise a type without a section, as a tuple in Rust
+                    self.wholes.setdefault(f"{part.name}.*", {})[target] = None
         for captures in self.found["call"]:
             node = captures["call"][0]
             text, part = ".".join(map(self._text, [*captures.get("object", ()), node])), self._part(node)

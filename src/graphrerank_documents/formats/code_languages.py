@@ -8,6 +8,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 
 from graphrerank.installation.extras import optional
+from graphrerank_documents.module_names import module_of
 
 # Captures of the queries:
 # - `function`, `class` and `scope` (qualifies names, but has no section), with `name`. A method optionally has its
@@ -141,7 +142,7 @@ _RUST = """
 (call_expression function: [(identifier) (scoped_identifier) (field_expression) (generic_function)] @call)
 (struct_expression name: [(type_identifier) (scoped_type_identifier)] @call)
 (macro_invocation macro: [(identifier) (scoped_identifier)] @call)
-(use_declaration) @import
+[(use_declaration) (extern_crate_declaration)] @import
 (mod_item !body) @load
 (source_file [(const_item name: (_) @constant) (static_item name: (_) @constant) (type_item name: (_) @constant)])
 (parameter pattern: (identifier) @var type: (_) @type)
@@ -262,12 +263,11 @@ def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:
         yield ("*", base, True) if each == "*" else (alias or each, f"{base}.{each}", True)
 
 
-_SCRIPT_SUFFIX = re.compile(r"\.(?:d\.)?[mc]?[jt]sx?$")
 _LOADED = re.compile(
     r"(?:(module\.exports|[\w$]+|\{[^{}]*\})\s*=\s*(?:await\s+)?)?"
     r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]\s*\)(?:\.([\w$]+))?"
 )
-_FROM = re.compile(r"(?:import|export)\b(?:\s+type\b(?!\s*from))?(.*?)\bfrom\s*['\"]([^'\"\n]+)", re.DOTALL)
+_FROM = re.compile(r"(?:import|export)\b(?:\s+type\b(?!\s*from))?([\w$\s*,{}]*?)\bfrom\s*['\"]([^'\"\n]+)")
 _DEFAULT = re.compile(
     r"(?:export\s+default\s+(?:abstract\s+)?(?:async\s+)?(?:class\b|function\b\s*\*?)?|module\.exports\s*=)\s*"
     r"(?!(?:extends|class|function|async|abstract)\b)([\w$]+)"
@@ -278,26 +278,26 @@ def _javascript_imports(text: str, name: str, module: str) -> Iterator[Imported]
     text = re.sub(r"/\*.*?\*/|//[^\n'\"]*$", " ", text, flags=re.DOTALL | re.MULTILINE)
     if (found := _LOADED.search(text)) is not None:
         binding, target, member = found[1] or "", _script(found[2], name), found[3] or "default"
-        yield "", target, True
+        yield "", f"{target}#", True
         if binding == "module.exports":
-            yield "*", target, False
-            yield "default", f"{target}.default", False
+            yield "*", f"{target}#", False
+            yield "default", f"{target}#default", False
         elif binding.startswith("{"):
             for local, alias in re.findall(r"([\w$]+)(?:\s*:\s*([\w$]+))?", binding):
-                yield alias or local, f"{target}.{local}", True
+                yield alias or local, f"{target}#{local}", True
         elif binding:
-            yield binding, f"{target}.{member}", True
+            yield binding, f"{target}#{member}", True
     elif (found := _FROM.match(text)) is not None:
         target, (outside, _, inside) = _script(found[2], name), found[1].partition("{")
-        yield "", target, True
+        yield "", f"{target}#", True
         for local, alias in re.findall(r"(?<![\w$])([\w$]+)(?:\s+as\s+([\w$]+))?\s*(?=[,}])", inside):
-            yield alias or local, f"{target}.{local}", True
+            yield alias or local, f"{target}#{local}", True
         if (star := re.search(r"\*(?:\s*as\s+([\w$]+))?", outside)) is not None:
-            yield star[1] or "*", target, False
+            yield star[1] or "*", f"{target}#", False
         if (default := re.match(r"\s*([\w$]+)", outside)) is not None:
-            yield default[1], f"{target}.default", True
+            yield default[1], f"{target}#default", True
     elif (found := re.match(r"import\s*['\"]([^'\"\n]+)", text)) is not None:
-        yield "", _script(found[1], name), True
+        yield "", f"{_script(found[1], name)}#", True
     elif (found := _DEFAULT.match(text)) is not None:
         yield "default", f"/{module}.{found[1]}", False
     elif (found := re.match(r"export\s*\{([^}]*)\}", text)) is not None:
@@ -306,15 +306,11 @@ def _javascript_imports(text: str, name: str, module: str) -> Iterator[Imported]
 
 
 def _script(path: str, name: str) -> str:
-    """Return the target of a module path in JavaScript or TypeScript. Names of packages are returned unchanged."""
+    """Return a module specifier, where a relative one becomes a path from the top folder that begins with ``/``."""
     if path.startswith("."):
         path = normpath(join(dirname(name), path))
-    elif path.startswith(("@/", "~/")):
-        head, source, _ = f"/{name}".rpartition("/src/")
-        path = normpath(f"{head}{source}{path[2:]}").lstrip("/")
-    else:
-        return path
-    return "/" + _SCRIPT_SUFFIX.sub("", path).removesuffix("index") if not path.startswith("..") else path
+        return path if path.startswith("..") else f"/{path.removeprefix('.')}"
+    return path.lstrip("/")
 
 
 def _go_imports(text: str, name: str, module: str) -> Iterator[Imported]:
@@ -331,8 +327,13 @@ def _java_imports(text: str, name: str, module: str) -> Iterator[Imported]:
 
 
 def _rust_imports(text: str, name: str, module: str) -> Iterator[Imported]:
-    if (found := re.search(r"\bmod\s+(\w+)\s*;", text)) is not None:
-        yield found[1], f"/{module}.{found[1]}", True
+    if (found := re.search(r"\bmod\s+(?:r#)?(\w+)\s*;", text)) is not None:
+        file = re.search(r'\bpath\s*=\s*"([^"\n]+)"', text[: found.start()])
+        target = module_of(normpath(join(dirname(name), file[1]))) if file else f"{module}.{found[1]}"
+        yield found[1], f"/{target}", True
+        return
+    if (found := re.match(r"(?:pub(?:\([^()]*\))?\s+)?extern\s+crate\s+(\w+)(?:\s+as\s+(\w+))?", text)) is not None:
+        yield found[2] or found[1], found[1], True
         return
     for path, alias in _uses(re.sub(r"//[^\n]*|\br#", " ", text)):
         target = rust_target(path, module)

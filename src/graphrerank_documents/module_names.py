@@ -1,0 +1,74 @@
+"""Names of code modules by the paths of their files."""
+
+import re
+from functools import lru_cache
+from posixpath import dirname, splitext
+
+_FAMILIES = {
+    suffix: family
+    for family, suffixes in {
+        "python": "py pyi",
+        "script": "js jsx mjs cjs ts tsx mts cts",
+        "go": "go",
+        "java": "java",
+        "rust": "rs",
+        "c": "c h cc cpp cxx hh hpp hxx",
+    }.items()
+    for suffix in suffixes.split()
+}
+_SEPARATORS = re.compile(r"::|[./#\\]")
+_JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
+
+
+def family_of(name: str) -> str:
+    """Return the language family of a code file, such as ``script`` for JavaScript and TypeScript.
+
+    Args:
+        name: Path of the file.
+
+    Returns:
+        Name of the family, or an empty string if the file is not code.
+    """
+    return _FAMILIES.get(name.rpartition(".")[2].lower(), "")
+
+
+@lru_cache(maxsize=1 << 16)
+def module_of(name: str) -> str:
+    """Return the module or package that qualifies the names defined in a file.
+
+    Args:
+        name: Path of the file.
+
+    Returns:
+        Name with dots as separators, whatever the language uses. Empty for C and C++, because their names do not depend
+        on the path.
+
+    Example:
+        >>> module_of("src/pump/__init__.py"), module_of("web/index.ts"), module_of("a-b/src/c/mod.rs")
+        ('src.pump', 'web', 'a_b.c')
+        >>> module_of("pump/motor.go"), module_of("src/motor.cpp")
+        ('pump', '')
+    """
+    family, path = family_of(name), splitext(name)[0].removesuffix(".d")
+    if family == "c":
+        return ""
+    parts = name_parts(dirname(name) if family == "go" else path)
+    if family == "java":  # source folders, including those of tests, are not part of the package
+        parts = name_parts(_JAVA_SOURCES.sub("", dirname(name) + "/"))
+    if family == "rust":
+        parts = [part.replace("-", "_") for part in parts if part != "src"]
+    last = {"python": ("__init__",), "script": ("index",), "rust": ("mod", "lib", "main")}.get(family, ())
+    return ".".join(parts[:-1] if parts and parts[-1] in last else parts)
+
+
+def name_parts(text: str) -> list[str]:
+    """Return the components of a path or qualified name, whatever the separator.
+
+    Args:
+        text: Path, or name qualified by ``.``, ``::``, ``/``, ``#`` or a backslash.
+
+    Example:
+        >>> name_parts("example.com/plant::Motor")
+        ['example', 'com', 'plant', 'Motor']
+    """
+    return [part for part in _SEPARATORS.split(text) if part]
