@@ -1,4 +1,4 @@
-"""Judge a checkpoint on data sets: ``python evaluate.py checkpoint=RUN 'datasets=[attack]'``."""
+"""Evaluate a checkpoint on data sets with ``python evaluate.py checkpoint=RUN 'datasets=[attack]'``."""
 
 import sys
 from pathlib import Path

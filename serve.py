@@ -1,8 +1,8 @@
-"""Export and serve a checkpoint; ``python serve.py --help`` lists every setting.
+"""Export and serve a checkpoint. ``python serve.py --help`` describes every setting.
 
-``python serve.py checkpoint=RUN`` exports a run once and answers HTTP requests; ``python serve.py mode=export
-checkpoint=RUN artifact=DIR`` only exports it, to TorchScript and the other formats; ``python serve.py artifact=DIR``
-serves what was exported.
+``python serve.py checkpoint=RUN`` exports the checkpoint of a run and serves it over HTTP.
+``python serve.py mode=export checkpoint=RUN artifact=DIR`` exports the checkpoint without serving it.
+``python serve.py artifact=DIR`` serves an exported artifact.
 """
 
 import sys

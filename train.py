@@ -1,7 +1,7 @@
-"""Train a graph reranker: ``python train.py``.
+"""Train a graph reranker with ``python train.py``.
 
-``conf/train.yaml`` has every setting. ``src/graphrerank/cli/train.py`` has the steps: data, models, callbacks, logger,
-trainer, training and evaluation.
+``python train.py --help`` describes every setting. The steps are in ``src/graphrerank/cli/train.py``: data, models,
+callbacks, logger, trainer, training and evaluation.
 """
 
 import sys

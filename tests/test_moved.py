@@ -71,7 +71,9 @@ def test_an_old_path_gives_the_same_object(old: str, name: str, new: str) -> Non
 @pytest.mark.parametrize(("old", "name", "new"), MOVED_FROM_MODULES_THAT_STAY)
 def test_a_name_that_left_a_module_warns(old: str, name: str, new: str) -> None:
     module = importlib.import_module(old)
-    with pytest.warns(DeprecationWarning, match=f"{old}.{name} moved to {new}; the old path goes in 0.5.0"):
+    with pytest.warns(
+        DeprecationWarning, match=f"{old}.{name} has moved to {new}. The old path will be removed in 0.5.0"
+    ):
         getattr(module, name)
     with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'nothing'"):
         _ = module.nothing

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _moved.install()
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # only what a user configures is shown
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the user configures logging
 
 _HOMES = {
     "evaluate": "graphrerank.evaluation.evaluate",
@@ -40,16 +40,16 @@ _HOMES = {
     "Dataset": "graphrerank.data.dataset",
 }
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of this package
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name):
-        """Load a name of ``__all__`` on first use: ``import graphrerank`` alone loads no torch."""
+        """Import a public name on first use, so that ``import graphrerank`` alone does not import torch."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
             return getattr(import_module(_HOMES.get(name, "graphrerank.rerank")), name)
-        except AttributeError as error:  # of a package that is too old; Python would say "cannot import name"
-            raise ImportError(f"{__name__}.{name} cannot be loaded: {error}") from error
+        except AttributeError as error:  # an outdated dependency; Python alone would say "cannot import name"
+            raise ImportError(f"{__name__}.{name} cannot be imported: {error}") from error
 
     def __dir__():
         return sorted({*globals(), *__all__})

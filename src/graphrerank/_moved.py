@@ -1,4 +1,4 @@
-"""Old import paths of modules that moved in 0.4.0. They work until 0.5.0, with a ``DeprecationWarning``."""
+"""Deprecated import paths of modules that moved in 0.4.0. They work until 0.5.0, with a ``DeprecationWarning``."""
 
 import sys
 import warnings
@@ -9,7 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-MOVED: dict[str, tuple[str, ...]] = {  # old module -> the modules that define its names now
+#: New modules that define the names of each old module.
+MOVED: dict[str, tuple[str, ...]] = {
     "graphrerank.api": (
         "graphrerank.evaluation.evaluate",
         "graphrerank.evaluation.plan",
@@ -205,13 +206,13 @@ RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the
 
 
 def new_homes(module: str) -> tuple[str, ...]:
-    """Return the modules that may define a renamed name of a module: those that it moved to, and itself.
+    """Return the modules that may define the renamed names of a module: its new modules and the module itself.
 
     Args:
         module: Absolute name of the module.
 
     Returns:
-        Absolute names of modules that exist.
+        Absolute names of existing modules.
 
     Example:
         >>> new_homes("graphrerank.feedback.learning")
@@ -223,14 +224,14 @@ def new_homes(module: str) -> tuple[str, ...]:
 
 
 def moved_names(module: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that still exists while some of its names have moved.
+    """Return a ``__getattr__`` for an existing module some of whose names have moved or have been renamed.
 
     Args:
-        module: Absolute name of the module. Its names are looked up in the modules that :data:`MOVED` gives for it, and
-            names of :data:`RENAMED` also in the module itself.
+        module: Absolute name of the module. Its names are looked up in its new modules in :data:`MOVED`. Names in
+            :data:`RENAMED` are also looked up in the module itself.
 
     Returns:
-        Function that returns an attribute of the first module that has it, with a ``DeprecationWarning``.
+        Function that returns an attribute from the first module that defines it, with a ``DeprecationWarning``.
     """
 
     def attribute(name: str) -> Any:
@@ -240,7 +241,7 @@ def moved_names(module: str) -> Callable[[str], Any]:
             for new in homes:
                 if hasattr(new_module := import_module(new), new_name):
                     target = new if new_name == name else f"{new}.{new_name}"
-                    message = f"{module}.{name} moved to {target}; the old path goes in 0.5.0"
+                    message = f"{module}.{name} has moved to {target}. The old path will be removed in 0.5.0"
                     warnings.warn(message, DeprecationWarning, stacklevel=2)
                     return getattr(new_module, new_name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -249,7 +250,7 @@ def moved_names(module: str) -> Callable[[str], Any]:
 
 
 class MovedModule(ModuleType):
-    """Module at an old path, whose attributes are those of the modules that replace it."""
+    """Module at an old path, which looks up its attributes in the modules that replace it."""
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the first new module that has it.
@@ -258,7 +259,7 @@ class MovedModule(ModuleType):
             name: Name of a function, class or constant of the old module.
 
         Returns:
-            The same object that the new path gives.
+            The same object as under the new path.
 
         Raises:
             AttributeError: If no new module defines the name.
@@ -272,7 +273,7 @@ class MovedModule(ModuleType):
 
 
 class MovedModuleFinder(MetaPathFinder, Loader):
-    """Import hook for the old paths. Python asks it only where no file of that name exists."""
+    """Import hook for the old paths. Python calls it only if no file exists for a module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -285,13 +286,13 @@ class MovedModuleFinder(MetaPathFinder, Loader):
             target: Ignored.
 
         Returns:
-            The spec, or None for modules that did not move.
+            The spec, or None for a module that has not moved.
         """
         is_package = any(old.startswith(f"{fullname}.") for old in MOVED)
         return ModuleSpec(fullname, self, is_package=is_package) if fullname in MOVED else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Create the module of an old path and warn about it.
+        """Create the module of an old path, with a ``DeprecationWarning``.
 
         Args:
             spec: Spec that :meth:`find_spec` returned.
@@ -300,14 +301,19 @@ class MovedModuleFinder(MetaPathFinder, Loader):
             A :class:`MovedModule`.
         """
         new = " and ".join(MOVED[spec.name])
-        warnings.warn(f"{spec.name} moved to {new}; the old path goes in 0.5.0", DeprecationWarning, stacklevel=2)
+        message = f"{spec.name} has moved to {new}. The old path will be removed in 0.5.0"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         return MovedModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: attributes are looked up when they are used."""
+        """Do nothing, because attributes are looked up on use.
+
+        Args:
+            module: Module that :meth:`create_module` returned.
+        """
 
 
 def install() -> None:
-    """Add the import hook after Python's own finders, once."""
+    """Add the import hook after Python's own finders, unless it has already been added."""
     if not any(isinstance(finder, MovedModuleFinder) for finder in sys.meta_path):
         sys.meta_path.append(MovedModuleFinder())

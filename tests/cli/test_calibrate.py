@@ -101,9 +101,8 @@ def test_what_cannot_be_calibrated_is_refused(
 
     films, bare = (write_films(tmp_path / name, edges=True, judged=name == "films") for name in ("films", "bare"))
     few, none = (("checkpoint=base", "data=folder", f"data.path={folder}") for folder in (films, bare))
-    assert "must be from 10 to the number of judged questions of 'all judged questions' (12)" in refused(
-        *few, "num_queries=3"
-    )
+    too_few = refused(*few, "num_queries=3")
+    assert "must be from 10 to the number of judged questions of 'all judged questions' (12), got 3" in too_few
     assert "got 13" in refused(*few, "num_queries=13")
     assert "'bare' must have judged questions, but has no qrels" in refused(*none)
     monkeypatch.setattr(ComponentFactory, "prepare", None)  # nothing is encoded

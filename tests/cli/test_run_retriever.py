@@ -86,7 +86,7 @@ def test_pipelines_and_the_doctor_go_without_an_encoder(run_command: Any, tmp_pa
     settings = [f"paths.cache={tmp_path}/c", "encoder=none", f"hydra.run.dir={tmp_path / 'o'}"]
     run_command("evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "retriever=bm25", *settings)
     done = run_command("doctor", str(folder), *settings, status=1)
-    assert "`encoder` must be chosen (encoder=minilm) for a retriever that reads vectors, got none" in done.stderr
+    assert "`encoder` must be set for a retriever that searches vectors, got none" in done.stderr
 
 
 def test_an_evaluation_has_the_splits_of_the_training(run_command: Any, tmp_path: Path) -> None:

@@ -51,10 +51,15 @@ def test_data_sets_share_an_encoder_and_its_vectors(parts: ComponentFactory) -> 
 @pytest.mark.parametrize(
     ("group", "name", "changes", "message"),
     [
-        ("encoder", "minilmm", {}, "must name a file of conf/encoder, got 'minilmm'"),
-        ("encoder", "../minilm", {}, "must name a file of conf/encoder"),
-        ("retriever", "hybrid", {"top": 5}, "settings {'top': 5} do not fit conf/retriever/hybrid.yaml: Key 'top'"),
-        ("data", "folder", {}, "`path` must be given for data=folder"),
+        ("encoder", "minilmm", {}, "must be the name of a file of conf/encoder, got 'minilmm'"),
+        ("encoder", "../minilm", {}, "must be the name of a file of conf/encoder"),
+        (
+            "retriever",
+            "hybrid",
+            {"top": 5},
+            "settings {'top': 5} are invalid for conf/retriever/hybrid.yaml: Key 'top'",
+        ),
+        ("data", "folder", {}, "`path` must be set for data=folder"),
     ],
 )
 def test_unknown_names_and_settings(
@@ -74,7 +79,7 @@ def test_a_folder_is_prepared(parts: ComponentFactory, tmp_path: Path) -> None:
     prepared = parts.prepare(str(folder), retriever="bm25", reads_vectors=False, splits=["test"])
     assert prepared.ranking.nodes[0, 0] == 0
     assert isinstance(parts.build("retriever", "bm25")(prepared.dataset.graph), BM25Retriever)
-    with pytest.raises(ValueError, match="`encoder` must be chosen"):
+    with pytest.raises(ValueError, match="`encoder` must be set"):
         parts.prepare(str(folder), retriever="hybrid")
 
 
@@ -88,16 +93,20 @@ def test_expansion_without_edges_gets_a_hint(
         folder = write_dataset(tmp_path / name, corpus=corpus, queries=queries, edges=edges, test=[("q", "a")])
         parts.load(str(folder), encoder=None, retriever=retriever, reads_vectors=False)
     hints = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert hints == ["hint: bare has no edges to expand along; data.edges=auto finds edges in any texts"]
+    assert hints == ["hint: bare has no edges to expand along. Use data.edges=auto to extract edges from the texts"]
 
 
 @pytest.mark.parametrize(
     ("choice", "arguments", "message"),
     [
         ("sentence_transformer", {"model": "../evil"}, "must be a model's id on the Hugging Face hub"),
-        ("minilm", {"model": {"package": "evil"}}, "`encoder.model.package` of a file must be what conf says"),
-        ("minilm", {"prompt": "${oc.env:HOME}"}, "must be plain"),
-        ("endpoint", {"base_url": "http://evil", "model": "m"}, "`encoder.base_url` of a file names 'http://evil'"),
+        ("minilm", {"model": {"package": "evil"}}, "`encoder.model.package` in a file must equal its default in conf"),
+        ("minilm", {"prompt": "${oc.env:HOME}"}, "must not contain interpolations"),
+        (
+            "endpoint",
+            {"base_url": "http://evil", "model": "m"},
+            "`encoder.base_url` in a file must not be a path or an address, got 'http://evil'",
+        ),
     ],
 )
 def test_a_manifest_names_no_place_of_this_machine(

@@ -25,5 +25,5 @@ def test_vectors_are_read_by_models_and_retrievers(dataset: Dataset) -> None:
 
 
 def test_vectors_need_an_encoder(dataset: Dataset) -> None:
-    with pytest.raises(ValueError, match="for a retriever that reads vectors, got none"):
+    with pytest.raises(ValueError, match="for a retriever that searches vectors, got none"):
         check_vectors(dataset, VECTORS, has_encoder=False, model_reads_vectors=False)

@@ -22,9 +22,9 @@ def test_defaults_paths_of_data_and_free_texts_are_accepted(settings: dict[str, 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"package": "evil"}, "`data.package` of a file must be what conf says, None, got 'evil'"),
-        ({"steps": ["~/x"]}, "`data.steps` of a file names '~/x'"),
-        ({"path": "http://evil"}, "`data.path` of a file names 'http://evil'"),
+        ({"package": "evil"}, "`data.package` in a file must equal its default in conf, None, got 'evil'"),
+        ({"steps": ["~/x"]}, "`data.steps` in a file must not be a path or an address, got '~/x'"),
+        ({"path": "http://evil"}, "`data.path` in a file must not be a path or an address, got 'http://evil'"),
     ],
 )
 def test_code_paths_and_addresses_are_refused(settings: dict[str, Any], message: str) -> None:

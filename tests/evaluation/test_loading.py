@@ -110,7 +110,7 @@ def test_settings_of_a_pipeline_that_do_not_fit_are_named_with_its_label(compone
     planned = plan_evaluation(
         ["vector_search"], "x", pipeline_names=["vector_search"], pipeline_settings={"vector_search": {"depth": 5}}
     )
-    with pytest.raises(ValueError, match=r"do not fit conf/pipeline/vector_search.yaml: Key 'depth'"):
+    with pytest.raises(ValueError, match=r"are invalid for conf/pipeline/vector_search.yaml: Key 'depth'"):
         load_systems(planned, components)
 
 

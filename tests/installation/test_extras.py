@@ -64,7 +64,7 @@ def test_a_package_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     for name in [name for name in sys.modules if name.startswith(("graphrerank.rerank", "graphrerank.text"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("bm25s.stopwords.STOPWORDS_DANISH")
-    with pytest.raises(ImportError, match=r"GraphReranker cannot be loaded: .*STOPWORDS_DANISH"):
+    with pytest.raises(ImportError, match=r"GraphReranker cannot be imported: .*STOPWORDS_DANISH"):
         from graphrerank import GraphReranker  # noqa: F401
 
 

@@ -60,7 +60,7 @@ def test_a_package_is_found_once_where_it_is_seen_twice(tmp_path: Path, monkeypa
 
 def test_two_models_of_one_name_are_refused(enter: Enter) -> None:
     enter(("mine", "outsider_c:Mine"), ("mine", "outsider_d:Mine"))
-    with pytest.raises(ValueError, match="different names, got the entry point mine = 'outsider_c:Mine' and the entry"):
+    with pytest.raises(ValueError, match="unique names, got the entry point mine = 'outsider_c:Mine' and the entry"):
         model_entries()
 
 
@@ -73,7 +73,9 @@ def test_a_folder_that_is_not_there_is_refused(enter: Enter, value: str) -> None
 
 def test_a_file_does_not_hide_another(enter: Enter, tmp_path: Path) -> None:
     enter(("conf", "outsider_f.conf"), files=["outsider_f/conf/loss/ranknet.yaml"])
-    with pytest.raises(ValueError, match=rf"outsider_f/conf/loss/ranknet.yaml: there is a loss/ranknet.yaml in {CONF}"):
+    with pytest.raises(
+        ValueError, match=rf"outsider_f/conf/loss/ranknet.yaml: loss/ranknet.yaml already exists in {CONF}"
+    ):
         check_settings_folders(CONF)
     files = ["outsider_g/conf/loss/own.yaml", "outsider_h/conf/loss/own.yaml"]
     enter(("a", "outsider_g.conf"), ("b", "outsider_h.conf"), files=files)
@@ -87,7 +89,5 @@ def test_a_service_is_loaded_by_the_name_of_its_model(monkeypatch: pytest.Monkey
     assert load_service("mine") is Path
     with pytest.raises(ValueError, match="broken = 'nowhere:serve' cannot be loaded: No module named 'nowhere'"):
         load_service("broken")
-    with pytest.raises(
-        ValueError, match=r"only rerankers can be served, and models with an entry point of .*; got a x"
-    ):
+    with pytest.raises(ValueError, match=r"must contain a reranker or a model with an entry point of .*, got a x"):
         load_service("x")

@@ -151,7 +151,7 @@ def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "gatv3"}, "Could not find 'model/gatv3'|must name a file of conf/model"),
+        ({"model": "gatv3"}, "Could not find 'model/gatv3'|must be the name of a file of conf/model"),
         ({"calibration": "linear"}, "calibration"),
         ({"calibration": "start"}, "`start` must be a checkpoint"),
         ({"train_split": "dev"}, "has the splits"),

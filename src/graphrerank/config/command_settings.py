@@ -1,7 +1,7 @@
-"""Dataclasses as the settings of commands: defaults for Hydra, help with descriptions, and checks by name and type.
+"""Settings of commands as dataclasses: defaults for Hydra, help texts, and checks of names and types.
 
-The settings of a command are a dataclass whose docstring describes each field under ``Attributes:``. Hydra's file
-``conf/<command>.yaml`` begins with ``<command>_settings``, which are the dataclass's defaults, and adds the groups.
+The settings of a command are a dataclass whose docstring describes each field under ``Attributes:``. The command's file
+``conf/<command>.yaml`` includes the defaults of the dataclass as ``<command>_settings`` and adds Hydra groups.
 """
 
 import inspect
@@ -18,17 +18,17 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from graphrerank.utils.checks import UserError
 
-SUFFIX = "_settings"  # of the name under which Hydra finds the defaults
+SUFFIX = "_settings"  # suffix of the name of the defaults in Hydra's config store
 HELP_WIDTH = 100
-REQUIRED = "???"  # Hydra's mark of a setting that the command line must give
+REQUIRED = "???"  # Hydra's value of a required setting
 _ATTRIBUTE = re.compile(r"^(\w+): (.*)$")
 
 
 def store_settings(command: str, settings_class: type[Any]) -> None:
-    """Let ``conf/<command>.yaml`` name the defaults of a dataclass as ``<command>_settings``.
+    """Register the defaults of a dataclass with Hydra as ``<command>_settings``, for ``conf/<command>.yaml``.
 
     Args:
-        command: Name of the command's file of ``conf``.
+        command: Name of the command's file in ``conf``.
         settings_class: Dataclass of the settings.
     """
     ConfigStore.instance().store(f"{command}{SUFFIX}", default_settings(settings_class))
@@ -38,10 +38,11 @@ def default_settings(settings_class: type[Any]) -> dict[str, Any]:
     """Return the defaults of a dataclass as plain values.
 
     Args:
-        settings_class: Dataclass; fields may be dataclasses too.
+        settings_class: Dataclass. Its fields may be dataclasses, too.
 
     Returns:
-        Default by field, ``"???"`` where there is none. Nested dataclasses are mappings, sequences are lists.
+        Default by field name; ``"???"`` for a required field. Nested dataclasses are returned as mappings, sequences as
+        lists.
     """
     return {field.name: _plain_default(field) for field in fields(settings_class)}
 
@@ -65,7 +66,7 @@ def describe_settings(settings_class: type[Any]) -> dict[str, str]:
         settings_class: Dataclass whose docstring has a section ``Attributes:``.
 
     Returns:
-        Description by field, without line breaks.
+        Description by field name, without line breaks.
     """
     descriptions: dict[str, str] = {}
     for base in reversed(settings_class.__mro__):
@@ -75,7 +76,7 @@ def describe_settings(settings_class: type[Any]) -> dict[str, str]:
 
 
 def _attributes(docstring: str) -> dict[str, str]:
-    """Read the section ``Attributes:`` of a docstring."""
+    """Return the descriptions in the section ``Attributes:`` of a docstring by field name."""
     descriptions: dict[str, str] = {}
     _, _, section = docstring.partition("\nAttributes:\n")
     name = ""
@@ -91,15 +92,15 @@ def _attributes(docstring: str) -> dict[str, str]:
 
 
 def help_lines(settings_class: type[Any], overrides: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """List the settings of a command in YAML, each below its description.
+    """Yield the settings of a command as YAML, each below a comment with its description.
 
     Args:
         settings_class: Dataclass of the settings.
-        overrides: Settings for which the command's file of ``conf`` has another default.
-        indent: Blanks before each line.
+        overrides: Defaults that the command's file in ``conf`` overrides.
+        indent: Indentation of each line.
 
     Yields:
-        Lines.
+        Lines of the help text.
     """
     descriptions, hints = describe_settings(settings_class), get_type_hints(settings_class)
     defaults = default_settings(settings_class)
@@ -116,7 +117,7 @@ def help_lines(settings_class: type[Any], overrides: Mapping[str, Any], indent: 
 
 
 def _yaml(setting: Any) -> str:
-    """Write a setting in one line of YAML."""
+    """Return a setting as one line of YAML."""
     if isinstance(setting, list):
         return f"[{', '.join(map(_yaml, setting))}]"
     if isinstance(setting, dict):
@@ -127,21 +128,21 @@ def _yaml(setting: Any) -> str:
 
 
 def check_command_settings(cfg: DictConfig, settings_class: type[Any], prefix: str = "") -> None:
-    """Require that the settings of a command have the types of a dataclass.
+    """Check the types of the settings of a command against its dataclass.
 
     Args:
-        cfg: Composed settings. Other keys, such as groups, are ignored.
+        cfg: Composed settings. Keys that are not fields of the dataclass, such as groups, are ignored.
         settings_class: Dataclass of the settings.
         prefix: Prefix of the keys in messages.
 
     Raises:
-        ValueError: If a setting has another type.
+        ValueError: If a setting has a wrong type, or a nested setting does not exist.
     """
     hints = get_type_hints(settings_class)
     for field in fields(settings_class):
         key, hint = f"{prefix}{field.name}", hints[field.name]
         is_unset = field.name not in cfg or OmegaConf.is_missing(cfg, field.name)
-        if is_unset or OmegaConf.is_interpolation(cfg, field.name):  # of a setting that is checked itself
+        if is_unset or OmegaConf.is_interpolation(cfg, field.name):  # the interpolated setting is checked elsewhere
             continue
         setting = cfg[field.name]
         if is_dataclass(hint) and OmegaConf.is_dict(setting):
@@ -153,29 +154,29 @@ def check_command_settings(cfg: DictConfig, settings_class: type[Any], prefix: s
 
 
 def check_known(keys: list[str], known: list[str], prefix: str = "") -> None:
-    """Refuse settings that do not exist.
+    """Raise an error if a setting does not exist.
 
     Args:
-        keys: Names of settings.
-        known: Names that exist.
+        keys: Names of settings to check.
+        known: Names of all existing settings.
         prefix: Prefix of the names in messages.
 
     Raises:
-        ValueError: If a name is unknown. The message suggests a similar one.
+        ValueError: If a name is unknown. The message suggests a similar name.
     """
     for key in sorted(set(keys) - set(known)):
         raise UserError(f"unknown setting {prefix + key!r}; the settings are {sorted(known)}{suggestion(key, known)}")
 
 
 def suggestion(key: str, known: list[str]) -> str:
-    """Return ``, did you mean ...?`` for a setting that does not exist; empty if none is similar.
+    """Return a suggestion for a misspelt setting, to append to an error message.
 
     Args:
-        key: Name of a setting.
-        known: Names that exist.
+        key: Name of a setting that does not exist.
+        known: Names of all existing settings.
 
     Returns:
-        End of a message.
+        ``", did you mean ...?"``, or an empty string if no name is similar.
 
     Example:
         >>> suggestion("checkpont", ["checkpoint", "seed"])
@@ -186,15 +187,15 @@ def suggestion(key: str, known: list[str]) -> str:
 
 
 def check_type(setting: Any, needed: Any, key: str) -> None:
-    """Require that a setting has a type, without conversion; for a text a number will do.
+    """Check the type of a setting without conversion. A number is accepted where a string is required.
 
     Args:
         setting: Value of the setting.
-        needed: Type annotation. Types that pydantic has no schema for are not checked.
+        needed: Required type, as an annotation. Types without a pydantic schema are not checked.
         key: Name of the setting, for the message.
 
     Raises:
-        ValueError: If the setting has another type.
+        ValueError: If the setting has a wrong type.
     """
     if OmegaConf.is_config(setting):
         setting = OmegaConf.to_container(setting, resolve=True)
@@ -206,7 +207,7 @@ def check_type(setting: Any, needed: Any, key: str) -> None:
         adapter.validate_python(setting, strict=True)
     except ValidationError as error:
         if isinstance(setting, int | float) and not isinstance(setting, bool) and _accepts(adapter, str(setting)):
-            return  # a folder or a commit whose name is a number
+            return  # the name of a folder or a commit can be a number
         first = error.errors()[0]
         message = "input should be a valid list" if first["type"] == "sequence_str" else first["msg"].lower()
         raise UserError(f"`{key}`: {message}, got {first['input']!r}") from None
@@ -221,13 +222,13 @@ def _accepts(adapter: TypeAdapter[Any], setting: object) -> bool:
 
 
 def group_names(content: Mapping[str, Any]) -> list[str]:
-    """Return the groups that a file of ``conf`` chooses from in its list of defaults.
+    """Return the groups in the defaults list of a file of ``conf``.
 
     Args:
         content: Content of the file.
 
     Returns:
-        Names, in the order of the list.
+        Names of the groups, in the order of the list.
     """
     names = [str(name) for entry in content["defaults"] if isinstance(entry, dict) for name in entry]
     return [name for name in names if not name.startswith("override ")]
@@ -241,7 +242,7 @@ def setting_names(settings_class: type[Any], prefix: str = "") -> list[str]:
         prefix: Prefix of each name.
 
     Returns:
-        Names, also of nested settings.
+        Names, including those of nested settings.
     """
     names, hints = [], get_type_hints(settings_class)
     for field in fields(settings_class):

@@ -1,7 +1,8 @@
-"""Components by name: what ``encoder="minilm"`` means, in a notebook and for every command.
+"""Construction of components by name, such as ``encoder="minilm"``, for the Python API and every command.
 
-A name is a file of ``conf/<group>``, ours or an installed extension's. :class:`ComponentFactory` composes its settings,
-builds it, and prepares data sets with it. Every argument that takes a name also takes the object itself.
+A name is that of a file of ``conf/<group>``, in this project or in an installed plugin. :class:`ComponentFactory`
+composes the settings of the file, builds the component, and prepares data sets with it. Every argument that accepts a
+name also accepts the object itself.
 """
 
 import logging
@@ -35,18 +36,20 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.redaction import redact
 
 LOGGER = logging.getLogger(__name__)
-Settings = Mapping[str, Any]  # of a group of conf: plain settings, and the classes to build as `_target_`
-PipelineFactory = Callable[..., Pipeline]  # called with settings of conf/pipeline, and changes of them by name
+#: Settings of a group of ``conf``: plain settings, and the classes to build as ``_target_``.
+Settings = Mapping[str, Any]
+#: Function of a pipeline (a name of ``conf/pipeline`` or its settings) and of keyword arguments that change settings.
+PipelineFactory = Callable[..., Pipeline]
 
 
 @dataclass(frozen=True)
 class ConfiguredComponent:
-    """A component and the settings that it is built from, or an object that the caller has built.
+    """Configured component: either settings to build it from, or an object.
 
     Attributes:
-        settings: Resolved settings with a ``_target_``. None for an object that the caller has built.
-        choice: File of ``conf/<group>`` that the settings come from. None if they come from no file.
-        instance: Object that the caller has built. None if there are settings.
+        settings: Resolved settings with a ``_target_``. None for an object.
+        choice: Name of the file of ``conf/<group>`` that the settings come from. None if they do not come from a file.
+        instance: Object that the caller has built. None for settings.
     """
 
     settings: DictConfig | None = None
@@ -55,7 +58,7 @@ class ConfiguredComponent:
 
     @cached_property
     def name(self) -> str:
-        """Name in notes and manifests: the file of ``conf``, otherwise the class."""
+        """Name in messages and manifests: the name of the file in ``conf``, otherwise the name of the class."""
         if self.choice is not None:
             return self.choice
         if self.settings is not None:
@@ -64,36 +67,36 @@ class ConfiguredComponent:
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
-        """Settings as a manifest holds them, without Hydra's keys. Empty for an object that the caller has built."""
+        """Settings in the form of a manifest, without Hydra's keys. Empty for an object."""
         return {} if self.settings is None else plain_arguments(self.settings)
 
     def build(self, *args: Any, **arguments: Any) -> Any:
-        """Build the component, or return the object that the caller has built.
+        """Build the component from its settings, or return the object.
 
         Args:
-            *args: Positional arguments of the constructor, before the settings.
-            **arguments: Keyword arguments of the constructor, which override settings.
+            *args: Positional arguments of the constructor.
+            **arguments: Keyword arguments of the constructor. They override settings of the same name.
 
         Returns:
-            The component. For settings with ``_partial_: true`` a factory of it.
+            The component, or a factory of the component if the settings have ``_partial_: true``.
         """
         return self.instance if self.settings is None else build_component(self.settings, *args, **arguments)
 
 
 def build_component(settings: Settings, *args: Any, **arguments: Any) -> Any:
-    """Build the object that settings describe. Its constructor gets plain values, no part of a configuration.
+    """Build the object that settings describe. The constructor receives plain values instead of configuration nodes.
 
     Args:
         settings: Settings with a ``_target_``.
         *args: Positional arguments of the constructor.
-        **arguments: Keyword arguments of the constructor, which override settings.
+        **arguments: Keyword arguments of the constructor. They override settings of the same name.
 
     Returns:
-        The object. For settings with ``_partial_: true`` a factory of it.
+        The object, or a factory of the object if the settings have ``_partial_: true``.
 
     Raises:
-        ValueError: If the class refuses an argument. Errors of the class are raised as they are, without Hydra's
-            error around them; so are ``ImportError`` and ``OSError``.
+        ValueError: If an argument is invalid. A ``ValueError``, ``ImportError`` or ``OSError`` of the constructor is
+            raised directly instead of as the cause of Hydra's ``InstantiationException``.
     """
     try:
         return instantiate(settings, *args, _convert_="all", **arguments)
@@ -104,17 +107,17 @@ def build_component(settings: Settings, *args: Any, **arguments: Any) -> Any:
 
 
 class ComponentFactory:
-    """Build components by their names, and prepare data sets with them.
+    """Build components by name, and prepare data sets with them.
 
     Args:
-        datasets: Folder of the data set folders that come from no registry package. If None, the folder in
-            ``conf/paths`` is used.
+        datasets: Folder of local data sets. Data sets that are installed as packages do not need it. If None, the
+            folder in ``conf/paths`` is used.
         cache: Folder of cached vectors, candidate lists and replies. If None, the folder in ``conf/paths`` is used.
-        device: Device on which models run. If None, ``cuda`` if available, else ``cpu``.
+        device: Device of models. If None, ``cuda`` is used if available, otherwise ``cpu``.
         num_threads: Number of torch threads.
-        seed: Seed of components that draw random numbers.
-        paths: Further folders of ``conf/paths``, such as a command's ``run_dir``.
-        on_dataset: Function called with each data set that is loaded.
+        seed: Random seed of components.
+        paths: Additional folders of ``conf/paths``, such as the ``run_dir`` of a command. If None, there are none.
+        on_dataset: Function that is called with each data set after it has been loaded.
 
     Example:
         >>> ComponentFactory().settings("retriever", "hybrid", top_k=50).top_k
@@ -150,8 +153,8 @@ class ComponentFactory:
 
         Args:
             *overrides: Overrides in Hydra's syntax, such as ``+encoder=minilm``.
-            run_dir: Folder of a run. If None, the one in ``paths`` is used.
-            system: Name of the model within the run. None if there is no run.
+            run_dir: Folder of a run. If None, the folder in ``paths`` is used.
+            system: Name of the model in the run. None if there is no run.
 
         Returns:
             Composed configuration.
@@ -174,15 +177,15 @@ class ComponentFactory:
 
         Args:
             group: Name of the group.
-            name: Name of the file without ``.yaml``. In the group ``data`` it may also be the path of a data set folder
-                or a corpus folder.
+            name: Name of the file without ``.yaml``. In the group ``data``, the path of a data set folder or a corpus
+                folder is accepted as well.
             **changes: Settings to change.
 
         Returns:
             Resolved settings, with a ``_target_``.
 
         Raises:
-            ValueError: If there is no such file or setting, or a setting without a default is missing.
+            ValueError: If the file or a setting does not exist, or a required setting is missing.
         """
         if group == "data" and ("/" in name or "\\" in name):
             changes = {"path": name, **changes}
@@ -190,7 +193,7 @@ class ComponentFactory:
         return complete_settings(self._compose_file(group, name), group, name, changes)
 
     def choices(self, group: str) -> list[str]:
-        """Return the names of the files of ``conf/<group>``, including those of installed extensions.
+        """Return the names of the files of ``conf/<group>``, including those of installed plugins.
 
         Args:
             group: Name of the group.
@@ -202,23 +205,23 @@ class ComponentFactory:
 
     def _compose_file(self, group: str, name: str) -> DictConfig:
         if not re.fullmatch(r"[\w-]+", name):
-            raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}")
+            raise UserError(f"`{group}` must be the name of a file of conf/{group}, got {name!r}")
         return self.compose(f"+{group}={name}")
 
     def component(self, group: str, description: Any, /, **changes: Any) -> ConfiguredComponent:
-        """Return a component with its settings, without building it.
+        """Return a configured component without building it.
 
         Args:
             group: Name of the group of ``conf``.
-            description: Name of a file of the group, settings with a ``_target_``, a built object, or a component,
-                which is returned as it is.
-            **changes: Settings to change. Ignored for built objects.
+            description: Name of a file of the group, settings with a ``_target_``, an object, or a configured
+                component.
+            **changes: Settings to change. Ignored for objects and configured components.
 
         Returns:
-            The component.
+            The configured component.
 
         Raises:
-            ValueError: If there is no such file or setting.
+            ValueError: If the file or a setting does not exist.
         """
         if isinstance(description, ConfiguredComponent):
             return description
@@ -234,17 +237,19 @@ class ComponentFactory:
         return ConfiguredComponent(instance=description)
 
     def part(self, group: str, description: Any, /, **changes: Any) -> ConfiguredComponent:
-        """Return :meth:`component`, under its name before 0.4.0.
+        """Return the result of :meth:`component`. Deprecated name, which will be removed in 0.5.0.
 
         Args:
             group: Name of the group of ``conf``.
-            description: Name, settings, built object or component.
+            description: Name, settings, object or configured component.
             **changes: Settings to change.
 
         Returns:
-            The component.
+            The configured component.
         """
-        warnings.warn("part is named component; the old name goes in 0.5.0", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "`part` is deprecated and will be removed in 0.5.0. Use `component`", DeprecationWarning, stacklevel=2
+        )
         return self.component(group, description, **changes)
 
     def build(self, group: str, description: Any, /, **changes: Any) -> Any:
@@ -252,32 +257,32 @@ class ComponentFactory:
 
         Args:
             group: Name of the group of ``conf``.
-            description: Name, settings, built object or component, as :meth:`component` takes it; or None.
+            description: Any description that :meth:`component` accepts, or None.
             **changes: Settings to change.
 
         Returns:
-            The built object, or None for None.
+            The object. None if ``description`` is None.
 
         Raises:
-            ValueError: If there is no such file or setting, or the class refuses a setting.
+            ValueError: If the file or a setting does not exist, or a setting is invalid.
         """
         return None if description is None else self.component(group, description, **changes).build()
 
     def from_manifest(self, group: str, entry: GroupEntry) -> ConfiguredComponent:
-        """Return the component that a manifest describes.
+        """Return the configured component that a manifest describes.
 
-        Classes, packages, folders and the device come from ``conf``, never from the manifest. A manifest may name
-        models of the hub and the path of a data set.
+        Classes, packages, folders and the device always come from ``conf``, because a manifest is not trusted. A
+        manifest may contain the ids of hub models and the path of a data set.
 
         Args:
             group: Name of the group of ``conf``.
-            entry: Choice of a file of the group, and plain arguments.
+            entry: Name of a file of the group, and plain arguments.
 
         Returns:
-            The component with the arguments of the manifest.
+            The configured component with the arguments of the manifest.
 
         Raises:
-            ValueError: If the manifest names another path, an address, a package or an unknown setting.
+            ValueError: If the manifest contains any other path, an address, a package or an unknown setting.
         """
         name = str(entry.choice)
         composed = self._compose_file(group, name)
@@ -288,27 +293,27 @@ class ComponentFactory:
         """Load a data set.
 
         Args:
-            description: Name of a file of ``conf/data``, path of a folder, settings, or the data set itself.
+            description: Name of a file of ``conf/data``, path of a folder, settings, or a data set.
             **changes: Settings to change.
 
         Returns:
             The data set.
 
         Raises:
-            ValueError: If there is no such data set or setting, or a file of it is invalid.
+            ValueError: If the data set or a setting does not exist, or a file of the data set is invalid.
         """
         dataset: Dataset = self.build("data", description, **changes)
         self._on_dataset(dataset)
         return dataset
 
     def text_encoder(self, description: Any) -> VectorCache | None:
-        """Return a text encoder with a cache of vectors on disk, built at the first call.
+        """Return a text encoder with a cache of its vectors on disk.
 
         Args:
-            description: Name, settings, built encoder or component, as :meth:`component` takes it; or None.
+            description: Any description that :meth:`component` accepts, or None.
 
         Returns:
-            Encoder, the same one for equal descriptions; or None for None.
+            The encoder. Equal descriptions return the same object. None if ``description`` is None.
         """
         if description is None or isinstance(description, VectorCache):
             return description
@@ -321,7 +326,7 @@ class ComponentFactory:
 
     @property
     def encoder_counts(self) -> dict[str, int]:
-        """Counts of requests to encoders behind an endpoint, summed over the encoders. Empty if there is none."""
+        """Numbers of requests to encoders behind an endpoint, summed over all encoders. Empty without such encoders."""
         total: Counter[str] = Counter()
         for _, encoder in self._encoders:
             total.update(encoder.counts)
@@ -330,21 +335,21 @@ class ComponentFactory:
     def load(
         self, data: Any, *, encoder: Any, retriever: Any, reads_vectors: bool = True, splits: Sequence[str] = ()
     ) -> tuple[Dataset, Encoder | None, RetrieverFactory]:
-        """Load a data set, and build the encoder and the retriever that prepare it.
+        """Load a data set, and build its encoder and the factory of its retriever.
 
         Args:
-            data: Data set, as :meth:`dataset` takes it.
-            encoder: Text encoder, as :meth:`component` takes it; or None to run without vectors.
-            retriever: Retriever of the candidates, as :meth:`component` takes it.
-            reads_vectors: Whether the model reads vectors of queries and passages.
-            splits: Splits that the data set must have.
+            data: Any description that :meth:`dataset` accepts.
+            encoder: Any description of a text encoder that :meth:`component` accepts, or None to run without vectors.
+            retriever: Any description of a retriever that :meth:`component` accepts.
+            reads_vectors: Whether vectors of queries and passages are inputs of the model.
+            splits: Names of splits that the data set must have.
 
         Returns:
-            The data set; its encoder, or None if neither the model, the retriever nor edges to nearest neighbours read
-            vectors; and the factory of its retriever.
+            Tuple of the data set, the encoder and the factory of the retriever. The encoder is None if neither the
+            model, the retriever nor the edges to nearest neighbours require vectors.
 
         Raises:
-            ValueError: If vectors are read and there is no encoder, or a split is missing.
+            ValueError: If vectors are required and there is no encoder, or a split is missing.
         """
         data_component, build_retriever = self.component("data", data), self.build("retriever", retriever)
         dataset = self.dataset(data_component)
@@ -366,21 +371,21 @@ class ComponentFactory:
         splits: Sequence[str] = (),
         keep_retriever: bool = False,
     ) -> PreparedDataset:
-        """Load, encode and rank a data set, from the caches where possible.
+        """Load and encode a data set, and retrieve the candidates of its queries, using caches where possible.
 
         Args:
-            data: Data set, as :meth:`dataset` takes it; or a prepared one, which is returned as it is.
-            retriever: Retriever of the candidates, as :meth:`component` takes it.
-            encoder: Text encoder, as :meth:`component` takes it; or None to run without vectors.
-            reads_vectors: Whether the model reads vectors of queries and passages.
-            splits: Splits that the data set must have.
-            keep_retriever: Whether the result holds the retriever, for queries that come later.
+            data: Any description that :meth:`dataset` accepts, or a prepared data set, which is returned unchanged.
+            retriever: Any description of a retriever that :meth:`component` accepts.
+            encoder: Any description of a text encoder that :meth:`component` accepts, or None to run without vectors.
+            reads_vectors: Whether vectors of queries and passages are inputs of the model.
+            splits: Names of splits that the data set must have.
+            keep_retriever: Whether the result keeps the retriever, to retrieve candidates for new queries.
 
         Returns:
             The data set with its vectors and candidates.
 
         Raises:
-            ValueError: If vectors are read and there is no encoder, or a split is missing.
+            ValueError: If vectors are required and there is no encoder, or a split is missing.
         """
         if isinstance(data, PreparedDataset):
             return data
@@ -399,8 +404,8 @@ class ComponentFactory:
         """Build a cross-encoder with a cache of its vectors on disk.
 
         Args:
-            description: Name, settings, built cross-encoder or component, as :meth:`component` takes it.
-            label: Title of the progress bar. If None, there is none.
+            description: Any description that :meth:`component` accepts.
+            label: Title of the progress bar. If None, no progress bar is shown.
 
         Returns:
             The cross-encoder.
@@ -409,11 +414,11 @@ class ComponentFactory:
         return encoder if isinstance(encoder, PairCache) else PairCache(encoder, self.cache / "pairs", label=label)
 
     def with_pair_encoder(self, prepared: PreparedDataset, description: Any) -> PreparedDataset:
-        """Return a prepared data set with a cross-encoder, which reads pairs on demand.
+        """Return a prepared data set with a cross-encoder, which encodes (query, passage) pairs on demand.
 
         Args:
             prepared: Prepared data set.
-            description: Cross-encoder, as :meth:`component` takes it.
+            description: Any description of a cross-encoder that :meth:`component` accepts.
 
         Returns:
             A copy with the cross-encoder.
@@ -423,31 +428,33 @@ class ComponentFactory:
     def with_cross_encoder(
         self, prepared: PreparedDataset, description: Any, queries: Tensor, *, top_k: int
     ) -> PreparedDataset:
-        """Return a prepared data set with a cross-encoder's scores as features, from the cache where possible.
+        """Return a prepared data set with the scores of a cross-encoder as features, using the cache where possible.
 
         Args:
             prepared: Prepared data set.
-            description: Cross-encoder, as :meth:`component` takes it.
-            queries: Numbers of the queries whose candidates are scored.
-            top_k: Number of top candidates per query that are scored.
+            description: Any description of a cross-encoder that :meth:`component` accepts.
+            queries: Indices of the queries whose candidates are scored.
+            top_k: Number of top candidates per query to score.
 
         Returns:
             A copy with the scores.
         """
         torch.set_num_threads(self.num_threads)
-        cross_encoder = self.pair_encoder(description, label=f"reading pairs of {prepared.dataset.name}")
+        cross_encoder = self.pair_encoder(description, label=f"scoring pairs of {prepared.dataset.name}")
         return with_cross_encoder(prepared, cross_encoder, queries, top_k=top_k)
 
     def pipeline_factory(self, prepared: PreparedDataset, *, retriever: Any, encoder: Any = None) -> PipelineFactory:
-        """Return a factory of pipelines over a data set's graph, on the device.
+        """Return a factory of pipelines over the graph of a data set, which is moved to the device.
 
         Args:
             prepared: Prepared data set.
-            retriever: Retriever of search steps that name none, as :meth:`component` takes it.
-            encoder: Text encoder, as :meth:`component` takes it; or None if no step encodes texts.
+            retriever: Any description of a retriever that :meth:`component` accepts. Search steps that do not name a
+                retriever use it.
+            encoder: Any description of a text encoder that :meth:`component` accepts. None if no step encodes texts.
 
         Returns:
-            Function of a pipeline (a file of ``conf/pipeline`` or its settings) and of settings to change.
+            Function of a pipeline (a name of ``conf/pipeline`` or its settings) and of keyword arguments that change
+            settings.
         """
         torch.set_num_threads(self.num_threads)
         graph = prepared.dataset.graph.to(self.device)
@@ -479,10 +486,11 @@ _RENAMED = {  # names before 0.4.0
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name):
-        """Return an object by the name that it had before 0.4.0, with a ``DeprecationWarning``."""
+        """Return an object by its name before 0.4.0, with a ``DeprecationWarning``."""
         if name not in _RENAMED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         renamed = _RENAMED[name]
         new = f"{renamed.__module__}.{renamed.__name__}"
-        warnings.warn(f"{__name__}.{name} is now {new}; the old name goes in 0.5.0", DeprecationWarning, stacklevel=2)
+        message = f"{__name__}.{name} is deprecated and will be removed in 0.5.0. Use {new}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         return renamed

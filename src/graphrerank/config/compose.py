@@ -1,4 +1,4 @@
-"""Composition of settings: Hydra's groups of ``conf`` and of installed extensions, from a command or from Python."""
+"""Composition of settings with Hydra, from the groups of ``conf`` and of installed plugins."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ from graphrerank.installation.conf_folder import conf_folder, register_choices
 from graphrerank.installation.plugins import settings_folders
 from graphrerank.utils.checks import UserError
 
-ROOT = "part"  # file of conf below which a component is composed
+ROOT = "part"  # file of `conf` that a component is composed with
 
 
 def register_settings() -> None:
-    """Tell Hydra where settings are: folders of extensions, and files that hold several choices of a group."""
+    """Register the settings folders of plugins, and the files that define several choices of a group, with Hydra."""
     OmegaConf.register_new_resolver(
         "graphrerank_extensions", lambda: [f"file://{folder}" for folder in settings_folders()], replace=True
     )
@@ -31,7 +31,7 @@ def register_settings() -> None:
 
 @contextmanager
 def hydra_session() -> Iterator[None]:
-    """Initialize Hydra with ``conf`` while the block runs, unless a command has initialized it already."""
+    """Yield with Hydra initialised on ``conf``. A Hydra that a command has already initialised is left unchanged."""
     register_settings()
     if GlobalHydra.instance().is_initialized():
         yield
@@ -41,15 +41,15 @@ def hydra_session() -> Iterator[None]:
 
 
 def compose_root(*overrides: str) -> DictConfig:
-    """Compose ``conf/part.yaml``, to which overrides add groups.
+    """Compose ``conf/part.yaml`` with overrides that add groups.
 
-    The files are read once per process, because a copy costs far less than a composition.
+    Compositions are cached per process, because copying a composition is much faster than composing.
 
     Args:
         *overrides: Overrides in Hydra's syntax, such as ``+encoder=minilm``.
 
     Returns:
-        A copy of the composed configuration, which the caller may change.
+        Copy of the composed configuration, which the caller may change.
 
     Raises:
         ValueError: If an override names a file that does not exist.
@@ -84,18 +84,18 @@ def missing_file_message(error: MissingConfigException) -> str:
 
 @cache
 def _composed(folders: tuple[str, ...], overrides: tuple[str, ...]) -> DictConfig:
-    """Compose from the files in ``folders``, which are part of the key of the cache."""
+    """Compose from the files in ``folders``, which are only an argument because they are part of the cache key."""
     return compose(ROOT, overrides=list(overrides))
 
 
 def group_choices(group: str) -> list[str]:
-    """Return the names of the files of ``conf/<group>``, including those of installed extensions.
+    """Return the names of the files of ``conf/<group>``, including those of installed plugins.
 
     Args:
         group: Name of a group of ``conf``, such as ``encoder``.
 
     Returns:
-        Names without ``.yaml``.
+        File names without ``.yaml``.
     """
     with hydra_session():
         return list(GlobalHydra.instance().config_loader().get_group_options(group, config_name=ROOT))
@@ -108,25 +108,25 @@ def change_settings(composed: DictConfig, group: str, name: str, changes: Mappin
         composed: Configuration with the group's settings at ``composed[group]``.
         group: Name of the group.
         name: Name of the group's file, for messages.
-        changes: New settings by key, nested ones as mappings. In a pipeline, a key such as ``steps.0.top_k`` changes
-            one step of the list.
+        changes: New settings by key. Nested settings are mappings. In a pipeline, a key such as ``steps.0.top_k``
+            changes one step of the list.
 
     Raises:
-        ValueError: If the group has no setting of that name, or one of another type.
+        ValueError: If a setting does not exist or has a wrong type.
     """
     try:
-        if group == "pipeline":  # has a list of steps, into which mappings cannot be merged
+        if group == "pipeline":  # the steps are a list, and mappings cannot be merged into a list
             for key, setting in flatten_settings(changes):
                 OmegaConf.update(composed, key if key.startswith("shared.") else f"{group}.{key}", setting)
         else:
             composed[group].merge_with(changes)
     except (OmegaConfBaseException, ValueError) as error:
         problem = str(error).partition("\n")[0]
-        raise UserError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
+        raise UserError(f"settings {changes} are invalid for conf/{group}/{name}.yaml: {problem}") from error
 
 
 def check_complete(settings: DictConfig, group: str, name: str) -> None:
-    """Require that no setting of a group is still ``???``.
+    """Raise an error if a setting of a group is still ``???``.
 
     Args:
         settings: Settings of the group.
@@ -138,23 +138,23 @@ def check_complete(settings: DictConfig, group: str, name: str) -> None:
     """
     if missing := sorted(OmegaConf.missing_keys(settings)):
         key = re.sub(r"\[(\d+)\]", r".\1", missing[0]).removeprefix(f"{group}.")
-        raise UserError(f"`{key}` must be given for {group}={name}")
+        raise UserError(f"`{key}` must be set for {group}={name}")
 
 
 def complete_settings(composed: DictConfig, group: str, name: str, changes: Mapping[str, Any]) -> DictConfig:
-    """Change the settings of a composed group, require that none is missing, and resolve interpolations.
+    """Change the settings of a composed group, check that no setting is missing, and resolve interpolations.
 
     Args:
         composed: Configuration with the group's settings at ``composed[group]``, which are changed in place.
         group: Name of the group.
         name: Name of the group's file, for messages.
-        changes: New settings by key, as :func:`change_settings` takes them.
+        changes: New settings by key, in the form that :func:`change_settings` accepts.
 
     Returns:
-        The group's settings.
+        Settings of the group.
 
     Raises:
-        ValueError: If there is no such setting, or a setting without a default is missing.
+        ValueError: If a setting does not exist, or a required setting is missing.
     """
     change_settings(composed, group, name, changes)
     settings: DictConfig = composed[group]
@@ -164,10 +164,10 @@ def complete_settings(composed: DictConfig, group: str, name: str, changes: Mapp
 
 
 def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """List nested settings with their dotted keys; settings with a ``_target_`` stay whole.
+    """Yield nested settings with dotted keys. Settings with a ``_target_`` are not flattened.
 
     Args:
-        settings: Settings, nested ones as mappings.
+        settings: Settings. Nested settings are mappings.
         prefix: Prefix of each key.
 
     Yields:

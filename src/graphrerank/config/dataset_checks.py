@@ -1,4 +1,4 @@
-"""Checks before a data set is encoded and ranked: does its retriever have the edges and the vectors that it reads?"""
+"""Checks that a retriever has the edges and vectors it needs, before a data set is encoded and ranked."""
 
 import logging
 
@@ -11,14 +11,16 @@ LOGGER = logging.getLogger(__name__)
 
 
 def warn_without_edges(dataset: Dataset, build_retriever: RetrieverFactory) -> None:
-    """Log a hint if the retriever expands along edges and the data set has none.
+    """Log a warning if the retriever expands along edges and the data set has no edges.
 
     Args:
         dataset: Data set.
         build_retriever: Factory of the retriever.
     """
     if expands_along_edges(build_retriever) and not dataset.has_edges:
-        LOGGER.warning("hint: %s has no edges to expand along; data.edges=auto finds edges in any texts", dataset.name)
+        LOGGER.warning(
+            "hint: %s has no edges to expand along. Use data.edges=auto to extract edges from the texts", dataset.name
+        )
 
 
 def check_vectors(
@@ -27,23 +29,23 @@ def check_vectors(
     """Return whether a data set must be encoded.
 
     Args:
-        dataset: Data set, whose edges to nearest neighbours may read vectors.
+        dataset: Data set. Its edges to nearest neighbours can require vectors.
         build_retriever: Factory of the retriever.
-        has_encoder: Whether an encoder was chosen.
-        model_reads_vectors: Whether the model reads vectors of queries and passages.
+        has_encoder: Whether there is an encoder.
+        model_reads_vectors: Whether vectors of queries and passages are inputs of the model.
 
     Returns:
-        True if the model, the retriever or the data set's edges read vectors.
+        True if the model, the retriever or the data set's edges require vectors.
 
     Raises:
-        ValueError: If vectors are read and there is no encoder.
+        ValueError: If vectors are required and there is no encoder.
     """
     readers = {
-        "a model that reads vectors (features=scores does not)": model_reads_vectors,
-        "a retriever that reads vectors": needs_vectors(build_retriever),
+        "a model with vectors as inputs (features=scores works without)": model_reads_vectors,
+        "a retriever that searches vectors": needs_vectors(build_retriever),
         "edges to nearest neighbours (data.knn)": dataset.needs_vectors or (dataset.knn > 0 and has_encoder),
     }
     reader = next((reader for reader, reads in readers.items() if reads), None)
     if reader is not None and not has_encoder:
-        raise UserError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
+        raise UserError(f"`encoder` must be set for {reader}, got none. Use, for example, encoder=minilm")
     return reader is not None

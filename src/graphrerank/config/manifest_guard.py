@@ -1,4 +1,4 @@
-"""Settings in manifests: which ones are written there, and which ones are accepted from a file of somebody else."""
+"""Selection of the settings that are written to manifests, and checks of settings from untrusted manifests."""
 
 import json
 import re
@@ -12,56 +12,57 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.redaction import redact
 from graphrerank.utils.safe_loading import check_hub_model
 
-MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or a folder of this machine
-CONF_ONLY = ("package", "folder", "sha256")  # settings that decide what is imported, so that only conf may set them
-PATH_SIGNS = re.compile(r"^[.~]|[/\\\0]")  # in texts that name a file or an address
+MACHINE_KEYS = ("device", "datasets", "cache")  # settings with a device or a folder of this machine
+CONF_ONLY = ("package", "folder", "sha256")  # settings that select code to import; only `conf` may set them
+PATH_SIGNS = re.compile(r"^[.~]|[/\\\0]")  # matches strings that can be a path or an address
+# settings that are never used as a path or an address, and may contain any text
 FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions", "user", "system", "abstention")
-IGNORED_WITH_AUTO = {"mentions": False, "adjacency": False, "entities": None}  # written by 0.1 next to edges=auto
+IGNORED_WITH_AUTO = {"mentions": False, "adjacency": False, "entities": None}  # version 0.1 wrote them with edges=auto
 
 
 def plain_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as a manifest holds them: resolved, without passwords and without Hydra's keys.
+    """Return settings in the form of a manifest: resolved, without passwords and without Hydra's keys.
 
     Args:
         settings: Settings of a group, with a ``_target_`` for each class to build.
 
     Returns:
-        Plain settings. Keys that begin with ``_`` are left out at any depth.
+        Plain settings. Keys that begin with ``_`` are removed at any depth.
     """
     content = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
     return dict(redact(content, without_private=True))
 
 
 def portable_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return :func:`plain_arguments` without those that only have a meaning on this machine.
+    """Return settings in the form of a manifest, without settings that are specific to this machine.
 
     Args:
         settings: Settings of a group, with a ``_target_`` for each class to build.
 
     Returns:
-        Plain settings without devices and folders.
+        Result of :func:`plain_arguments`, without devices and folders.
     """
     return dict(redact(plain_arguments(settings), exclude=MACHINE_KEYS))
 
 
 def trusted_arguments(group: str, arguments: Mapping[str, Any], defaults: Any) -> dict[str, Any]:
-    """Return the arguments of a manifest's entry after checking them with :func:`check_no_code`.
+    """Check the arguments of a manifest entry with :func:`check_no_code` and return them.
 
     Args:
         group: Group of ``conf`` that the entry belongs to.
-        arguments: Arguments as read from the manifest.
+        arguments: Arguments from the manifest.
         defaults: Settings of the same choice in ``conf``.
 
     Returns:
-        Arguments without devices and folders. Settings that a manifest of 0.1 holds although ``edges=auto`` ignores
-        them are left out.
+        Arguments without devices and folders, and without the settings that version 0.1 wrote although ``edges=auto``
+        ignores them.
 
     Raises:
-        ValueError: If the arguments hold an interpolation or anything that :func:`check_no_code` refuses.
+        ValueError: If the arguments contain an interpolation or a setting that :func:`check_no_code` rejects.
     """
     checked: dict[str, Any] = redact(dict(arguments), exclude=MACHINE_KEYS)
     if "${" in (written := json.dumps(checked)):
-        raise UserError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
+        raise UserError(f"the manifest's arguments of {group} must not contain interpolations, got {written[:200]}")
     check_no_code(group, checked, defaults)
     if checked.get("edges") == AUTO and IGNORED_WITH_AUTO.items() <= checked.items():
         ignored = IGNORED_WITH_AUTO.keys() | ({"knn"} if checked.get("knn") == 0 else set())
@@ -70,24 +71,24 @@ def trusted_arguments(group: str, arguments: Mapping[str, Any], defaults: Any) -
 
 
 def check_no_code(key: str, settings: Any, defaults: Any) -> None:
-    """Refuse settings from a file that name a package, a folder, an address, or a model that is not on the hub.
+    """Raise an error if settings from an untrusted file could load code or reach a local folder or an address.
 
-    The path of a data set is accepted, because it is only read as data. Settings equal to their default are accepted
-    too, because ``conf`` is trusted.
+    Packages, folders, addresses and models that are not hub ids are rejected. The path of a data set is accepted,
+    because data sets contain only data. Settings equal to their default are accepted, because ``conf`` is trusted.
 
     Args:
         key: Dotted name of the settings, for messages.
-        settings: Settings from a file, at any depth.
-        defaults: Settings in ``conf`` at the same key. None if there are none.
+        settings: Settings from the file.
+        defaults: Settings in ``conf`` at the same key. None if ``conf`` has no such key.
 
     Raises:
-        ValueError: If a setting is refused. The message names its key.
+        ValueError: If a setting is rejected. The message names its key.
     """
     if settings == (OmegaConf.to_container(defaults) if OmegaConf.is_config(defaults) else defaults):
         return
     name = key.rpartition(".")[2]
     if name in CONF_ONLY:
-        raise UserError(f"`{key}` of a file must be what conf says, {defaults!r}, got {str(settings)[:200]!r}")
+        raise UserError(f"`{key}` in a file must equal its default in conf, {defaults!r}, got {str(settings)[:200]!r}")
     if name in FREE_TEXTS:
         return
     if isinstance(settings, Mapping):
@@ -100,4 +101,7 @@ def check_no_code(key: str, settings: Any, defaults: Any) -> None:
     elif isinstance(settings, str) and name == "model":
         check_hub_model(**{key: settings})
     elif isinstance(settings, str) and PATH_SIGNS.search(settings) and (name != "path" or "://" in settings):
-        raise UserError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
+        raise UserError(
+            f"`{key}` in a file must not be a path or an address, got {settings[:200]!r}. "
+            f"If you trust it, set it yourself: {key}=..."
+        )

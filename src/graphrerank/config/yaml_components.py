@@ -1,6 +1,6 @@
-"""Components that are described in one process and built in another, from settings as YAML text.
+"""Construction of components from settings in YAML, for use in worker processes.
 
-The functions are picklable with :func:`functools.partial`, and import nothing of the commands.
+The functions can be pickled with :func:`functools.partial`, and do not import any command.
 """
 
 from pathlib import Path
@@ -14,24 +14,24 @@ from graphrerank.pipelines.pipeline import Pipeline
 
 
 def as_yaml(settings: Any) -> str:
-    """Return resolved settings as text, which another process can read.
+    """Return settings as YAML with all interpolations resolved.
 
     Args:
         settings: Settings of a component, with the class as ``_target_``.
 
     Returns:
-        The settings in YAML.
+        YAML text.
     """
     return OmegaConf.to_yaml(settings, resolve=True)
 
 
 def build_from_yaml(settings: str, *args: Any, **arguments: Any) -> Any:
-    """Build a component.
+    """Build a component from its settings.
 
     Args:
         settings: Settings of the component, in YAML.
-        *args: Positional arguments of its class.
-        **arguments: Keyword arguments of its class, which replace those of the settings.
+        *args: Positional arguments of the component's class.
+        **arguments: Keyword arguments of the component's class. They override the settings.
 
     Returns:
         The component.
@@ -40,7 +40,7 @@ def build_from_yaml(settings: str, *args: Any, **arguments: Any) -> Any:
 
 
 def build_cached_encoder(settings: str) -> MemoryVectorCache:
-    """Build an encoder whose vectors are kept in memory.
+    """Build an encoder with a cache of its vectors in memory.
 
     Args:
         settings: Settings of ``conf/encoder``, in YAML.
@@ -56,8 +56,9 @@ def read_dataset(settings: str, folder: Path, language: str) -> Any:
 
     Args:
         settings: Settings of ``conf/data``, in YAML.
-        folder: The folder.
-        language: Language in which words are matched. Ignored if the settings have none, as those of a corpus folder.
+        folder: Data set folder or corpus folder.
+        language: Language for word matching. Ignored if the settings have no language, as is the case for a corpus
+            folder.
 
     Returns:
         The data set.
@@ -71,9 +72,9 @@ def build_pipeline(settings: str, retriever: str, graph: Any, **arguments: Any) 
 
     Args:
         settings: Settings of ``conf/pipeline``, in YAML.
-        retriever: Settings of the retriever of vector searches that name none, in YAML.
-        graph: The corpus graph.
-        **arguments: Further arguments of :class:`~graphrerank.pipelines.pipeline.Pipeline`.
+        retriever: Settings of the retriever, in YAML. Search steps that do not name a retriever use it.
+        graph: Corpus graph.
+        **arguments: Additional arguments of :class:`~graphrerank.pipelines.pipeline.Pipeline`.
 
     Returns:
         The pipeline.

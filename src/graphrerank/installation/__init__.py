@@ -1,1 +1,1 @@
-"""What is installed: optional dependencies, plugins of other packages, and the folder of settings."""
+"""Optional dependencies, plugins of other packages, and the folder of settings."""

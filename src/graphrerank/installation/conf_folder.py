@@ -1,4 +1,4 @@
-"""Where the settings lie, and the choices of which one file holds several."""
+"""Folder of the settings, and settings files that define several choices of a group."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,8 +8,8 @@ from typing import Any
 from graphrerank.installation.plugins import settings_folders
 
 CONF = "conf"
-# by group: the files in `conf` and folders of extensions with choices by name, the settings of all of them, and those
-# settings that are the choice's name
+# per group: glob pattern of the files with choices by name, settings common to all choices, and the settings whose
+# value is the name of the choice
 CHOICES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
     "data": ("data/shared/public.yaml", {"defaults": ["shared/named@_here_", "_self_"]}, ("source", "name")),
     "encoder": ("encoder/shared/families.yaml", {"defaults": ["sentence_transformer", "_self_"]}, ()),
@@ -18,14 +18,21 @@ CHOICES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
 
 
 def conf_folder() -> Path:
-    """Return the folder of settings: in the wheel inside the package, in a checkout at its top."""
+    """Return the folder of settings, which is inside the package in a wheel and at the top of a checkout."""
     package = Path(__file__).parents[1]
     return next(folder for folder in (package / CONF, package.parents[1] / CONF) if folder.is_dir())
 
 
 @cache
 def listed_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return the settings of the choices of a group that one file holds, by name; of data sets with their ``home``."""
+    """Return the choices of a group that are defined together in one file.
+
+    Args:
+        group: Name of a group: ``data``, ``encoder`` or ``prompt``.
+
+    Returns:
+        Settings by name of the choice. Data sets also have their download location, as ``home``.
+    """
     import yaml
 
     found: dict[str, dict[str, Any]] = {}
@@ -37,7 +44,7 @@ def listed_choices(group: str) -> dict[str, dict[str, Any]]:
 
 @cache
 def register_choices() -> None:
-    """Let Hydra compose these choices, as if each had a file in ``conf/<group>``."""
+    """Register the choices of :func:`listed_choices` with Hydra, as if each had its own file in ``conf/<group>``."""
     from hydra.core.config_store import ConfigStore
 
     for group, (_, common, named) in CHOICES.items():

@@ -1,4 +1,4 @@
-"""Optional packages: the extra that installs each, its purpose, and the error that says how to install it."""
+"""Extras of this package: their purposes and modules, and errors that say how to install a missing extra."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +13,13 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class Extra:
-    """Purpose of an extra, and the modules that it installs beyond a plain installation.
+    """Optional set of dependencies.
 
-    ``package`` is what brings them, where another extra's package has modules of the same names.
+    Attributes:
+        purpose: Feature or command that needs the extra.
+        modules: Importable modules that the extra installs in addition to the required dependencies.
+        package: Distribution that provides the modules. Only needed if another extra provides modules of the same
+            names, otherwise None.
     """
 
     purpose: str
@@ -47,18 +51,18 @@ EXTRAS = {
     "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
     "documents": Extra("graphrerank index", DOCUMENTS),
     "faiss": Extra("approximate searches in large corpora, on the CPU", ("faiss",)),
-    "gpu": Extra("the same on CUDA 12", ("faiss",), "faiss-gpu-cu12"),
+    "gpu": Extra("approximate searches in large corpora, on CUDA 12", ("faiss",), "faiss-gpu-cu12"),
     "wandb": Extra("logger=wandb", ("wandb",)),
     "mlflow": Extra("logger=mlflow", ("mlflow",)),
     "tensorboard": Extra("logger=tensorboard", ("tensorboard",)),
-    "ir-measures": Extra("evaluate measures=[...] beyond ours", ("ir_measures",)),
+    "ir-measures": Extra("graphrerank evaluate measures=[...] with measures of ir_measures", ("ir_measures",)),
     "pandas": Extra("results as data frames", ("pandas",)),
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),
     "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
-    "build": Extra("graphrerank build: spider, bird, beaver: tables of SQL queries; git", ("sqlglot", "pygit2")),
-    "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
-    "constrained": Extra("answers=transformers in a form: constrained decoding", ("llguidance",)),
+    "build": Extra("graphrerank build of spider, bird, beaver (SQL tables) and git", ("sqlglot", "pygit2")),
+    "llm": Extra("endpoints of language models", ("httpx", "yaml")),
+    "constrained": Extra("constrained decoding with answers=transformers", ("llguidance",)),
     "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),
     "onnx": Extra("graphrerank export formats=[onnx]", ("onnx", "onnxscript", "onnxruntime")),
     "langchain": Extra("graphrerank.integrations.langchain", ("langchain_core",)),
@@ -74,11 +78,15 @@ EXTRAS = {
 
 
 class MissingExtraError(ImportError, UserError):
-    """A package of an extra is not installed; the message has the line that installs it."""
+    """A module of an extra is not installed. The message contains the command that installs the extra."""
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module can be imported, without importing it."""
+    """Return whether a module can be imported, without importing it.
+
+    Args:
+        module: Absolute name of the module.
+    """
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # a stub in sys.modules
@@ -86,7 +94,11 @@ def is_installed(module: str) -> bool:
 
 
 def missing_modules(extra: str) -> list[str]:
-    """List the modules of an extra that are not installed."""
+    """Return the modules of an extra that are not installed.
+
+    Args:
+        extra: Name of the extra.
+    """
     modules, package = dict.fromkeys(EXTRAS[extra].modules), EXTRAS[extra].package
     if package is not None and not any(distributions(name=package)):
         return list(modules)
@@ -94,13 +106,32 @@ def missing_modules(extra: str) -> list[str]:
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Raise a :class:`MissingExtraError` if an extra is not installed; ``what`` needs it, as the user calls it."""
+    """Raise an error if an extra is not installed.
+
+    Args:
+        extra: Name of the extra.
+        what: Feature that needs the extra, in the user's terms.
+
+    Raises:
+        MissingExtraError: If a module of the extra is missing.
+    """
     if missing := missing_modules(extra):
         raise MissingExtraError(_message(what, missing, extra), name=missing[0])
 
 
 def optional(module: str, what: str) -> Any:
-    """Import a module of an extra, for ``what``, as the user calls it; a :class:`MissingExtraError` without it."""
+    """Import a module of an extra.
+
+    Args:
+        module: Absolute name of the module.
+        what: Feature that needs the module, in the user's terms.
+
+    Returns:
+        The module.
+
+    Raises:
+        MissingExtraError: If the module is not installed.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -112,7 +143,15 @@ def optional(module: str, what: str) -> Any:
 
 @contextmanager
 def importing(extra: str, what: str) -> Iterator[None]:
-    """Import modules of an extra in a block, for ``what``; a :class:`MissingExtraError` without them."""
+    """Yield to a block that imports modules of an extra.
+
+    Args:
+        extra: Name of the extra.
+        what: Feature that needs the modules, in the user's terms.
+
+    Raises:
+        MissingExtraError: If a module of the extra is not installed.
+    """
     try:
         yield
     except ModuleNotFoundError:
@@ -121,7 +160,14 @@ def importing(extra: str, what: str) -> Iterator[None]:
 
 
 def extra_of(module: str) -> str | None:
-    """Return the narrowest extra that installs a module; None for none."""
+    """Return the smallest extra that installs a module.
+
+    Args:
+        module: Name of a top-level module.
+
+    Returns:
+        Name of the extra, or None if no extra installs the module.
+    """
     extras = [name for name, extra in EXTRAS.items() if module in extra.modules]
     return min(extras, key=lambda name: len(EXTRAS[name].modules), default=None)
 

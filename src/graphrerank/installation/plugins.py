@@ -1,9 +1,12 @@
-"""What other installed packages add to this one, by entry points; ``docs/extending.md`` has an example of each.
+"""Plugins: settings, models, services, data set builders and commands that other packages add through entry points.
 
-An entry of the group ``graphrerank.extensions`` that names a module is a folder of settings, which joins ``conf``; one
-that names a class is a model, which checkpoints call by the entry's name. ``graphrerank.services`` has functions that
-serve models that are no rerankers, ``graphrerank.builders`` those that write public data sets as folders,
-``graphrerank.commands`` modules of commands.
+Each kind of plugin has a group of entry points; ``docs/extending.md`` has an example of each.
+
+- ``graphrerank.extensions``: An entry that names a module adds the module's folder of settings to ``conf``. An entry
+  that names a class adds a model, which checkpoints refer to by the name of the entry.
+- ``graphrerank.services``: Functions that serve models that are not rerankers.
+- ``graphrerank.builders``: Functions that write public data sets as data set folders.
+- ``graphrerank.commands``: Modules that implement commands.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,20 +29,27 @@ COMMAND_GROUP = "graphrerank.commands"
 
 @cache
 def extension_entries() -> tuple[EntryPoint, ...]:
-    """Return the entry points of all installed packages, by name; the same one once."""
+    """Return the extension entry points of all installed packages without duplicates, sorted by name."""
     found = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
     return tuple(found[key] for key in sorted(found))
 
 
 def model_entries() -> Mapping[str, EntryPoint]:
-    """Return the entry points that name a class, by name, without importing them; two of one name are an error."""
+    """Return the extension entry points that name a class, without importing them.
+
+    Returns:
+        Entry points by name.
+
+    Raises:
+        ValueError: If two entry points have the same name.
+    """
     models: dict[str, EntryPoint] = {}
     for entry in extension_entries():
         if not entry.attr:
             continue
         if entry.name in models:
             both = f"{describe_entry_point(models[entry.name])} and {describe_entry_point(entry)}"
-            raise UserError(f"entry points of {GROUP} must have different names, got {both}")
+            raise UserError(f"entry points of {GROUP} must have unique names, got {both}")
         models[entry.name] = entry
     return models
 
@@ -47,9 +57,18 @@ def model_entries() -> Mapping[str, EntryPoint]:
 def find_builder(name: str) -> Callable[..., dict[str, Any]]:
     """Import the builder of a data set.
 
-    It is called as ``builder(locations, out, downloads=folder, downloader=download, **options)``: it reads the files at
-    ``locations`` (paths, archives, URLs), writes the data set folder ``out``, and returns its card, an object for JSON
-    with ``counts``, ``dropped`` and ``hash``.
+    A builder is called as ``builder(locations, out, downloads=folder, downloader=download, **options)``. It reads the
+    files at ``locations`` (paths, archives or URLs), writes the data set folder ``out``, and returns the data card, a
+    JSON-serialisable dictionary with ``counts``, ``dropped`` and ``hash``.
+
+    Args:
+        name: Name of the builder's entry point.
+
+    Returns:
+        The builder.
+
+    Raises:
+        ValueError: If there is no builder with this name.
     """
     entries = {entry.name: entry for entry in entry_points(group=BUILDERS)}
     if name not in entries:
@@ -59,22 +78,22 @@ def find_builder(name: str) -> Callable[..., dict[str, Any]]:
 
 
 def command_entries() -> dict[str, EntryPoint]:
-    """Return the entry points of commands, by the name of the command, without importing them."""
+    """Return the entry points of plugin commands by command name, without importing them."""
     return {entry.name: entry for entry in sorted(entry_points(group=COMMAND_GROUP), key=lambda entry: entry.name)}
 
 
 def plugin_command_help(entry: EntryPoint) -> tuple[str, str]:
-    """Return the arguments and the summary of a command, as ``graphrerank --help`` shows them.
+    """Return the usage and the summary of a plugin command for ``graphrerank --help``.
 
     Args:
         entry: Entry point that names a module with ``USAGE``, ``SUMMARY`` and ``main(arguments) -> int``. The module
-            must be cheap to import.
+            should import quickly.
 
     Returns:
-        The module's ``USAGE`` and ``SUMMARY``.
+        Usage and summary of the command.
 
     Raises:
-        ValueError: If the module cannot be imported or lacks one of the two.
+        ValueError: If the module cannot be imported, or ``USAGE`` or ``SUMMARY`` is missing.
     """
     try:
         module = entry.load()
@@ -86,10 +105,22 @@ def plugin_command_help(entry: EntryPoint) -> tuple[str, str]:
 
 
 def load_service(model: str) -> Callable[..., Any]:
-    """Import the function that serves the artifacts of a model, by the model's name."""
+    """Import the function that serves the artifacts of a model that is not a reranker.
+
+    Args:
+        model: Name of the model.
+
+    Returns:
+        The function.
+
+    Raises:
+        ValueError: If no plugin serves the model, or the function cannot be imported.
+    """
     entry = next((entry for entry in entry_points(group=SERVICES) if entry.name == model), None)
     if entry is None:
-        raise UserError(f"only rerankers can be served, and models with an entry point of {SERVICES}; got a {model}")
+        raise UserError(
+            f"the artifact must contain a reranker or a model with an entry point of {SERVICES}, got a {model}"
+        )
     try:
         serve: Callable[..., Any] = entry.load()
     except (ImportError, AttributeError) as error:
@@ -98,7 +129,14 @@ def load_service(model: str) -> Callable[..., Any]:
 
 
 def settings_folders() -> list[Path]:
-    """Return the folders of settings, in the order of their entry points' names."""
+    """Return the settings folders of all plugins, sorted by the names of their entry points.
+
+    Returns:
+        Folders that extend ``conf``.
+
+    Raises:
+        ValueError: If an entry point does not name a package that can be imported.
+    """
     folders = []
     for entry in extension_entries():
         if entry.attr:
@@ -106,30 +144,41 @@ def settings_folders() -> list[Path]:
         try:
             spec = find_spec(entry.value)
         except ImportError as error:
-            raise UserError(f"{describe_entry_point(entry)}: cannot be imported: {error}") from error
+            raise UserError(f"{describe_entry_point(entry)} cannot be imported: {error}") from error
         if spec is None or not spec.submodule_search_locations:
-            raise UserError(f"{describe_entry_point(entry)}: needed a folder of settings in a package, found none")
+            raise UserError(f"{describe_entry_point(entry)} must name a folder of settings in a package")
         folders.append(Path(next(iter(spec.submodule_search_locations))))
     return folders
 
 
 def check_settings_folders(conf: Path) -> None:
-    """Require that no two folders of settings have a file of one name, of which only one would be read."""
+    """Check that no settings file exists in two folders, because Hydra would silently ignore one of them.
+
+    Args:
+        conf: Settings folder of this project. The folders of all plugins are compared with it and with each other.
+
+    Raises:
+        ValueError: If two folders contain a file with the same relative path.
+    """
     owners: dict[Path, Path] = {}
     for folder in (conf, *settings_folders()):
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder)
             if name in owners:
-                raise UserError(f"{path}: there is a {name} in {owners[name]} already; give it another name")
+                raise UserError(f"{path}: {name} already exists in {owners[name]}. Rename one of the files")
             owners[name] = folder
 
 
 def extension_versions() -> dict[str, str]:
-    """Return the versions of the packages with entry points, by name."""
+    """Return the versions of the packages with extension entry points, by package name."""
     return {entry.dist.name: entry.dist.version for entry in extension_entries() if entry.dist is not None}
 
 
 def describe_entry_point(entry: EntryPoint) -> str:
-    """Name an entry point and its package, for messages."""
+    """Return the name of an entry point and of its package, for messages.
+
+    Args:
+        entry: Entry point.
+    """
     package = "" if entry.dist is None else f" of {entry.dist.name}"
     return f"the entry point {entry.name} = {entry.value!r}{package}"

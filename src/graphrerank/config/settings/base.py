@@ -1,4 +1,4 @@
-"""Settings that several commands have."""
+"""Settings that are common to several commands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ class RunSettings:
     """Settings of a command that builds components and writes a run folder.
 
     Attributes:
-        seed: Seed of random numbers.
+        seed: Random seed.
         num_threads: Number of torch threads.
-        device: Device of encoders and models. null is cuda where there is one, else cpu.
+        device: Device of encoders and models, such as cpu or cuda. null uses cuda if available, otherwise cpu.
     """
 
     seed: int = 0
@@ -21,12 +21,12 @@ class RunSettings:
 
 @dataclass(kw_only=True)
 class TrackedSettings(RunSettings):
-    """Settings of a command that reads checkpoints and can be tracked by a logger.
+    """Settings of a command that loads checkpoints and can report to a logger.
 
     Attributes:
-        models: Model classes of your own, PACKAGE.CLASS, that checkpoints may name although no entry point registers
-            them.
-        system: Name of the run in loggers.
+        models: Your own model classes (PACKAGE.CLASS) that checkpoints may load. Only needed for classes that no entry
+            point registers.
+        system: Name of the run in the logger.
     """
 
     models: Sequence[str] = ()

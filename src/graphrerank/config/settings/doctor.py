@@ -8,17 +8,20 @@ from graphrerank.config.settings.base import TrackedSettings
 
 @dataclass(kw_only=True)
 class DoctorSettings(TrackedSettings):
-    """Settings of a diagnosis: do the edges of a corpus help a reranker?
+    """Settings of a diagnosis of whether the edges of a corpus improve reranking.
 
     Attributes:
-        dataset: Data set folder, or a file of conf/data. Without judgements, passages to judge are written.
-        checkpoint: Checkpoint that reranks: a run folder, a .ckpt file, an exported artifact, or the name of a
+        dataset: Data set folder, or the name of a data set in conf/data. If it has no judgements, a sheet of passages
+            to judge is written.
+        checkpoint: Checkpoint to rerank with: a run folder, a .ckpt file, an exported artifact, or the name of a
             checkpoint that ships with the package.
-        split: Split whose judged queries are used. All judged queries are used if there is no split of that name.
-        num_queries: Number of queries, the first ones by id alone. null uses all.
-        measures: Measures to compare. An empty list is nDCG@10, R@10 and PR@10.
+        split: Split of the judged queries. If the data set has no such split, all judged queries are used.
+        num_queries: Maximum number of queries; the first ones in the order of their ids are used. null uses all judged
+            queries.
+        measures: Measures to compare. An empty list compares nDCG@10, R@10 and PR@10.
         resamples: Number of sign flips of a randomisation test, and of samples of a bootstrap.
-        seed: Seed of resampling and of shuffled edges.
+        seed: Random seed for resampling and for edge shuffling.
+        system: Name of the run in the logger.
     """
 
     dataset: str

@@ -9,37 +9,42 @@ from graphrerank.config.settings.base import TrackedSettings
 
 @dataclass(kw_only=True)
 class EvaluateSettings(TrackedSettings):
-    """Settings of a comparison of checkpoints, pipelines and run files on data sets.
+    """Settings of an evaluation of checkpoints, pipelines and run files on data sets.
 
     Attributes:
         checkpoint: Checkpoint to evaluate: a run folder, a .ckpt file, an exported artifact, the name of a checkpoint
             that ships with the package, or a list of these.
         cross_encoder_top_k: Number of top candidates per query that the cross-encoder scores. Only used by checkpoints
-            of features=scores_match_typed_cross_encoder.
-        scorers: Names of conf/scorer, which your packages bring: further systems in addition to gcs and ppr.
-        systems: Systems to compare side by side: names of conf/pipeline, checkpoints, and TREC run files (a path, with
-            {dataset} for the name of the data set).
+            with features=scores_match_typed_cross_encoder.
+        scorers: Additional scorers to compare with the baselines gcs and ppr, as names of conf/scorer. Installed
+            plugins provide these files.
+        systems: Systems to compare: names of conf/pipeline, checkpoints, and paths of TREC run files. In a path,
+            {dataset} is replaced by the name of the data set.
         settings: Settings of the pipelines in `systems` and `pipelines`, by name, such as
             settings.fastinsight.budget=50 or settings.ea_graphrag.steps.0.adapter.checkpoint=RUN.
-        datasets: Names of conf/data, or paths of data set folders.
-        pipelines: Names of conf/pipeline: further rows, before that of `pipeline`.
+        datasets: Data sets to evaluate on: names of conf/data, or paths of data set folders.
+        pipelines: Additional pipelines to compare, as names of conf/pipeline. They precede `pipeline` in the table.
         measures: Measures to report: PR@K, R@K, CR@K (or R_cap@K), nDCG@K, MRR, TR, MissTR, Coverage@K, and any
-            expression of ir_measures. An empty list is what suits the systems.
-        significance_measures: Measures to run significance tests on, the last system against every other one; a subset
-            of `measures`. An empty list is nDCG@10, PR@10 and CR@10 where they are measured.
-        tested: Deprecated name of `significance_measures`; it goes in 0.5.0.
-        ties: Order of equal scores. One of: own (as the system ranks them), trec (by document id, as trec_eval does).
+            expression of ir_measures. An empty list reports the default measures of the systems.
+        significance_measures: Measures to run significance tests on, between the last system and every other system;
+            must be a subset of `measures`. An empty list tests those of nDCG@10, PR@10 and CR@10 that are reported.
+        tested: Deprecated name of `significance_measures`. It will be removed in 0.5.0.
+        ties: Order of passages with equal scores. One of: own (order of the system), trec (order of document ids, as in
+            trec_eval).
         resamples: Number of sign flips of a randomisation test, and of samples of a bootstrap.
-        edge_ablations: Edge ablations to run: each checkpoint is evaluated again with edges shuffled, removed, or, for
-            each edge type, without this type. Any of: shuffled, removed, each_type. An empty list runs none.
-        counterfactuals: Deprecated name of `edge_ablations`; it goes in 0.5.0.
-        filter: Filter on metadata of passages, such as 'filter={lang: de, date: {gte: "2025-01-01"}}'. The other
-            passages do not influence any result (docs/permissions.md).
-        num_queries: Number of queries, the first ones by id alone. null uses all.
-        split: Split whose judgements count.
-        expect: File metrics.json, or its run folder, to compare the results with. The report says "same as ..." or
-            where this run differs, and then the exit status is 1. null compares with nothing.
-        seed: Seed of resampling and of shuffled edges.
+        edge_ablations: Edge ablations to run. Any of: shuffled (shuffle the edges), removed (remove all edges),
+            each_type (remove one edge type at a time). Each checkpoint is evaluated again for each ablation. An empty
+            list disables ablations.
+        counterfactuals: Deprecated name of `edge_ablations`. It will be removed in 0.5.0.
+        filter: Filter on passage metadata, such as 'filter={lang: de, date: {gte: "2025-01-01"}}'. Passages that do not
+            match do not influence any result (docs/permissions.md).
+        num_queries: Maximum number of queries; the first ones in the order of their ids are used. null uses all queries
+            of the split.
+        split: Split to evaluate on.
+        expect: File metrics.json, or its run folder, of an earlier run to compare the results with. The report says
+            "same as ..." or lists the differences, in which case the exit status is 1. null disables the comparison.
+        seed: Random seed for resampling and for edge shuffling.
+        system: Name of the run in the logger.
     """
 
     checkpoint: Any

@@ -8,21 +8,24 @@ from graphrerank.config.settings.base import TrackedSettings
 
 @dataclass(kw_only=True)
 class LearnSettings(TrackedSettings):
-    """Settings of learning from a log of what was shown and clicked.
+    """Settings of learning from a log of shown and clicked results.
 
     Attributes:
-        log: Log of what was shown and clicked: a file of JSON lines, or a folder of such files.
-        start: Checkpoint that ranked: a run folder, a .ckpt file, an artifact, or the name of a checkpoint that ships
-            with the package.
-        artifact: Folder to write the artifact to if the update is accepted. null is artifact in the run folder.
-        drafted: Number of questions to draft from the corpus, on which the update must not be worse. 0 drafts none.
-        margin: Largest mean loss of nDCG@10 on drafted and on judged questions with which the update is accepted.
+        log: Log of shown and clicked results: a file of JSON lines, or a folder of such files.
+        start: Checkpoint that produced the logged rankings: a run folder, a .ckpt file, an artifact, or the name of a
+            checkpoint that ships with the package.
+        artifact: Folder to write the artifact to if the update is accepted. null writes to the folder artifact in the
+            run folder.
+        drafted: Number of questions to draft from the corpus. The update must not be worse on them. 0 disables this
+            check.
+        margin: Largest acceptable loss of mean nDCG@10 on drafted and on judged questions.
         level: Significance level of the one-sided test on later sessions, in (0, 1).
-        any_corpus: Whether lists that name another corpus count too.
-        allow_anonymous: Whether sessions without an authenticated user may suffice where fewer than 30 judged questions
-            guard the result. One client can send any number of them, so set this to true only if nobody else could
-            write to the log.
-        formats: Formats of the artifact: a list of torchscript, onnx and aot.
+        any_corpus: Whether to use logged rankings of other corpora, too.
+        allow_anonymous: Whether to learn from sessions without an authenticated user if there are fewer than 30 judged
+            questions. A single client can create any number of such sessions, so enable this only if no untrusted
+            client could write to the log.
+        formats: Formats of the artifact, a list of: torchscript, onnx, aot.
+        system: Name of the run in the logger.
     """
 
     log: str

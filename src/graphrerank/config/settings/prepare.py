@@ -8,19 +8,21 @@ from graphrerank.config.settings.base import RunSettings
 
 @dataclass(kw_only=True)
 class PrepareSettings(RunSettings):
-    """Settings of writing a corpus folder, or of changing one.
+    """Settings of writing or changing a corpus folder.
 
     Attributes:
-        folder: Corpus folder to write or to change. It is memory-mapped, for corpora of any size.
-        vectors: Precision of the vectors. One of: float16, float32 (the encoder's own precision).
-        index: Index of the vectors for approximate search (FAISS). One of: ivf, hnsw, null (none).
-        add: Data set folder whose corpus.jsonl and edges.tsv (if any) are added to the corpus folder. null adds
+        folder: Corpus folder to write or to change. Its files are memory-mapped when they are used, so that the corpus
+            may be larger than the memory.
+        vectors: Precision of the stored vectors. One of: float16, float32 (the precision of the encoder).
+        index: FAISS index of the vectors for approximate search. One of: ivf, hnsw, null (exact search).
+        add: Data set folder whose corpus.jsonl and edges.tsv (optional) are added to the corpus folder. null adds
             nothing.
-        edge_meanings: Meanings of the edge types of the added folder, such as {works_for: reference}. null uses what
-            their names mean.
-        replace: Whether added passages replace those of the same ids. false refuses such passages.
-        remove: File of the ids to remove from the corpus folder, one per line. null removes nothing.
-        compact: Whether to prepare a corpus folder that has grown again, with the edges found in added texts.
+        edge_meanings: Meanings of the edge types in the added folder, such as {works_for: reference}. null derives the
+            meanings from the names of the types.
+        replace: Whether added passages replace passages with the same id. If false, an existing id is an error.
+        remove: Text file with the ids of the passages to remove, one per line. null removes nothing.
+        compact: Whether to rewrite a corpus folder after additions and removals. This also finds edges in the texts of
+            added passages.
     """
 
     folder: str

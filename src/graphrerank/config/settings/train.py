@@ -9,10 +9,10 @@ from graphrerank.config.settings.base import TrackedSettings
 
 @dataclass(kw_only=True)
 class OperatorSettings:
-    """Settings of a frozen operator.
+    """Settings of an untrained baseline.
 
     Attributes:
-        restart_prob: Restart probability in (0, 1). null is the best of 0.1 to 0.9 in PR@10 on the validation split.
+        restart_prob: Restart probability in (0, 1). null tunes it over 0.1 to 0.9 by PR@10 on the validation split.
     """
 
     restart_prob: float | None = None
@@ -20,10 +20,10 @@ class OperatorSettings:
 
 @dataclass(kw_only=True)
 class OperatorsSettings:
-    """Settings of the frozen operators that are compared with the trained models.
+    """Settings of the untrained baselines that are compared with the trained models.
 
     Attributes:
-        gcs: Graph-based candidate scoring, which the models read too.
+        gcs: Graph-based candidate scoring, whose score is also a feature of the models.
         ppr: Personalized PageRank.
     """
 
@@ -36,10 +36,10 @@ class BatchSettings:
     """Settings of the training batches.
 
     Attributes:
-        batch_size: Number of queries per optimiser step, over all devices together.
+        batch_size: Number of queries per optimiser step, summed over all devices.
         seed: Seed of the order of the queries.
         train_split: Split to train on.
-        val_split: Split on which the epoch is chosen and probabilities are calibrated.
+        val_split: Split that selects the epoch, tunes the baselines and calibrates the scores.
     """
 
     batch_size: int = 32
@@ -50,18 +50,18 @@ class BatchSettings:
 
 @dataclass(kw_only=True)
 class AugmentationSettings:
-    """Probabilities, per query, of changes of the training batches, so that a checkpoint serves other retrievers.
+    """Settings of the augmentation of training batches, as probabilities per query.
 
     Attributes:
-        base_swap: Probability that BM25 or the cosine takes the place of the base score.
-        score_dropout: Probability that a score is hidden.
-        cross_encoder_dropout: Probability that a cross-encoder's scores are hidden.
-        edge_dropout: Probability that all edges are hidden.
-        type_merge: Probability that all edges are of one type. For models that read types of edges.
-        type_swap: Probability that types of edges trade places. For models that read types of edges.
-        type_dropout: Probability, for each type, that its edges are hidden. For models that read types of edges.
-        edge_noise: Probability that up to 1500 random edges of one type are added.
-        list_cut: Probability that the list ends after 20 to 80 candidates.
+        base_swap: Probability of replacing the base score by BM25 or the cosine similarity.
+        score_dropout: Probability of hiding a score.
+        cross_encoder_dropout: Probability of hiding the scores of the cross-encoder.
+        edge_dropout: Probability of removing all edges.
+        type_merge: Probability of merging all edge types into one. Requires a model that uses edge types.
+        type_swap: Probability of permuting the edge types at random. Requires a model that uses edge types.
+        type_dropout: Probability, for each edge type, of removing its edges. Requires a model that uses edge types.
+        edge_noise: Probability of adding up to 1500 random edges of one type.
+        list_cut: Probability of truncating the candidate list to its first 20 to 80 candidates.
     """
 
     base_swap: float = 0.0
@@ -77,38 +77,41 @@ class AugmentationSettings:
 
 @dataclass(kw_only=True)
 class TrainSettings(TrackedSettings):
-    """Settings of a training of a reranker, and of its evaluation with frozen systems.
+    """Settings of the training of a reranker and of its evaluation against untrained baselines.
 
     Attributes:
-        system: Name of the trained model in tables, and of its folder within the run folder.
-        ablations: Further rows by name: other settings of the model, where it has them. ~ablations.mlp removes one.
-        scorers: Names of conf/scorer, which your packages bring: further systems in addition to gcs and ppr.
-        seed: Seed of the initial weights, of the order of the queries, of augmentation and of dropout.
+        system: Name of the trained model in the result table and of its folder in the run folder.
+        ablations: Ablations of the model, which are trained too. Each name maps to the model settings to change. An
+            ablation of a setting that the model does not have is skipped. ~ablations.mlp removes the ablation mlp.
+        scorers: Additional scorers to compare with the baselines gcs and ppr, as names of conf/scorer. Installed
+            plugins provide these files.
+        seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
         calibration: Calibration of scores to probabilities on the validation split. One of: logistic, start (reuse the
             calibration of `start`), null (off).
-        ckpt_path: Run folder, or one of its .ckpt files, whose training is resumed with the other settings of its
-            command. null starts a new training.
-        start: Checkpoint of the same model whose weights the training begins with: a run folder, a .ckpt file, an
-            artifact or the name of a shipped checkpoint. experiment=fine_tune has the settings of base. null begins
-            with random weights.
+        ckpt_path: Run folder of an interrupted training to resume, or one of its .ckpt files. Repeat the other settings
+            of the interrupted command. null starts a new training.
+        start: Checkpoint of the same model to initialise the weights from: a run folder, a .ckpt file, an artifact or
+            the name of a shipped checkpoint. null initialises the weights at random. experiment=fine_tune fine-tunes
+            the shipped checkpoint base.
         train_only: Prefixes (up to the first dot) of the names of the parameters to train; all others are frozen. null
             trains all parameters.
-        num_threads: Number of torch threads for training and evaluation. These graphs are small, so that a second
-            thread gains little.
-        device: Device on which texts are encoded and systems evaluated. null is cuda where there is one, else cpu.
-        test_split: Split of the final table.
-        operator: Frozen operators that are compared with the trained models.
+        num_threads: Number of torch threads for training and evaluation. The graphs are small, so a second thread
+            gains little.
+        device: Device for encoding texts and for evaluation, such as cpu or cuda. null uses cuda if available,
+            otherwise cpu. `trainer.accelerator` sets the device for training.
+        test_split: Split to evaluate on after the training.
+        operator: Untrained baselines that are compared with the trained models.
         batches: Training batches.
-        mix: Data sets to train on in addition to `data`: a name of conf/data with the settings to change, or any name
-            with {data: NAME, ...}. null adds none.
-        shares: Share of the batches by name of data set, relative to each other. null is the number of training queries
-            of each data set.
-        cross_encoder_queries: Number of training queries, and half as many validation queries, whose candidates the
-            cross-encoder of features.cross_encoder_top_k scores: one number for each data set, or numbers by name of
-            data set (0 for the others). null is all queries.
-        num_queries: Number of queries of each split (training, validation and the table's), evenly spaced over it, for
-            a trial in minutes. null uses all.
-        augmentation: Changes of the training batches, so that a checkpoint serves other retrievers.
+        mix: Additional data sets to train on. Each key is either a name of conf/data, with the settings to change, or
+            any name, with {data: NAME, ...}. null adds no data set.
+        shares: Relative share of the batches per data set, by name. null makes each share proportional to the number of
+            training queries of the data set.
+        cross_encoder_queries: Number of training queries whose candidates the cross-encoder scores; half as many
+            validation queries are scored. Either one number for every data set, or numbers by name of data set (0 for
+            data sets that are not named). Only used with features.cross_encoder_top_k. null scores all queries.
+        num_queries: Number of queries per split (training, validation and test), evenly spaced over the split, for a
+            quick trial. null uses all queries.
+        augmentation: Augmentation of the training batches, which makes a checkpoint robust to other retrievers.
     """
 
     system: str = "gatv2"
