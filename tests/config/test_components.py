@@ -99,7 +99,7 @@ def test_expansion_without_edges_gets_a_hint(
 @pytest.mark.parametrize(
     ("choice", "arguments", "message"),
     [
-        ("sentence_transformer", {"model": "../evil"}, "must be a model's id on the Hugging Face hub"),
+        ("sentence_transformer", {"model": "../evil"}, "must be a model id on the Hugging Face hub"),
         ("minilm", {"model": {"package": "evil"}}, "`encoder.model.package` in a file must equal its default in conf"),
         ("minilm", {"prompt": "${oc.env:HOME}"}, "must not contain interpolations"),
         (

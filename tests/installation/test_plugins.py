@@ -79,7 +79,9 @@ def test_a_file_does_not_hide_another(enter: Enter, tmp_path: Path) -> None:
         check_settings_folders(CONF)
     files = ["outsider_g/conf/loss/own.yaml", "outsider_h/conf/loss/own.yaml"]
     enter(("a", "outsider_g.conf"), ("b", "outsider_h.conf"), files=files)
-    with pytest.raises(ValueError, match=r"outsider_h/conf/loss/own.yaml: there is .* in .*outsider_g/conf already"):
+    with pytest.raises(
+        ValueError, match=r"outsider_h/conf/loss/own.yaml: loss/own.yaml already exists in .*outsider_g/conf"
+    ):
         check_settings_folders(CONF)
 
 

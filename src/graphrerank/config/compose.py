@@ -79,7 +79,7 @@ def missing_file_message(error: MissingConfigException) -> str:
     advice = f"Did you mean {similar[0]}?" if similar else f"The names are {', '.join(options)}"
     if group == "data":
         advice += ". For a data set folder, use data=folder data.path=DIR"
-    return f"`{group}` must name a file of conf/{group}, got {name!r}. {advice}"
+    return f"`{group}` must be the name of a file of conf/{group}, got {name!r}. {advice}"
 
 
 @cache
