@@ -1,10 +1,12 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphrerank.corpus import EntityIncidence
 from graphrerank.data.dataset import Dataset, Qrels
+from tests.support.folders import write_dataset
 
 NUM_QUERIES, NUM_NODES = 12, 15
 NAMES = [["a", "b"]] * 2 + [["b"]] + [[]] * 57
@@ -130,3 +132,13 @@ def test_data_set_that_does_not_fit_together_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         replace(dataset, **changes)
+
+
+def test_a_notebook_shows_the_summary(tmp_path: Path) -> None:
+    folder = write_dataset(
+        tmp_path / "towns",
+        corpus=[{"_id": "a", "text": "Metz"}],
+        queries=[{"_id": "q", "text": "Metz?"}],
+        test=[("q", "a", 1)],
+    )
+    assert repr(Dataset.from_folder(folder)) == "Dataset(towns: 1 nodes, 0 edges (file 0), queries: test 1)"

@@ -111,3 +111,20 @@ def test_scores_survive_the_run_file(written: tuple[DatasetResult, Path], prepar
     path.write_text("x Q0 a 1 1 t\n")
     with pytest.raises(ValueError, match="must rank passages for at least one of the 2 judged queries of split 'val'"):
         read_run_file(path, prepared.dataset, "val", torch.tensor([1, 2]))
+
+
+def test_notebooks_show_a_table_of_means(written: tuple[DatasetResult, Path]) -> None:
+    result = EvaluationResult("", {"toy": written[0]})
+    assert repr(result) == f"EvaluationResult(toy val: {len(QUERIES)} queries, 1 systems)"
+    table = result._repr_html_()
+    mean = written[0].systems["retriever"].means["nDCG@10"]
+    assert "<th>retriever</th><td><b>" in table
+    assert f"<b>{100 * mean:.1f}</b>" in table
+    assert table.startswith("<table><caption>toy val")
+
+
+def test_names_in_the_table_of_a_notebook_are_escaped(written: tuple[DatasetResult, Path]) -> None:
+    hostile = replace(written[0], name="<script>", systems={"<b>": written[0].systems["retriever"]})
+    table = EvaluationResult("", {"toy": hostile})._repr_html_()
+    assert "<script>" not in table
+    assert "&lt;b&gt;" in table

@@ -45,7 +45,7 @@ STATISTICS = ("visible", "global")
 VALIDATION = 0.1  # share of drafted questions, the last ones
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """A named corpus graph with queries and relevance judgements.
 
@@ -376,6 +376,10 @@ class Dataset:
             drafted=True,
             known_fingerprint=None,
         )
+
+    def __repr__(self) -> str:
+        """Return the summary, without texts and tensors, for notebooks and debuggers."""
+        return f"Dataset({self.summary()})"
 
     def summary(self, *, encoded: bool = True) -> str:
         """Describe nodes, edges, and queries per split in one line; ``encoded`` is whether there is an encoder."""

@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ FORMAT = 3  # version of `result.json`; increase it when older programs cannot r
 RESULT, METRICS = "result.json", "metrics.json"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EvaluationResult:
     """Result of an evaluation. All reports are rendered from this record alone.
 
@@ -59,6 +60,18 @@ class EvaluationResult:
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     encoder_counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the data sets with the numbers of queries and systems, for notebooks and debuggers."""
+        datasets = [
+            f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries, {len(dataset.systems)} systems"
+            for dataset in self.datasets.values()
+        ]
+        return f"EvaluationResult({'; '.join(datasets)})"
+
+    def _repr_html_(self) -> str:
+        """Return the tables of means in percent, for notebooks. The largest value of each measure is bold."""
+        return "".join(map(_html_means, self.datasets.values()))
 
     @property
     def ties(self) -> str:
@@ -284,3 +297,21 @@ def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking
             f"{query_id} Q0 {node_ids[node]} {rank} {score:.9g} {tag}\n" for rank, (node, score) in enumerate(ranked, 1)
         ]
     return "".join(lines)
+
+
+def _html_means(dataset: DatasetResult) -> str:
+    """Return the means of a data set's systems as an HTML table."""
+    systems = dataset.systems
+    measures = list(dict.fromkeys(measure for system in systems.values() for measure in system.means))
+    best = {measure: max(system.means.get(measure, 0.0) for system in systems.values()) for measure in measures}
+    rows = []
+    for name, system in systems.items():
+        cells = [f"<th>{escape(name)}</th>"]
+        for measure in measures:
+            mean = system.means.get(measure)
+            text = "" if mean is None else f"{100 * mean:.1f}"
+            cells.append(f"<td><b>{text}</b></td>" if mean == best[measure] else f"<td>{text}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    caption = f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries, percent"
+    header = "".join(f"<th>{escape(measure)}</th>" for measure in ("system", *measures))
+    return f"<table><caption>{escape(caption)}</caption><tr>{header}</tr>{''.join(rows)}</table>"
