@@ -295,9 +295,9 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("q0 Q0 p99 1 1 x\n", r"line 1: needed a document of the corpus .*, found 'p99'"),
+        ("q0 Q0 p99 1 1 x\n", r"line 1: expected a document of the corpus .*, got 'p99'"),
         ("q7 Q0 p1 1 1 x\n", r"must rank passages for at least one of the 6 judged queries of split 'test' of 'ring'"),
-        ("", r"needed a candidate for at least one of 9 queries, found none"),
+        ("", r"expected a candidate for at least one of 9 queries, got none"),
     ],
 )
 def test_run_files_that_do_not_fit_are_refused(lines: str, message: str, run: Run, ring: Path, tmp_path: Path) -> None:

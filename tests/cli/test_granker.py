@@ -69,7 +69,7 @@ def test_the_pairs_are_announced_and_read_before_the_training(
     """All that training and evaluation read: a fresh cache has each pair, and the second time all are cached."""
     here = (*arguments, f"hydra.run.dir={tmp_path / 'run'}", f"paths.cache={tmp_path / 'cache'}")
     read = [run_command("train.py", *here).stderr.splitlines()[0] for _ in range(2)]
-    counts = [re.fullmatch(r"(\d+) pairs of .*: (\d+) are cached, (\d+) must be read", line) for line in read]
+    counts = [re.fullmatch(r"(\d+) pairs of .*: (\d+) are cached, (\d+) must be encoded", line) for line in read]
     (total, *first), (again, *second) = (map(int, found.groups()) for found in counts)
     assert 0 < total == again
     assert (first, second) == ([0, total], [total, 0])

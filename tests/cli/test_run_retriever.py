@@ -77,7 +77,7 @@ def test_edges_to_nearest_neighbours_where_there_is_an_encoder(
     settings = ["data=folder", f"data.path={folder}", "data.edges=auto", "retriever=bm25", f"paths.cache={tmp_path}/c"]
     done = run_command("evaluate.py", "checkpoint=base", *settings, *encoder, f"hydra.run.dir={tmp_path / 'o'}")
     assert (tmp_path / "c" / "vectors").exists() == (encoder == [])
-    assert ("not the 10 nearest of each: no encoder" in done.stdout) == (encoder != [])
+    assert ("without the 10 nearest neighbours of each passage (no encoder)" in done.stdout) == (encoder != [])
     assert ("candidates: bm25, vectors: minilm of base" in done.stdout) == (encoder == [])
 
 
@@ -106,7 +106,7 @@ def test_a_missing_split_is_refused_before_anything_is_encoded(run_command: Any,
     encoder = ("encoder=sentence_transformer", "encoder.model=/nowhere")
     done = train(run_command, folder, tmp_path / "run", *encoder, status=1)
     assert done.stderr == (
-        "data set 'things' has the splits ['all'], got 'train'; to divide what there is: "
+        "data set 'things' has the splits ['all'], got 'train'; to divide the existing splits: "
         "data.splits=auto, or "
         '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\'\n'
     )

@@ -220,7 +220,9 @@ def test_without_an_encoder_there_are_no_vectors(dataset: Dataset, tmp_path: Pat
     assert prepared.dataset.graph.embedding is None
     graphs = prepared.graphs(torch.tensor([0]))
     assert (graphs.num_nodes, graphs.inputs) == (9, {})
-    with pytest.raises(ValueError, match=r"`vectors` of data set 'ring' need an encoder \(encoder=minilm\), got none"):
+    with pytest.raises(
+        ValueError, match=r"the model needs vectors of data set 'ring', got no encoder; use encoder=minilm"
+    ):
         prepared.graphs(torch.tensor([0]), inputs=VECTORS)
     known = prepared.with_features(["base_score", "bm25_score", "dense_score"]).ranking.features
     assert known[0, 0].tolist() == [9, 0, 0]
@@ -263,7 +265,7 @@ def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:
     # of the ring with chords, not of the candidates
     assert graphs.inputs["degree"].tolist() == [4] * graphs.num_nodes
     assert with_pairs.graphs(queries).inputs == {}
-    with pytest.raises(ValueError, match="needs a `pair_encoder` for a model of pairs, got none"):
+    with pytest.raises(ValueError, match="the model needs a `pair_encoder` for data set 'ring', got None"):
         prepared.graphs(queries, inputs=PAIRS)
 
 

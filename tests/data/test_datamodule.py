@@ -179,5 +179,5 @@ def test_bad_arguments_are_refused(parts: dict[str, PreparedDataset], arguments:
     with pytest.raises(ValueError, match=named):
         CandidateDataModule(**({"prepared": parts} | arguments))
     parts["shifted"] = replace(parts["shifted"], feature_names=("base_score", "a", "b"))
-    with pytest.raises(ValueError, match="same scores"):
+    with pytest.raises(ValueError, match="same features"):
         CandidateDataModule(parts)

@@ -94,7 +94,8 @@ def test_summary_counts_each_type_of_edge(dataset: Dataset) -> None:
     graph = dataset.graph.with_entities(EntityIncidence.from_names(NAMES))
     rich = replace(dataset, graph=graph, knn=3, edge_counts={"file": 100, "mentions": 30})
     assert rich.summary() == (
-        "ring: 60 nodes, 120 edges (file 100, mentions 30), 2 shared entities, 3 nearest of each to come, "
+        "ring: 60 nodes, 120 edges (file 100, mentions 30), 2 shared entities, "
+        "3 nearest neighbours of each passage to be added, "
         "queries: train 24, val 6, test 10"
     )
     done = rich.with_graph(graph.with_edges(torch.tensor([[0, 30]]), torch.ones(1)), nearest=1)
@@ -113,18 +114,27 @@ def judgements(query: list[int], node: list[int], gain: list[float] | None = Non
         ({"knn": -1}, "`knn` must not be negative, got -1"),
         (
             {"query_ids": ["q"] * 40},
-            r"`query_ids` must be unique and match .*, got 40 ids \(1 different\) and 40 texts",
+            r"`query_ids` must be unique and match .*, got 40 ids \(1 distinct\) and 40 texts",
         ),
         ({"query_texts": ["?"]}, "`query_ids` must be unique and match `query_texts`, got 40 ids .* and 1 texts"),
-        ({"splits": {"train": judgements([], [])}}, "must each hold a judgement, got none in 'train' of data set 'rin"),
-        ({"splits": {"a": judgements([1], [2]), "b": judgements([1], [3])}}, "not share queries, got 'q1' of 'b'"),
-        ({"splits": {"a": judgements([1, 40], [2, 2])}}, "must each judge queries 0 to 39, got query 40, node 2, gain"),
-        ({"splits": {"a": judgements([-1], [2])}}, "must each judge queries 0 to 39, got query -1"),
-        ({"splits": {"a": judgements([1], [60])}}, "must each judge nodes 0 to 59, got query 1, node 60, .* in 'a'"),
-        ({"splits": {"a": judgements([1], [-1])}}, "must each judge nodes 0 to 59, got query 1, node -1"),
-        ({"splits": {"a": judgements([1], [2], [0.0])}}, r"must each give positive gains, got .* gain 0\.0"),
-        ({"splits": {"a": judgements([1], [2], [torch.nan])}}, "must each give positive gains"),
-        ({"splits": {"a": judgements([1, 1], [2, 2])}}, "must judge a pair of query and node once, got one twice in"),
+        ({"splits": {"train": judgements([], [])}}, "split 'train' of data set 'ring' has no judgements"),
+        ({"splits": {"a": judgements([1], [2]), "b": judgements([1], [3])}}, "not share queries, got 'q1' in 'b'"),
+        (
+            {"splits": {"a": judgements([1, 40], [2, 2])}},
+            "must contain query numbers 0 to 39, got query 40, node 2, gain",
+        ),
+        ({"splits": {"a": judgements([-1], [2])}}, "must contain query numbers 0 to 39, got query -1"),
+        (
+            {"splits": {"a": judgements([1], [60])}},
+            "must contain node numbers 0 to 59, got query 1, node 60, .* in 'a'",
+        ),
+        ({"splits": {"a": judgements([1], [-1])}}, "must contain node numbers 0 to 59, got query 1, node -1"),
+        ({"splits": {"a": judgements([1], [2], [0.0])}}, r"must contain positive gains, got .* gain 0\.0"),
+        ({"splits": {"a": judgements([1], [2], [torch.nan])}}, "must contain positive gains"),
+        (
+            {"splits": {"a": judgements([1, 1], [2, 2])}},
+            "must judge each pair of query and node at most once, got a duplicate in",
+        ),
     ],
 )
 def test_data_set_that_does_not_fit_together_is_refused(

@@ -60,9 +60,11 @@ def test_fingerprint_names_weights_and_settings_without_loading_a_model(tmp_path
     assert same.fingerprint == made[0].fingerprint
     assert not any("_loaded" in vars(e) for e in made)
     for vectors in (torch.zeros(3), torch.zeros(2, 4), torch.full((3, 4), torch.nan)):
-        with pytest.raises(ValueError, match=r"here: needed 3 finite vectors, got a tensor of shape \["):
+        with pytest.raises(ValueError, match=r"here: expected 3 finite vectors, got a tensor of shape \["):
             check_finite_vectors(vectors, 3, "here")
-    with pytest.raises(ValueError, match=r"encoder `model` must be a local .* folder or a reachable hub id, got .*no"):
+    with pytest.raises(
+        ValueError, match=r"`model` of the encoder must be a local .* folder or a reachable hub id, got .*no"
+    ):
         SentenceTransformerEncoder(tmp_path / "nope", device="cpu").encode(["a"])
 
 
@@ -79,7 +81,7 @@ def test_packaged_model_is_found_and_checked(tmp_path: Path, monkeypatch: pytest
     package = fake_package(tmp_path, monkeypatch)
     sha256 = hashlib.sha256(b"weights").hexdigest()
     assert packaged_model("fake_model", folder="model", sha256=sha256) == str(package / "model")
-    with pytest.raises(ValueError, match=rf"needed weights with SHA-256 0000, found {sha256}; reinstall `fake_model`"):
+    with pytest.raises(ValueError, match=rf"expected weights with SHA-256 0000, got {sha256}; reinstall `fake_model`"):
         packaged_model("fake_model", folder="model", sha256="0000")
     (package / "model" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"model\.safetensors: no such file; reinstall `fake_model`"):

@@ -159,7 +159,7 @@ def test_candidate_graphs_hold_the_union_of_all_types(folder: Path, tmp_path: Pa
     assert found.keys() == expected.keys()
     assert prepared.graphs(torch.tensor([0]), edges=False).edge_index.shape == (2, 0)
     assert f"nearest {len(nearest)}), 2 shared entities" in prepared.dataset.summary()
-    assert "1 nearest of each to come" in dataset.summary()
+    assert "1 nearest neighbours of each passage to be added" in dataset.summary()
     assert prepared.dataset.fingerprint == dataset.fingerprint
     again = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
     assert torch.equal(again.dataset.graph.weight, prepared.dataset.graph.weight)
@@ -211,8 +211,8 @@ def test_automatic_edges_are_of_every_kind(folder: Path) -> None:
     assert joined["a1", "b1"] == ["reference"]
     assert joined["a0", "b0"] == joined["a2", "b1"] == ["entity"]
     assert list(dataset.edge_counts) == ["file", "mentions", "neighbouring chunks", "entities by Capitals"]
-    assert "10 nearest of each to come" in dataset.summary()
-    assert "not the 10 nearest of each: no encoder" in dataset.summary(encoded=False)
+    assert "10 nearest neighbours of each passage to be added" in dataset.summary()
+    assert "without the 10 nearest neighbours of each passage (no encoder)" in dataset.summary(encoded=False)
     assert dataset.fingerprint != Dataset.from_folder(folder).fingerprint
 
 

@@ -98,7 +98,7 @@ def test_parquet_of_the_hub_changes_nothing(write_folder, tmp_path: Path) -> Non
     parquet.write_table(arrow.Table.from_pylist(queries), odd / "queries.parquet")
     assert same(plain, odd)
     parquet.write_table(arrow.Table.from_pylist([{"_id": "x", "text": ""}]), odd / "queries.parquet")
-    with pytest.raises(ValueError, match=r"queries\.parquet, row 1: needed a `text`"):
+    with pytest.raises(ValueError, match=r"queries\.parquet, row 1: expected a `text`"):
         Dataset.from_folder(odd)
     (odd / "queries.parquet").write_bytes(b"PAR1 not")
     with pytest.raises(ValueError, match=r"queries\.parquet: damaged Parquet file after row 0"):
@@ -129,7 +129,7 @@ def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
     dataset = Dataset.from_folder(folder, splits={"train": "train[:70%]", "val": "train[70%:]"})
     assert {query for query, _ in judged(dataset, "train")} == {f"q{i}" for i in range(7)}
     assert judged(dataset, "val") == {(f"q{i}", node): 1 for i in (7, 8, 9) for node in "ab"}
-    with pytest.raises(ValueError, match=r"`splits` must each hold a query, got none for 'val'"):
+    with pytest.raises(ValueError, match=r"split 'val' of .* has no queries"):
         Dataset.from_folder(folder, splits={"val": "train[:1%]"})
     with pytest.raises(ValueError, match="must not share queries"):
         Dataset.from_folder(folder, splits={"train": "train", "val": "train[:50%]"})
@@ -139,10 +139,10 @@ def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
     ("splits", "message"),
     [
         ("train", r"`splits` must be a list of names, a mapping, auto or auto_documents, got 'train'"),
-        (["dev"], r"`splits` must be of \['test', 'train'\] \(files of qrels\), got 'dev'"),
+        (["dev"], r"`splits` must use the files \['test', 'train'\] of qrels, got 'dev'"),
         ({"dev": "train[:x%]"}, r"got 'train\[:x%\]' for 'dev'"),
-        ({"dev": "train[90%:90%]"}, r"`splits` must take a share between 0% and 100%"),
-        ({"dev": "train[80%:20%]"}, r"`splits` must take a share between 0% and 100%"),
+        ({"dev": "train[90%:90%]"}, r"`splits` must use ranges between 0% and 100%"),
+        ({"dev": "train[80%:20%]"}, r"`splits` must use ranges between 0% and 100%"),
     ],
 )
 def test_bad_splits(write_folder, splits: Any, message: str) -> None:
@@ -156,9 +156,9 @@ def test_a_corpus_to_search_in_needs_no_queries_or_judgements(write_folder, tmp_
     dataset = Dataset.from_folder(write_folder(train=None, test=None, queries=None))
     assert dataset.graph.num_nodes == 4
     assert list(dataset.query_ids) == []
-    with pytest.raises(ValueError, match=r"needed queries\.jsonl"):
+    with pytest.raises(ValueError, match=r"expected queries\.jsonl"):
         Dataset.from_folder(write_folder(train=None, test=None, queries=None), splits=["test"])
-    with pytest.raises(ValueError, match=r"needed queries\.jsonl"):  # judgements are there
+    with pytest.raises(ValueError, match=r"expected queries\.jsonl"):  # judgements are there
         Dataset.from_folder(write_folder(queries=None))
 
 
@@ -179,7 +179,7 @@ def test_self_loops_and_repeated_lines_are_counted(write_folder) -> None:
 
 def test_edges_keep_what_their_type_means(write_folder) -> None:
     folder = write_folder(edges="a\tb\tfollows\t2\na\tb\tcites\t1\nb\tc\tlikes\t1\n")
-    with pytest.warns(UserWarning, match=r"edges of the types 'likes' are `other`.*\{likes: reference\}"):
+    with pytest.warns(UserWarning, match=r"edges of the types 'likes' are read as `other`.*\{likes: reference\}"):
         dataset = Dataset.from_folder(folder, edge_meanings={"follows": "adjacency"})
     one_way = {("a", "b", "adjacency"): 2.0, ("a", "b", "reference"): 1.0, ("b", "c", "other"): 1.0}
     assert named_edges(dataset.graph) == one_way | {(b, a, kind): w for (a, b, kind), w in one_way.items()}
@@ -237,14 +237,14 @@ def test_judgements_of_what_is_left_out_are_refused(write_folder, tmp_path: Path
     assert list(Dataset.from_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
     (folder / "qrels" / "train.tsv").write_text(HEADER + "q1\te\t1\n", encoding="utf-8")
     with (
-        pytest.warns(UserWarning, match=r"train\.tsv: left out 1 x a document without title and text \(line 2\)"),
-        pytest.raises(ValueError, match=r"train\.tsv: needed a score above 0 in at least one row, found none"),
+        pytest.warns(UserWarning, match=r"train\.tsv: skipped 1 x document without title and text \(line 2\)"),
+        pytest.raises(ValueError, match=r"train\.tsv: expected a score above 0 in at least one row, got none"),
     ):
         Dataset.from_folder(folder, drop_empty=True)
     folder = write_folder(corpus=CORPUS_OF_TWO, edges=None, test=HEADER + "q2\tc\t1\n")
-    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps .* 'a'"):
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: expected a document that matches `corpus_where` .* 'a'"):
         Dataset.from_folder(folder, corpus_where={"split": "dev"})
-    with pytest.raises(ValueError, match=r"must hold a document with {'split': 'no'} in its metadata"):
+    with pytest.raises(ValueError, match=r"must contain a document with {'split': 'no'} in its metadata"):
         Dataset.from_folder(folder, corpus_where={"split": "no"})
 
 
@@ -256,34 +256,42 @@ ANT = '{"_id": "a", "text": "A"}\n'
 @pytest.mark.parametrize(
     ("table", "content", "message"),
     [
-        ("corpus", ANT + '{"_id": "b", "text": \n', r"corpus\.jsonl, line 2: needed JSON \(.*\), found"),
-        ("corpus", ANT + "[1]\n", r"corpus\.jsonl, line 2: needed a JSON object, found \[1\]"),
-        ("corpus", "[" * 100_000 + "\n", r"corpus\.jsonl, line 1: needed JSON"),
-        ("corpus", '{"_id": 0.5, "text": "A"}\n', r"corpus\.jsonl, line 1: needed `_id`: a string or .* found 0\.5"),
-        ("corpus", '{"id": "a", "docno": "b", "text": "A"}\n', r"line 1: needed `_id`, or one of its synonyms, found"),
-        ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: needed `_id`: .* found ' a'"),
-        ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: needed `_id`: "),
-        ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: needed each `_id` once, found 'a a second time'"),
-        ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: needed `text`: Field required, found"),
-        ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: needed `title`: .*string, found \[\]"),
-        ("corpus", '{"_id": "a", "title": "", "text": " \\n"}\n', r"line 1: needed a `title` or a `text`"),
-        ("corpus", json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n", r"needed .{,300}$"),
-        ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: needed `metadata`: .*dictionary"),
-        ("corpus", '{"_id": "a", "text": "A\\ud800"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
-        ("corpus", ANT.encode() + b'{"_id": "b", "text": "caf\xe9"}\n', r"corpus\.jsonl, line 2: needed UTF-8, found"),
-        ("corpus", b'{"_id": "a", "text": "\xed\xa0\x80"}\n', r"corpus\.jsonl, line 1: needed UTF-8"),
-        ("corpus", "", r"the corpus must hold a document, found none"),
-        ("corpus", None, r"expected corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* found none of them"),
+        ("corpus", ANT + '{"_id": "b", "text": \n', r"corpus\.jsonl, line 2: expected JSON \(.*\), got"),
+        ("corpus", ANT + "[1]\n", r"corpus\.jsonl, line 2: expected a JSON object, got \[1\]"),
+        ("corpus", "[" * 100_000 + "\n", r"corpus\.jsonl, line 1: expected JSON"),
+        (
+            "corpus",
+            '{"_id": 0.5, "text": "A"}\n',
+            r"corpus\.jsonl, line 1: expected `_id`: a non-empty string or .* got 0\.5",
+        ),
+        ("corpus", '{"id": "a", "docno": "b", "text": "A"}\n', r"line 1: expected `_id`, or one of its synonyms, got"),
+        ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: expected `_id`: .* got ' a'"),
+        ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: expected `_id`: "),
+        ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: expected unique `_id`, got 'a \(duplicate\)'"),
+        ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: expected `text`: Field required, got"),
+        ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: expected `title`: .*string, got \[\]"),
+        ("corpus", '{"_id": "a", "title": "", "text": " \\n"}\n', r"line 1: expected a `title` or a `text`"),
+        ("corpus", json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n", r"expected .{,300}$"),
+        ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: expected `metadata`: .*dictionary"),
+        (
+            "corpus",
+            '{"_id": "a", "text": "A\\ud800"}\n',
+            r"corpus\.jsonl, line 1: expected valid characters without lone surrogates",
+        ),
+        ("corpus", ANT.encode() + b'{"_id": "b", "text": "caf\xe9"}\n', r"corpus\.jsonl, line 2: expected UTF-8, got"),
+        ("corpus", b'{"_id": "a", "text": "\xed\xa0\x80"}\n', r"corpus\.jsonl, line 1: expected UTF-8"),
+        ("corpus", "", r"the corpus must contain a document, got none"),
+        ("corpus", None, r"expected corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* got none of them"),
         (
             "corpus",
             '{"_id": "a", "text": "x", "principals": ["hr"]}\n',
-            r"corpus\.jsonl, line 1: needed `principals` in `metadata`",
+            r"corpus\.jsonl, line 1: expected `principals` in `metadata`",
         ),
         *(
             (
                 "corpus",
                 f'{ANT}{{"_id": "b", "text": "x", {odd}}}\n',
-                rf"corpus\.jsonl, line 2: needed .* found '{path}'",
+                rf"corpus\.jsonl, line 2: expected .* got '{path}'",
             )
             for odd, path in {
                 '"principal": ["hr"]': "principal",
@@ -301,23 +309,23 @@ ANT = '{"_id": "a", "text": "A"}\n'
                 '{"valid_from": 20250131}': r"`metadata\.valid_from`: needed a time in ISO 8601, .* got 20250131",
             }.items()
         ),
-        ("edges", "source\ttarget\tprincipal\na\tb\thr\n", r"line 1: needed `principals` as the name of the column"),
-        ("edges", "source,target,type,Allowed Principals\na,b,x,hr\n", r"line 1: needed .*found 'Allowed Principals'"),
-        ("queries", None, r"needed queries\.jsonl"),
-        ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
-        ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),
-        ("train", "q1\ta\tone\n", r"train\.tsv, line 1: needed a number as score \(columns query-id .* found 'one'"),
-        ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
-        ("train", HEADER + "q9\ta\t1\n", r"line 2: needed an id of the queries \(or `drop_unknown`\), found 'q9'"),
-        ("train", HEADER + "q1\tz\t1\n", r"line 2: needed an id of the corpus \(or `drop_unknown`\), found 'z'"),
-        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a number as score .* found 'nan'"),
-        ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"line 3: needed one score .* 'q1 a with 1 in line 2 and 0'"),
-        ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"`splits` must not share queries, got 'q2' of 'train'"),
-        ("edges", "a\n", r"edges\.tsv, line 1: needed columns source, target, type"),
-        ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
-        ("edges", "a\tb\tx\na\tz\tx\n", r"line 2: needed an id of the corpus \(or `drop_unknown`\), found 'z'"),
+        ("edges", "source\ttarget\tprincipal\na\tb\thr\n", r"line 1: expected `principals` as the name of the column"),
+        ("edges", "source,target,type,Allowed Principals\na,b,x,hr\n", r"line 1: expected .*got 'Allowed Principals'"),
+        ("queries", None, r"expected queries\.jsonl"),
+        ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: expected a `text`"),
+        ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: expected a score above 0 in at least one row, got none"),
+        ("train", "q1\ta\tone\n", r"train\.tsv, line 1: expected a number as score \(columns query-id .* got 'one'"),
+        ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: expected 3 tab-separated columns"),
+        ("train", HEADER + "q9\ta\t1\n", r"line 2: expected an id of the queries \(or `drop_unknown`\), got 'q9'"),
+        ("train", HEADER + "q1\tz\t1\n", r"line 2: expected an id of the corpus \(or `drop_unknown`\), got 'z'"),
+        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: expected a number as score .* got 'nan'"),
+        ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"line 3: expected one score .* 'q1 a with 1 in line 2 and 0'"),
+        ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"`splits` must not share queries, got 'q2' in 'train'"),
+        ("edges", "a\n", r"edges\.tsv, line 1: expected columns source, target, and optionally type"),
+        ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: expected 3 tab-separated columns"),
+        ("edges", "a\tb\tx\na\tz\tx\n", r"line 2: expected an id of the corpus \(or `drop_unknown`\), got 'z'"),
         *(
-            ("edges", f"a\tb\tx\t{bad}\n", rf"edges\.tsv, line 1: needed a weight above 0, found '{bad}'")
+            ("edges", f"a\tb\tx\t{bad}\n", rf"edges\.tsv, line 1: expected a weight above 0, got '{bad}'")
             for bad in ("x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50")
         ),
     ],
@@ -370,15 +378,15 @@ def test_bad_items_are_left_out_and_counted(write_folder) -> None:
         train=HEADER + "q1\t1\t1\nq1\t1\t1\nq1\tz\t1\nq9\t1\t1\nq1\t2\t1\n",
         test=None,
     )
-    with pytest.raises(ValueError, match=r"needed an id of the corpus \(or `drop_unknown`\), found 'z'"):
+    with pytest.raises(ValueError, match=r"expected an id of the corpus \(or `drop_unknown`\), got 'z'"):
         Dataset.from_folder(folder)
-    with pytest.warns(UserWarning, match="left out") as warned:
+    with pytest.warns(UserWarning, match="skipped") as warned:
         dataset = Dataset.from_folder(folder, drop_unknown=True)
     assert [str(warning.message).rpartition("/")[2] for warning in warned] == [
-        "corpus.jsonl: left out 1 x a document without title and text (line 2)",
-        "train.tsv: left out 1 x a row that came before (line 3), 1 x an id that is not in the corpus (line 4), "
-        "1 x an id that is not in the queries (line 5), 1 x a document without title and text (line 6)",
-        "edges.tsv: left out 1 x an id that is not in the corpus (line 3)",
+        "corpus.jsonl: skipped 1 x document without title and text (line 2)",
+        "train.tsv: skipped 1 x duplicate row (line 3), 1 x id not in the corpus (line 4), "
+        "1 x id not in the queries (line 5), 1 x document without title and text (line 6)",
+        "edges.tsv: skipped 1 x id not in the corpus (line 3)",
     ]
     assert list(dataset.graph.node_ids) == ["1", "3"]
     assert judged(dataset, "train") == {("q1", "1"): 1}

@@ -39,7 +39,7 @@ def test_queries_that_the_run_or_the_data_set_lacks(tmp_path: Path) -> None:
     retriever = RunRetriever(graph(), path=file, top_k=2)
     ignoring = RunRetriever(graph(), path=file, top_k=2, ignore_unknown_queries=True)
     assert ignoring.retrieve(Queries(["q1"], [""])).nodes.tolist() == [[1, 0]]
-    with pytest.raises(ValueError, match=r"run\.trec, line 3: needed a query of the data set"):
+    with pytest.raises(ValueError, match=r"run\.trec, line 3: expected a query of the data set"):
         retriever.retrieve(Queries(["q1"], [""]))
     with pytest.warns(UserWarning, match=r"run\.trec: candidates for 2 of 3 queries; none for q3"):
         found = retriever.retrieve(Queries(["q1", "q2", "q3"], [""] * 3))
@@ -49,7 +49,9 @@ def test_queries_that_the_run_or_the_data_set_lacks(tmp_path: Path) -> None:
 def test_unknown_and_doubled_candidates_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "run.trec"
     file.write_text(RUN + "q1 Q0 z 3 1 x\nq9 Q0 a 1 1 x\nq1 Q0 a 4 1 x\n")
-    with pytest.warns(UserWarning, match=r"1 x a document .* \(line 5\), 1 x a query .* 6\), 1 x a cand.* 7\)$"):
+    with pytest.warns(
+        UserWarning, match=r"1 x unknown document \(line 5\), 1 x unknown query .* 6\), 1 x duplicate cand.* 7\)$"
+    ):
         found = RunRetriever(graph(), path=file, top_k=2, drop_unknown=True).retrieve(Queries(["q1", "q2"], [""] * 2))
     assert found.nodes.tolist() == [[1, 0], [3, 2]]
 
@@ -135,29 +137,29 @@ def line(*candidates: Any, query_id: Any = "q1") -> str:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("run.trec", "q1 Q0 a 1 1\n", "line 1: needed 6 columns"),
-        ("run.trec", "q1\tQ0\ta\tb\t1\t1\tx\n", "line 1: needed 6 columns"),
+        ("run.trec", "q1 Q0 a 1 1\n", "line 1: expected 6 columns"),
+        ("run.trec", "q1\tQ0\ta\tb\t1\t1\tx\n", "line 1: expected 6 columns"),
         (
             "run.trec",
             "q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n",
-            r"line 2: needed a document of the corpus \(or `drop_unknown`\), found 'z'",
+            r"line 2: expected a document of the corpus \(or `drop_unknown`\), got 'z'",
         ),
-        ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n", "line 2: needed each document once per query, found 'a a sec"),
-        ("run.trec", "q1 Q0 a 1 nan x\n", "line 1: needed a finite number as score, found 'nan'"),
-        ("run.trec", "q1 Q0 a 1 one x\n", "line 1: needed a finite number as score, found 'one'"),
-        ("run.trec", "", "needed a candidate for at least one of 3 queries, found none"),
-        ("run.jsonl", "{\n", "line 1: needed JSON"),
-        ("run.jsonl", line(query_id=0.5), "line 1: needed `query_id`: Input should be a valid string, found 0.5"),
-        ("run.jsonl", line(GOOD, {"doc_id": "a"}), "needed `candidates.1.score`: Field required"),
-        ("run.jsonl", line(GOOD | {"score": "1"}), "needed `candidates.0.score`: Input should"),
-        ("run.jsonl", line(GOOD | {"score": 1e99}), "needed `candidates.0.score`: Input should"),
+        ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n", "line 2: expected each document once per query, got 'a for"),
+        ("run.trec", "q1 Q0 a 1 nan x\n", "line 1: expected a finite number as score, got 'nan'"),
+        ("run.trec", "q1 Q0 a 1 one x\n", "line 1: expected a finite number as score, got 'one'"),
+        ("run.trec", "", "expected a candidate for at least one of 3 queries, got none"),
+        ("run.jsonl", "{\n", "line 1: expected JSON"),
+        ("run.jsonl", line(query_id=0.5), "line 1: expected `query_id`: Input should be a valid string, got 0.5"),
+        ("run.jsonl", line(GOOD, {"doc_id": "a"}), "expected `candidates.1.score`: Field required"),
+        ("run.jsonl", line(GOOD | {"score": "1"}), "expected `candidates.0.score`: Input should"),
+        ("run.jsonl", line(GOOD | {"score": 1e99}), "expected `candidates.0.score`: Input should"),
         ("run.jsonl", line(GOOD | {"features": {"f": None}}), "`candidates.0.features.f`: Input"),
         ("run.jsonl", line(GOOD, GOOD | {"doc_id": "b", "features": {}}), r"the features \['f'\]"),
-        ("run.jsonl", line(GOOD | {"features": {"base_score": 1}}), "other names than base_score"),
-        ("run.jsonl", 2 * line(), "line 2: needed each query on one line"),
-        ("run.jsonl", line(GOOD, GOOD | {"score": 7}), "line 1: needed each document once per query"),
-        ("run.jsonl", line(GOOD, query_id="z"), "line 1: needed a query of the data set"),
-        ("run.jsonl", line(), "needed a candidate for at least one of 3 queries"),
+        ("run.jsonl", line(GOOD | {"features": {"base_score": 1}}), "no feature named base_score"),
+        ("run.jsonl", 2 * line(), "line 2: expected each query on one line"),
+        ("run.jsonl", line(GOOD, GOOD | {"score": 7}), "line 1: expected each document once per query"),
+        ("run.jsonl", line(GOOD, query_id="z"), "line 1: expected a query of the data set"),
+        ("run.jsonl", line(), "expected a candidate for at least one of 3 queries"),
     ],
 )
 def test_bad_runs(tmp_path: Path, name: str, text: str, message: str) -> None:

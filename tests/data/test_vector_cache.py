@@ -59,7 +59,7 @@ class Broken(HashEncoder):
 def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) -> None:
     memory = MemoryVectorCache(Broken())
     for cache in (VectorCache(Broken(), tmp_path), memory, memory):
-        with pytest.raises(ValueError, match="hash: needed 5 finite vectors"):
+        with pytest.raises(ValueError, match="hash: expected 5 finite vectors"):
             cache.encode(TEXTS)
     assert shards(tmp_path) == []
 
@@ -75,7 +75,7 @@ def test_memory_against_the_encoder_itself(room: int) -> None:
     for texts in (TEXTS, TEXTS[::-1], [TEXTS[1]] * 3):
         assert torch.equal(cache.encode(texts), HashEncoder().encode(texts))
     assert cache.encode([]).shape == (0, 0)
-    assert len(cache._kept) == (3 if room == bytes_of(3) else len(TEXTS))
+    assert len(cache._vectors) == (3 if room == bytes_of(3) else len(TEXTS))
     assert (cache.name, cache.fingerprint) == ("hash", "hash")
 
 
@@ -131,7 +131,7 @@ def test_no_pair_is_encoded_twice(tmp_path: Path) -> None:
     assert encoder.pairs == []
     found = cache.encode(["ab", "a"], ["c", "bc"])  # pairs that join to one text
     assert not torch.equal(found[0], found[1])
-    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 0"):
+    with pytest.raises(ValueError, match=r"`passages` must have one entry per entry of `query_texts` \(1\), got 0"):
         cache.encode(["a"], [])
 
 
@@ -166,7 +166,7 @@ def test_damaged_file_of_pairs_is_refused_by_name(tmp_path: Path, content: bytes
 
 @pytest.mark.parametrize("scale", [torch.nan, torch.inf])
 def test_vectors_of_pairs_that_are_not_finite_are_not_kept(tmp_path: Path, scale: float) -> None:
-    with pytest.raises(ValueError, match="the pair encoder's vectors: needed 4 finite vectors"):
+    with pytest.raises(ValueError, match="the pair encoder's vectors: expected 4 finite vectors"):
         read(tmp_path, HashPairEncoder(scale=scale))
     again = HashPairEncoder()
     read(tmp_path, again)
@@ -183,8 +183,8 @@ def test_pairs_are_counted_and_timed_before_they_are_read(tmp_path: Path, caplog
     with caplog.at_level("INFO", "graphrerank.utils.progress"):
         PairCache(encoder, tmp_path).read_ahead(*MANY, clock=lambda: next(ticks))
     assert caplog.messages == [
-        "700 pairs of a query and a passage for the cross-encoder HashPairEncoder: 0 are cached, 700 must be read",
-        "reading them takes about 5 min here; an interrupted run goes on where it stopped",
+        "700 pairs of a query and a passage for the cross-encoder HashPairEncoder: 0 are cached, 700 must be encoded",
+        "encoding them takes about 5 min here; an interrupted run resumes where it stopped",
     ]
     assert sorted(set(encoder.pairs)) == sorted(zip(*MANY, strict=True))
     assert len(encoder.pairs) == 701  # one to load the model
@@ -202,9 +202,9 @@ def test_an_interrupted_reader_goes_on_where_it_stopped(tmp_path: Path, caplog: 
         PairCache(again, tmp_path).read_ahead(*MANY)
     before = len(set(stopped.pairs))
     assert before > 300
-    assert caplog.messages[0].endswith(f": {before} are cached, {700 - before} must be read")
+    assert caplog.messages[0].endswith(f": {before} are cached, {700 - before} must be encoded")
     assert set(again.pairs).isdisjoint(stopped.pairs)
     caplog.clear()
     with caplog.at_level("INFO", "graphrerank.utils.progress"):
         PairCache(again, tmp_path).read_ahead(*MANY)
-    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["700 are cached, 0 must be read"]
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["700 are cached, 0 must be encoded"]

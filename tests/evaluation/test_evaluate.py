@@ -54,7 +54,7 @@ def test_a_filter_leaves_passages_and_their_judgements_out(tmp_path: Path) -> No
         ValueError, match=r"`filter\.odd` must be a field of the passages\. The known fields are \['even'\]"
     ):
         evaluate(systems, Dataset.from_folder(folder), filter={"odd": True}, **settings)
-    with pytest.raises(ValueError, match="`filter` must let a passage of data set 'ring' pass"):
+    with pytest.raises(ValueError, match="`filter` must match a passage of data set 'ring'"):
         evaluate(systems, Dataset.from_folder(folder), filter={"even": 7}, **settings)
 
 

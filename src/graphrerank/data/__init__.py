@@ -1,1 +1,1 @@
-"""Readers, encoding, candidate lists and batches."""
+"""Data sets: readers, splits, encoders, candidate lists, and batches for training."""

@@ -1,4 +1,4 @@
-"""Augmentation that makes training candidates resemble those of other retrievers and graphs."""
+"""Augmentation of training candidates, so that a model generalises to other retrievers and graphs."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -14,15 +14,20 @@ from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.utils.checks import UserError, check_share
 
-SHORTEST_CUT, LONGEST_CUT = 20, 80  # candidates that a cut leaves
-MAX_NOISE_EDGES = 1500  # random edges of a query
+SHORTEST_CUT, LONGEST_CUT = 20, 80  # Minimum and maximum number of candidates in a truncated list.
+MAX_NOISE_EDGES = 1500  # Maximum number of random edges per query.
 
 
 class QueryDraws:
-    """Draw for every query of a batch, and keep the draws of some.
+    """Random draws for every query of a batch, of which this process uses its share.
 
-    Processes that share a batch draw the same from the same seed, so that a query's draws do not depend on how many
-    they are. ``share`` are the kept ones, ``B`` of ``num_queries``.
+    Processes that share a batch draw the same numbers from the same seed, so the draws of a query do not depend on the
+    number of processes.
+
+    Args:
+        generator: Random generator.
+        num_queries: Number of queries in the batch.
+        share: Slice of the ``B`` queries of this process.
     """
 
     def __init__(self, generator: torch.Generator, num_queries: int, share: slice = slice(None)) -> None:
@@ -31,35 +36,65 @@ class QueryDraws:
         self.share = share
 
     def uniform(self, *shape: int) -> Tensor:
-        """Draw from [0, 1), ``[B, *shape]``."""
+        """Draw uniform numbers from [0, 1).
+
+        Args:
+            *shape: Shape of the draw for one query.
+
+        Returns:
+            Tensor ``[B, *shape]`` float32.
+        """
         return torch.rand(self.num_queries, *shape, generator=self.generator)[self.share]
 
     def choice(self, options: int) -> Tensor:
-        """Draw from ``0`` to ``options - 1``, ``[B]`` int64."""
+        """Draw uniform integers from 0 to ``options - 1``.
+
+        Args:
+            options: Number of options.
+
+        Returns:
+            Tensor ``[B]`` int64.
+        """
         return torch.randint(options, (self.num_queries,), generator=self.generator)[self.share]
 
 
 @dataclass
 class CandidateAugmentation:
-    """Hide scores and edges of whole queries at random; a ValueError if a probability is out of range.
+    """Random changes of scores and edges in training batches. Each change applies to a whole query.
 
-    Each draw is made once per query, so that its list remains one that some retriever could give. A hidden score is 0
-    for every candidate: models scale scores within a list, where a constant carries no information.
+    Changes are drawn once per query, so that its list remains one that some retriever could produce. A hidden score is
+    0 for every candidate. Models scale scores within a list, where a constant carries no information. All probabilities
+    are in [0, 1] and are 0 by default.
+
+    Args:
+        feature_names: Names of the scores in ``CandidateGraphs.x``. The first is the score of the base ranking.
+        base_swap: Probability of replacing the base score by BM25 or the cosine similarity, with equal probability.
+        score_dropout: Probability of hiding a score other than the base score. The scores of an expansion are hidden
+            together, and so are those of ``TextMatch``.
+        cross_encoder_dropout: Probability of hiding the scores of a cross-encoder, which ``score_dropout`` never hides.
+        edge_dropout: Probability of removing all edges and the scores computed from them.
+        type_merge: Probability of merging all edges into the type ``other``.
+        type_swap: Probability of permuting the edge types.
+        type_dropout: Probability of hiding the edges of a type, drawn for each type.
+        edge_noise: Probability of adding up to 1,500 edges of one type between random candidates.
+        list_cut: Probability of truncating the list to its first 20 to 80 candidates by base score. Lists that would
+            lose all relevant candidates are not truncated.
+
+    Raises:
+        ValueError: If a probability is out of range.
     """
 
-    feature_names: Sequence[str]  # of the scores in `CandidateGraphs.x`; the first is the base ranking's
+    feature_names: Sequence[str]
     _: KW_ONLY
-    # probabilities in [0, 1]:
-    base_swap: float = 0.0  # BM25 or the cosine, equally likely, replaces the base score
-    # a score other than the base score is hidden; those of an expansion together, and so those of `TextMatch`
+    base_swap: float = 0.0
     score_dropout: float = 0.0
-    cross_encoder_dropout: float = 0.0  # a cross-encoder's scores are hidden, all together, and by nothing else
-    edge_dropout: float = 0.0  # the graph loses all edges and the scores computed from them
-    type_merge: float = 0.0  # all edges are merged, and are `other`
-    type_swap: float = 0.0  # the types trade places, in any order
-    type_dropout: float = 0.0  # the edges of one type are hidden, for each type
-    edge_noise: float = 0.0  # up to `MOST_NOISE` edges between random candidates, all of one type, are added
-    list_cut: float = 0.0  # only the first 20 to 80 candidates by the base score are kept, if one of them is relevant
+    cross_encoder_dropout: float = 0.0
+    edge_dropout: float = 0.0
+    type_merge: float = 0.0
+    type_swap: float = 0.0
+    type_dropout: float = 0.0
+    edge_noise: float = 0.0
+    list_cut: float = 0.0
 
     def __post_init__(self) -> None:
         check_share(base_swap=self.base_swap, score_dropout=self.score_dropout, edge_dropout=self.edge_dropout)
@@ -68,19 +103,26 @@ class CandidateAugmentation:
         check_share(list_cut=self.list_cut)
         column = {name: index for index, name in enumerate(self.feature_names)}
         groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
-        *together, of_pairs = ([column[name] for name in group if name in column] for group in groups)
-        alone = sorted(set(column.values()) - {0}.union(of_pairs, *together))
+        *together, cross_encoder = ([column[name] for name in group if name in column] for group in groups)
+        alone = sorted(set(column.values()) - {0}.union(cross_encoder, *together))
         self.coverages = [column.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
         self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
-        # columns that are hidden together, and with what probability
+        # Columns that are hidden together, and the probability of hiding them.
         hidden = [(columns, self.score_dropout) for columns in (*([index] for index in alone), *together)]
-        self.hidden_together = [entry for entry in (*hidden, (of_pairs, self.cross_encoder_dropout)) if entry[0]]
+        self.hidden_together = [entry for entry in (*hidden, (cross_encoder, self.cross_encoder_dropout)) if entry[0]]
 
     def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         """Return a changed copy of a batch.
 
+        Args:
+            graphs: Candidate graphs of the queries.
+            draws: Random draws for the same queries.
+
+        Returns:
+            Changed candidate graphs.
+
         Raises:
-            ValueError: If types are to be changed and the batch's types are merged.
+            ValueError: If edge types are to be changed, but the edges of the batch have no types.
         """
         graph = graph_of_nodes(graphs.ptr, graphs.num_nodes)
         x = graphs.x.clone()
@@ -89,7 +131,7 @@ class CandidateAugmentation:
             column = torch.tensor(self.rankable)[draws.choice(len(self.rankable))][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
         bare = (draws.uniform() < self.edge_dropout)[graph]
-        if None not in self.coverages:  # equal without neighbours
+        if None not in self.coverages:  # Without neighbours, both coverages are equal.
             alone, together = self.coverages
             x[:, together] = torch.where(bare, x[:, alone], x[:, together])
         for columns, probability in self.hidden_together:
@@ -105,30 +147,32 @@ class CandidateAugmentation:
     def _with_other_types(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         if graphs.edge_type is None:
             raise UserError(
-                "`type_merge`, `type_swap` and `type_dropout` need edges that keep their type: a model of "
-                "`num_edge_types` (features=scores_match_typed)"
+                "`type_merge`, `type_swap` and `type_dropout` must be 0 for edges without types, got probabilities "
+                "above 0; use a model with `num_edge_types` (features=scores_match_typed)"
             )
         num_types = len(EDGE_TYPES)
         merged = draws.uniform() < self.type_merge
         swapped = draws.uniform() < self.type_swap
         order = torch.argsort(draws.uniform(num_types), dim=1)
-        becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], for types as they were
-        dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], for types as they are
+        becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], new type of each type
+        dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], by the new type
         dropped &= ~merged.unsqueeze(1)
-        of_edge = graph_of_nodes(graphs.ptr, graphs.num_nodes)[graphs.edge_index[1]]
-        edge_type = becomes[of_edge, graphs.edge_type].masked_fill(merged[of_edge], OTHER)
-        kept = ~dropped[of_edge, edge_type]
+        graph = graph_of_nodes(graphs.ptr, graphs.num_nodes)[graphs.edge_index[1]]  # [E], graph of each edge
+        edge_type = becomes[graph, graphs.edge_type].masked_fill(merged[graph], OTHER)
+        mask = ~dropped[graph, edge_type]
         pairs, weight, edge_type = merge_parallel_of_types(
-            graphs.edge_index[:, kept].flip(0).T, graphs.edge_attr[kept], edge_type[kept], graphs.num_nodes
+            graphs.edge_index[:, mask].flip(0).T, graphs.edge_attr[mask], edge_type[mask], graphs.num_nodes
         )
         return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
 
     def _with_noise(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         noisy = draws.uniform() < self.edge_noise
         count = (draws.uniform() * MAX_NOISE_EDGES).long() * noisy  # [B]
-        of_query = draws.choice(len(EDGE_TYPES))
+        type_of_query = draws.choice(len(EDGE_TYPES))
         size = (graphs.ptr[1:] - graphs.ptr[:-1]).view(-1, 1, 1)
-        ends = (draws.uniform(MAX_NOISE_EDGES, 2) * size).long() + graphs.ptr[:-1].view(-1, 1, 1)  # [B, MOST_NOISE, 2]
+        ends = (draws.uniform(MAX_NOISE_EDGES, 2) * size).long() + graphs.ptr[:-1].view(
+            -1, 1, 1
+        )  # [B, MAX_NOISE_EDGES, 2]
         drawn = (torch.arange(MAX_NOISE_EDGES) < count.unsqueeze(1)) & (ends[..., 0] != ends[..., 1])
         random = ends[drawn]  # [M, 2]
         pairs = torch.cat([graphs.edge_index.flip(0).T, random, random.flip(1)])
@@ -136,7 +180,7 @@ class CandidateAugmentation:
         if graphs.edge_type is None:
             pairs, weight = merge_parallel(pairs, weight, graphs.num_nodes)
             return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight)
-        types = of_query.unsqueeze(1).expand_as(drawn)[drawn]
+        types = type_of_query.unsqueeze(1).expand_as(drawn)[drawn]
         edge_type = torch.cat([graphs.edge_type, types, types])
         pairs, weight, edge_type = merge_parallel_of_types(pairs, weight, edge_type, graphs.num_nodes)
         return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
@@ -149,6 +193,6 @@ class CandidateAugmentation:
         assert graphs.relevance is not None
         answerable = (first & (graphs.relevance[order.clamp(min=0)] > 0)).any(1)
         first |= ~(is_cut & answerable).unsqueeze(1) & (order >= 0)
-        kept = torch.zeros(graphs.num_nodes, dtype=torch.bool)
-        kept[order[first]] = True
-        return graphs.select_nodes(kept)
+        mask = torch.zeros(graphs.num_nodes, dtype=torch.bool)
+        mask[order[first]] = True
+        return graphs.select_nodes(mask)

@@ -30,28 +30,40 @@ from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES,
 from graphrerank.utils.caching import cached_tensors, hash_texts, short_hash
 from graphrerank.utils.checks import UserError, check_counts
 
-CANDIDATES_FORMAT = 2  # raise it when the same arguments would give other candidate lists
+CANDIDATES_FORMAT = 2  # Version of cached candidate lists. Increase it whenever the same arguments give other lists.
 CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
-MATCH_QUERIES = 256  # queries whose words are matched at once
-PAIR_QUERIES = 1024  # queries whose pairs' vectors are held together
+MATCH_QUERIES = 256  # Number of queries whose words are matched at once.
+PAIR_QUERIES = 1024  # Number of queries whose pairs are encoded at once.
 
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A data set with a base ranking for every query, and with encoded texts if there is an encoder."""
+    """Data set with a candidate list for every query, and with vectors if there is an encoder.
 
-    dataset: Dataset  # its graph has an embedding if there is an encoder
-    query_vectors: Tensor | None  # `[Q, d]`, or None without an encoder
-    ranking: Ranking  # `[Q, K]` candidates, with `features [Q, K, F]`
-    feature_names: tuple[str, ...]  # names of the `F` columns; the first is the base ranking's score
+    Attributes:
+        dataset: Data set. Its graph has vectors if there is an encoder.
+        query_vectors: Query vectors ``[Q, d]``. None without an encoder.
+        ranking: Candidates ``[Q, K]`` with features ``[Q, K, F]``.
+        feature_names: Names of the ``F`` features. The first is the score of the base ranking.
+        encoder_name: Name of the encoder. None without an encoder.
+        encoder_fingerprint: Hash that changes whenever the vectors would change. None without an encoder.
+        pair_encoder: Cross-encoder of queries and candidates. None if no model needs pairs.
+        retriever: Retriever that ranked the candidates. None if it was discarded.
+        top_k: Number of candidates per query.
+    """
+
+    dataset: Dataset
+    query_vectors: Tensor | None
+    ranking: Ranking
+    feature_names: tuple[str, ...]
     encoder_name: str | None = None
-    encoder_fingerprint: str | None = None  # changes whenever the vectors would
-    pair_encoder: PairEncoder | None = None  # encodes queries with candidates; None if no model reads pairs
-    retriever: Retriever | None = field(default=None, repr=False)  # that ranked the candidates; None: not kept
+    encoder_fingerprint: str | None = None
+    pair_encoder: PairEncoder | None = None
+    retriever: Retriever | None = field(default=None, repr=False)
 
     @property
     def top_k(self) -> int:
-        """Candidates per query."""
+        """Number of candidates per query."""
         return self.ranking.nodes.shape[1]
 
     def graphs(
@@ -62,20 +74,20 @@ class PreparedDataset:
         inputs: ModelInputs = SCORES,
         edges: bool = True,
     ) -> CandidateGraphs:
-        """Build the candidate graphs of some queries, all at once.
+        """Build the candidate graphs of a batch of queries.
 
         Args:
-            queries: ``[B]`` int64 numbers of queries.
-            split: Split whose judgements are attached as ``relevance`` and ``gains``. None for neither.
-            inputs: The tensors that the model reads.
-            edges: Whether there are edges among the candidates.
+            queries: Query numbers ``[B]`` int64.
+            split: Split whose judgements are attached as ``relevance`` and ``gains``. If None, none are attached.
+            inputs: Tensors that the model needs.
+            edges: Whether to include edges between candidates.
 
         Returns:
             ``B`` packed graphs, with ``feature_names`` as the columns of ``x``.
 
         Raises:
-            UserError: If the model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``; or
-                if there is no such split.
+            UserError: If the model needs vectors and there is no encoder, if the model needs pairs and there is no
+                ``pair_encoder``, or if the split does not exist.
         """
         self._check_inputs(inputs)
         candidates = self._candidates(queries, with_edges=edges)
@@ -95,22 +107,24 @@ class PreparedDataset:
         )
 
     def _check_inputs(self, inputs: ModelInputs) -> None:
-        """Refuse a model that reads vectors or pairs that the data do not have."""
+        """Check that the data have the vectors or pairs that a model needs."""
         if inputs.reads_vectors and (self.query_vectors is None or self.dataset.graph.embedding is None):
-            needed = "an encoder (encoder=minilm), got none; only features=scores does without"
-            raise UserError(f"`vectors` of data set {self.dataset.name!r} need {needed}")
+            raise UserError(
+                f"the model needs vectors of data set {self.dataset.name!r}, got no encoder; "
+                "use encoder=minilm, or features=scores, which needs no vectors"
+            )
         if inputs.reads_pairs and self.pair_encoder is None:
-            raise UserError(f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none")
+            raise UserError(f"the model needs a `pair_encoder` for data set {self.dataset.name!r}, got None")
 
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
-        """Return the data with the features that a model was trained on.
+        """Return a copy with the features of a trained model.
 
         Args:
-            names: Names of the features, in the model's order. Matches of the query's words are computed from the texts
-                and the candidate graphs if the retriever does not give them.
+            names: Names of the features, in the model's order. Word matches are computed from the texts and the
+                candidate graphs if the retriever does not provide them.
 
         Returns:
-            The same data with these columns (:func:`~graphrerank.features.feature_columns.feature_columns`).
+            Copy with these features (:func:`~graphrerank.features.feature_columns.feature_columns`).
 
         Raises:
             UserError: If a feature is unknown.
@@ -120,7 +134,7 @@ class PreparedDataset:
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
     def _match(self, with_words: bool) -> Tensor:
-        """Match all queries with their candidates: ``[Q, K, 3]``, or ``[Q, K, 27]`` with words; 0 where padded."""
+        """Return the word matches of all candidates, ``[Q, K, 3]`` or, with words, ``[Q, K, 27]``, padded with 0."""
         text_match = TextMatch.of(self.dataset.graph)
         names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         matches = torch.zeros(*self.ranking.nodes.shape, len(names))
@@ -131,19 +145,49 @@ class PreparedDataset:
         return matches
 
     def pairs(self, queries: Tensor, *, top_k: int | None = None) -> tuple[list[str], list[str]]:
-        """List the texts of some queries and of their candidates, or the first ``top_k``, pair by pair, ``N`` each."""
+        """List the texts of query-candidate pairs.
+
+        Args:
+            queries: Query numbers ``[B]``.
+            top_k: Maximum number of candidates per query. If None, all candidates are used.
+
+        Returns:
+            Query texts and passage texts of the ``N`` pairs.
+        """
         row, column = torch.nonzero(self.ranking.nodes[queries, :top_k] >= 0, as_tuple=True)
         nodes, query_texts = self.ranking.nodes[queries[row], column].tolist(), self.dataset.query_texts
         return [query_texts[query] for query in queries[row].tolist()], [self.dataset.graph.texts[n] for n in nodes]
 
     def answerable(self, split: str) -> Tensor:
-        """List a split's queries with a relevant candidate, ``[Q']``."""
+        """Return the queries of a split that have a relevant candidate.
+
+        Args:
+            split: Name of the split.
+
+        Returns:
+            Query numbers ``[Q']`` int64.
+
+        Raises:
+            UserError: If the split does not exist.
+        """
         qrels, num_nodes = self.dataset.split(split), self.dataset.graph.num_nodes
         gains = qrels.relevance(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
         return qrels.queries[(gains > 0).any(1)]
 
     def ceiling(self, split: str) -> float:
-        """Share of a split's queries with all relevant nodes among the candidates: the bound of any reranker."""
+        """Return the share of queries whose relevant passages are all among the candidates.
+
+        This share is the upper bound of PR@K for any reranker.
+
+        Args:
+            split: Name of the split.
+
+        Returns:
+            Share in [0, 1].
+
+        Raises:
+            UserError: If the split does not exist.
+        """
         qrels, num_nodes = self.dataset.split(split), self.dataset.graph.num_nodes
         return qrels.share_complete(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
 
@@ -156,12 +200,21 @@ def prepare(
     cache: str | Path,
     keep_retriever: bool = False,
 ) -> PreparedDataset:
-    """Encode a data set and rank its corpus for every query, from the cache of candidate lists if possible.
+    """Encode a data set and retrieve candidates for every query, using the cache of candidate lists.
 
-    ``encoder`` is best wrapped in a ``VectorCache``, and None if nothing reads vectors. ``build_retriever`` is a
-    ``functools.partial`` of a retriever class whose arguments are plain or such partials; ``keep_retriever`` keeps the
-    retriever with its index, to time its searches. A damaged cache file is computed again, with a warning. A ValueError
-    if there is no encoder, and the retriever or the data set's ``knn`` needs vectors.
+    Args:
+        dataset: Data set.
+        encoder: Text encoder, usually a :class:`~graphrerank.data.vector_cache.VectorCache`. None if neither the
+            retriever nor the model needs vectors.
+        build_retriever: ``functools.partial`` of a retriever class. Its arguments are plain values or such partials.
+        cache: Folder of candidate lists and edges. A damaged file is computed again with a warning.
+        keep_retriever: Whether to keep the retriever with its index, for example to measure its latency.
+
+    Returns:
+        Data set with candidates.
+
+    Raises:
+        UserError: If there is no encoder, and the retriever or ``knn`` edges need vectors.
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
     described, fingerprint = describe_retriever(build_retriever), "" if encoder is None else encoder.fingerprint
@@ -188,20 +241,28 @@ def prepare(
 
 
 def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Dataset:
-    """Return a data set with an encoder's vectors, and ``knn`` edges to nearest neighbours; without any if it is None.
+    """Return a data set with vectors and, if ``knn`` is set, with edges to nearest neighbours.
 
-    ``cache`` keeps the edges. Vectors that came with the graph stay; a ValueError if they are
-    another encoder's, or there is no encoder and ``knn`` needs vectors.
+    Args:
+        dataset: Data set. Vectors that came with its graph are kept.
+        encoder: Text encoder. If None, the result has no vectors.
+        cache: Folder that caches the edges.
+
+    Returns:
+        Data set with vectors.
+
+    Raises:
+        UserError: If the graph has vectors of another encoder, or if ``knn`` edges need an encoder and there is none.
     """
     if encoder is None:
         if dataset.needs_vectors:
-            raise UserError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
+            raise UserError(f"`knn` edges of data set {dataset.name!r} need an encoder, got None; use encoder=minilm")
         return dataset.with_graph(replace(dataset.graph, vectors=None))
     if dataset.encoded_by == encoder.fingerprint:
         return dataset
     if dataset.encoded_by is not None:
         raise UserError(
-            f"`encoder` must be the one that data set {dataset.name!r} was prepared with "
+            f"`encoder` must be the encoder that data set {dataset.name!r} was prepared with "
             f"({dataset.encoded_by[:12]}), got {encoder.name} ({encoder.fingerprint[:12]})"
         )
     graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
@@ -222,10 +283,22 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Data
 
 
 def describe_retriever(build_retriever: RetrieverFactory) -> str:
-    """Describe a factory and the factories among its arguments."""
+    """Return a description of a retriever factory and the factories among its arguments, used as a cache key.
+
+    Args:
+        build_retriever: ``functools.partial`` of a retriever class with keyword arguments.
+
+    Returns:
+        Class and arguments as text.
+
+    Raises:
+        UserError: If ``build_retriever`` is not such a partial.
+    """
     if not isinstance(build_retriever, partial) or build_retriever.args:
-        needed = "a functools.partial of a retriever class with keyword arguments"
-        raise UserError(f"`build_retriever` must be {needed}, got {build_retriever!r}")
+        raise UserError(
+            "`build_retriever` must be a functools.partial of a retriever class with keyword arguments, "
+            f"got {build_retriever!r}"
+        )
     arguments = (
         f"{name}={describe_retriever(argument) if callable(argument) else repr(argument)}"
         for name, argument in sorted(build_retriever.keywords.items())
@@ -236,10 +309,22 @@ def describe_retriever(build_retriever: RetrieverFactory) -> str:
 def with_cross_encoder(
     prepared: PreparedDataset, pair_encoder: PairEncoder, queries: Tensor, *, top_k: int
 ) -> PreparedDataset:
-    """Let a cross-encoder read the first ``top_k`` candidates of some queries, ``[Q']``, and add its scores.
+    """Score the top candidates of queries with a cross-encoder, and add the scores as features.
 
-    ``CROSS_ENCODER_FEATURES`` stand behind the other features (:func:`cross_encoder_columns`), 0 for all other queries.
-    Wrap the encoder in a ``PairCache`` so that no pair is read twice.
+    The features ``CROSS_ENCODER_FEATURES`` (:func:`cross_encoder_columns`) are appended to the other features. They are
+    0 for all other queries.
+
+    Args:
+        prepared: Data set with candidates.
+        pair_encoder: Cross-encoder. A :class:`~graphrerank.data.vector_cache.PairCache` avoids encoding a pair twice.
+        queries: Query numbers ``[Q']``.
+        top_k: Number of candidates to score per query.
+
+    Returns:
+        Data set with additional features.
+
+    Raises:
+        UserError: If ``top_k`` is not positive.
     """
     check_counts(top_k=top_k)
     ranking = prepared.ranking

@@ -1,7 +1,7 @@
 """Batches of candidate graphs for training and validation.
 
-A batch is what one optimiser step sees, whatever the number of processes: each of a group serves its share of the
-batch's queries, and an epoch has the same steps with the same queries on any number of devices. A share may be empty.
+A batch contains the queries of one optimiser step, regardless of the number of processes. Each process loads its share
+of the queries, which may be empty, so an epoch has the same steps with the same queries on any number of devices.
 """
 
 import os
@@ -21,19 +21,19 @@ from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.utils.checks import UserError, check_counts
 
-Graphs = Callable[[Tensor], CandidateGraphs]  # of some items of a set
-NUM_WORKERS = 4  # processes that build batches for a GPU, at most
+Graphs = Callable[[Tensor], CandidateGraphs]  # Function that builds the graphs of the given items of a data set.
+NUM_WORKERS = 4  # Maximum number of worker processes that build batches for a GPU.
 
 
 class ResumableDataModule(L.LightningDataModule):
-    """Base of data modules whose batches depend on a seed and the epoch alone, also after a resume within an epoch.
+    """Base class of data modules whose batches depend only on a seed and the epoch.
 
-    A subclass builds the sampler of its training loader with :meth:`training_batches` and serves it with a
-    :class:`Loader`, which counts the batches that were taken.
+    The batches are the same when a run resumes within an epoch. A subclass builds the sampler of its training loader
+    with :meth:`training_batches` and wraps it in a :class:`Loader`, which counts the consumed batches.
 
     Args:
-        batch_size: Number of items of a batch.
-        seed: Seed of the order.
+        batch_size: Number of items per batch.
+        seed: Seed of the order of items.
     """
 
     def __init__(self, *, batch_size: int = 32, seed: int = 0) -> None:
@@ -44,43 +44,60 @@ class ResumableDataModule(L.LightningDataModule):
         self._progress: dict[str, int] = {}
 
     def training_batches(self, sizes: Sequence[int], *, shares: Sequence[float] | None = None) -> "EpochBatches":
-        """Return the sampler of the training's batches, at the trainer's epoch; arguments as :class:`EpochBatches`."""
+        """Return the sampler of training batches, set to the trainer's epoch.
+
+        Args:
+            sizes: Number of items of each data set.
+            shares: Relative share of the batches from each data set (:class:`EpochBatches`). If None, there is one data
+                set.
+
+        Returns:
+            Sampler that resumes where the last run stopped.
+        """
         batches = EpochBatches(
             sizes, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress
         )
-        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
+        if self.trainer is not None:  # A resumed trainer draws the first batch before it sets the epoch.
             batches.set_epoch(self.trainer.current_epoch)
         return batches
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch and how many of its batches were served, which Lightning keeps in checkpoints."""
+        """Return the epoch and the number of consumed batches, which Lightning stores in checkpoints."""
         return {key: self._progress.get(key, 0) for key in ("epoch", "served")}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue with the next batch."""
+        """Continue with the next batch after a checkpoint.
+
+        Args:
+            state_dict: Result of :meth:`state_dict`.
+        """
         self._progress.update(state_dict, resumed=True)
 
 
 class CandidateDataModule(ResumableDataModule):
-    """Serve the splits of one data set or several as batches of candidate graphs.
+    """Data module that loads the splits of one or several data sets as batches of candidate graphs.
 
-    Order and augmentation depend on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
-    one, also within an epoch. Training queries without a relevant candidate teach nothing and are left out; validation
-    keeps all.
+    Order and augmentation depend only on ``seed`` and the epoch, so a resumed run sees the same batches as an
+    uninterrupted one, even within an epoch. Training queries without a relevant candidate are skipped, because they
+    provide no training signal. Validation uses all queries.
 
     Args:
-        prepared: A data set with its candidates, or several by name, with the same scores per candidate; each batch is
-            from one of them.
-        batch_size: Queries of a batch.
+        prepared: Data set with candidates, or several by name with the same features. Each batch comes from one data
+            set.
+        batch_size: Number of queries per batch.
         seed: Seed of order and augmentation.
-        inputs: The inputs of a model.
-        train_split: Split to train on.
-        val_split: Split to validate on.
-        shares: Share of the batches by data set, relative to each other; None for the number of training queries. An
-            epoch has as many batches as the data sets have together: one whose share exceeds its size is seen several
-            times, one with a smaller share in part.
-        augmentation: Changes training batches; None leaves them as they are.
-        validated: Names of the data sets to validate on, in order; None for all.
+        inputs: Tensors that the model needs.
+        train_split: Name of the training split.
+        val_split: Name of the validation split.
+        shares: Relative share of the batches from each data set. If None, proportional to the number of training
+            queries. The number of batches per epoch does not depend on the shares. A data set whose share exceeds its
+            size is seen several times per epoch, and one with a smaller share only in part.
+        augmentation: Augmentation of training batches. If None, they are not changed.
+        validated: Names of the data sets to validate on, in order. If None, all of them.
+
+    Raises:
+        UserError: If there is no data set, if the data sets have different features, or if a share is missing or not
+            positive.
     """
 
     def __init__(
@@ -99,10 +116,10 @@ class CandidateDataModule(ResumableDataModule):
         super().__init__(batch_size=batch_size, seed=seed)
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
         if not self.parts:
-            raise UserError("`prepared` must hold at least one data set, got none")
+            raise UserError("`prepared` must contain at least one data set, got none")
         names = {name: part.feature_names for name, part in self.parts.items()}
         if len(set(names.values())) > 1:
-            raise UserError(f"`prepared` must have the same scores per candidate, got {names}")
+            raise UserError(f"`prepared` must have the same features in all data sets, got {names}")
         if shares is not None and (
             shares.keys() != self.parts.keys() or not all(share > 0 for share in shares.values())
         ):
@@ -115,7 +132,7 @@ class CandidateDataModule(ResumableDataModule):
         self.validated = list(self.parts) if validated is None else list(validated)
 
     def train_dataloader(self) -> "Loader":
-        """Return shuffled batches of the training splits."""
+        """Return a loader of shuffled training batches."""
         queries = {name: part.answerable(self.train_split) for name, part in self.parts.items()}
         graphs = [self._graphs(part, queries[name], self.train_split) for name, part in self.parts.items()]
         sizes = {name: len(answerable) for name, answerable in queries.items()}
@@ -126,7 +143,7 @@ class CandidateDataModule(ResumableDataModule):
         return self._loader(graphs, sampler, self.augmentation)
 
     def val_dataloader(self) -> "Loader | list[Loader]":
-        """Return batches of the validation split, in order; of several data sets, a list of a loader for each."""
+        """Return a loader of validation batches in order, or a list of loaders if there are several data sets."""
         loaders: list[Loader] = []
         for part in map(self.parts.__getitem__, self.validated):
             queries = part.dataset.split(self.val_split).queries
@@ -135,40 +152,65 @@ class CandidateDataModule(ResumableDataModule):
         return loaders if len(self.parts) > 1 else loaders[0]
 
     def transfer_batch_to_device(self, batch: CandidateGraphs, device: torch.device, _: int) -> CandidateGraphs:
-        """Copy a batch from pinned memory while the device computes."""
+        """Copy a batch from pinned memory asynchronously, while the device computes.
+
+        Args:
+            batch: Batch on the CPU.
+            device: Target device.
+
+        Returns:
+            Batch on the device.
+        """
         return batch.to(device, non_blocking=True)
 
     def _loader(
         self, graphs: Sequence[Graphs], sampler: "EpochBatches", augmentation: CandidateAugmentation | None = None
     ) -> "Loader":
-        """Return a loader; for a GPU memory is pinned, and processes build the batches."""
+        """Return a loader. For training on a GPU, worker processes build batches in pinned memory."""
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        can_fork = hasattr(os, "fork") and not self.inputs.reads_pairs  # whose cross-encoder may be on the GPU
+        # Forking is unsafe once a cross-encoder has initialised CUDA.
+        can_fork = hasattr(os, "fork") and not self.inputs.reads_pairs
         num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if on_gpu and can_fork else 0
-        more: dict[str, Any] = {"num_workers": num_workers, "pin_memory": on_gpu}
-        more |= {"multiprocessing_context": "fork", "persistent_workers": True} if num_workers else {}
-        return Loader(_Served(graphs, augmentation), batch_size=None, sampler=sampler, **more)
+        options: dict[str, Any] = {"num_workers": num_workers, "pin_memory": on_gpu}
+        options |= {"multiprocessing_context": "fork", "persistent_workers": True} if num_workers else {}
+        return Loader(_Served(graphs, augmentation), batch_size=None, sampler=sampler, **options)
 
     def _graphs(self, dataset_index: PreparedDataset, queries: Tensor, split: str) -> Graphs:
         return lambda items: dataset_index.graphs(queries[items], split=split, inputs=self.inputs)
 
 
 class Batch(NamedTuple):
-    """A batch of one of several sets."""
+    """Batch of items from one of several data sets.
 
-    part: int  # index of the set
-    items: list[int]  # indices into it
-    seed: int  # seed of this batch's augmentation
+    Attributes:
+        part: Index of the data set.
+        items: Indices of the items in the data set.
+        seed: Seed of the augmentation of this batch.
+    """
+
+    part: int
+    items: list[int]
+    seed: int
 
 
 class EpochBatches(Sampler[Batch]):
-    """Batches of the items of one set or several, in an order that depends on a seed and the epoch.
+    """Sampler of batches from one or several data sets, in an order that depends on a seed and the epoch.
 
-    ``sizes`` are those of the sets, whose items stay in order where ``seed`` is None. ``shares`` are those of the
-    batches from each set, relative to each other; each gives at least one batch an epoch. None: one set, each of whose
-    items comes once. ``progress`` holds the ``epoch`` and how many of its batches were ``served`` (:class:`Loader`
-    counts them), and whether to continue there. A batch has fewer items at the end of an epoch, and of a mixed set that
-    is smaller.
+    The last batch of an epoch may be smaller, and so are the batches of a data set that has fewer items than
+    ``batch_size``.
+
+    Args:
+        sizes: Number of items of each data set.
+        batch_size: Number of items per batch.
+        seed: Seed of the order. If None, items are not shuffled.
+        shares: Relative share of the batches from each data set. Each data set has at least one batch per epoch. If
+            None, there must be one data set, and each of its items occurs once per epoch.
+        progress: Dictionary with the ``epoch``, the number of its batches that were ``served`` (counted by
+            :class:`Loader`), and ``resumed`` if the next epoch continues there. If None, each epoch starts from the
+            beginning.
+
+    Raises:
+        UserError: If ``shares`` are set and a data set has no items.
     """
 
     def __init__(
@@ -188,24 +230,30 @@ class EpochBatches(Sampler[Batch]):
         self.progress = {} if progress is None else progress
         batches = [-(-size // batch_size) for size in sizes]
         if shares is not None and not all(batches):
-            raise UserError(f"`sizes` must be positive, got {sizes}: a data set has no query that can be answered")
+            raise UserError(f"`sizes` must be positive, got {sizes}; a data set has no query with a relevant candidate")
         self.counts = batches
         if shares is not None:
             self.counts = [max(1, round(sum(batches) * share / sum(shares))) for share in shares]
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch (Lightning calls this)."""
+        """Set the epoch. Lightning calls this method.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+        """
         self.epoch = epoch
 
     def __len__(self) -> int:
         return sum(self.counts)
 
     def __iter__(self) -> Iterator[Batch]:
-        at = self.progress
-        resumes = at.pop("resumed", False) and at["epoch"] == self.epoch and at["served"] < len(self)
-        at.update(epoch=self.epoch, served=at["served"] if resumes else 0)
+        progress = self.progress
+        is_resumed = progress.pop("resumed", False)
+        resumes = is_resumed and progress["epoch"] == self.epoch and progress["served"] < len(self)
+        progress.update(epoch=self.epoch, served=progress["served"] if resumes else 0)
         generator = torch.Generator().manual_seed((self.seed or 0) * 1_000_003 + self.epoch)
-        yield from islice(self._mixed(generator) if self.is_mixed else self._single(generator), at["served"], None)
+        batches = self._mixed(generator) if self.is_mixed else self._single(generator)
+        yield from islice(batches, progress["served"], None)
 
     def _single(self, generator: torch.Generator) -> Iterator[Batch]:
         (size,) = self.sizes
@@ -223,7 +271,7 @@ class EpochBatches(Sampler[Batch]):
         return (batches[index]._replace(seed=seeds[index]) for index in order)
 
     def _passes(self, size: int, generator: torch.Generator) -> Iterator[list[int]]:
-        """Draw batches of one size from a set, reshuffled at each pass, without end."""
+        """Yield batches of one size from a data set without end, and shuffle the items in each pass."""
         waiting: list[int] = []
         step = min(self.batch_size, size)
         while True:
@@ -234,7 +282,7 @@ class EpochBatches(Sampler[Batch]):
 
 
 class _Served(Dataset[CandidateGraphs]):
-    """The candidate graphs of this process's share of a batch of one of several sets, augmented."""
+    """Candidate graphs of this process's share of a batch, augmented."""
 
     def __init__(self, sets: Sequence[Graphs], augmentation: CandidateAugmentation | None) -> None:
         self.sets = sets
@@ -250,7 +298,7 @@ class _Served(Dataset[CandidateGraphs]):
 
 
 class Loader(DataLoader[Any]):
-    """Serves the batches of :class:`EpochBatches` and counts those that were taken; its processes may be ahead."""
+    """Data loader that counts the consumed batches of :class:`EpochBatches`, excluding prefetched ones."""
 
     sampler: EpochBatches
 
@@ -261,7 +309,7 @@ class Loader(DataLoader[Any]):
 
 
 def process_share() -> slice:
-    """Return which queries of a batch this process takes: every ``n``-th where ``n`` processes share it."""
+    """Return the slice of a batch's queries for this process: every ``n``-th query if there are ``n`` processes."""
     if dist.is_available() and dist.is_initialized():
         return slice(dist.get_rank(), None, dist.get_world_size())
     return slice(None)

@@ -1,4 +1,4 @@
-"""One data set: a corpus graph, queries, and relevance judgements by split."""
+"""Data set: a corpus graph, queries, and relevance judgements by split."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,32 +40,32 @@ from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError, check_choice, check_not_negative
 from graphrerank.utils.safe_loading import check_name, shown_name
 
-NEAREST = "nearest"  # the type of edges to nearest neighbours
+NEAREST = "nearest"  # Name of the edges to nearest neighbours in `edge_counts`.
 STATISTICS = ("visible", "global")
-VALIDATION = 0.1  # share of drafted questions, the last ones
+VALIDATION = 0.1  # Share of the drafted questions in the validation split.
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A named corpus graph with queries and relevance judgements.
+    """Named corpus graph with queries and relevance judgements.
 
     Attributes:
-        name: Short name, the key in reports and a part of file names. It must not be a path.
+        name: Short name, used in reports and file names. It must not be a path.
         graph: Graph of the passages.
         query_ids: Unique ids of the ``Q`` queries.
         query_texts: Texts of the ``Q`` queries.
         splits: Judgements by the name of the split. A query belongs to at most one split.
-        knn: Number of edges to add from each passage to its nearest neighbours, once the graph is encoded. 0 for none.
-        knn_below: Number of neighbours from which on a passage gets no such edges. None if every passage gets them.
-        edge_counts: Number of joined pairs of passages by the source or type of the edge, if they were counted.
-        answers: Correct answers by query id. No retriever reads them.
-        encoded_by: Fingerprint of the encoder, if the graph came with vectors.
-        derived: What the edges that were derived from passages follow from, if it was kept for a corpus that grows.
-        found: What derived edges follow from, for a graph with restricted passages, so that callers get the edges that
-            follow from what they may see.
-        drafted: Whether questions of ``train`` and ``val`` were drafted from passages or edges.
-        known_fingerprint: The fingerprint, if it was computed before.
-        fingerprint: Hash of passages, edges, queries and judgements: the key of caches.
+        knn: Number of edges to add from each passage to its nearest neighbours once the graph has vectors. 0 disables
+            them.
+        knn_below: Only passages with fewer neighbours than this get ``knn`` edges. If None, all passages get them.
+        edge_counts: Number of pairs of passages joined by edges, by the source or type of the edges. Empty if unknown.
+        answers: Correct answers by query id. Retrievers do not see them.
+        encoded_by: Fingerprint of the encoder of the vectors that came with the graph. None if there are no vectors.
+        derived: Sources of the derived edges, kept for a corpus folder that grows. None if they were discarded.
+        found: Recipe for the derived edges of a visible subgraph. None if all passages and edges are public.
+        drafted: Whether the questions of ``train`` and ``val`` were drafted from passages or edges.
+        known_fingerprint: Fingerprint, if it was computed before. If None, it is computed.
+        fingerprint: Hash of passages, edges, queries and judgements, used as a cache key.
     """
 
     name: str
@@ -88,15 +88,15 @@ class Dataset:
         check_name(name=self.name)
         num_ids, different, num_texts = len(self.query_ids), len(set(self.query_ids)), len(self.query_texts)
         if not num_ids == different == num_texts:
-            found = f"{num_ids} ids ({different} different) and {num_texts} texts"
-            raise UserError(f"`query_ids` must be unique and match `query_texts`, got {found}")
+            counts = f"{num_ids} ids ({different} distinct) and {num_texts} texts"
+            raise UserError(f"`query_ids` must be unique and match `query_texts`, got {counts}")
         check_not_negative(knn=self.knn)
         owner = torch.full((len(self.query_ids),), -1)
         for index, (split, qrels) in enumerate(self.splits.items()):
             self._check_judgements(split, qrels)
             if len(shared := qrels.query[(owner[qrels.query] >= 0) & (owner[qrels.query] != index)]):
-                found = f"{self.query_ids[int(shared[0])]!r} of {split!r} in another split as well"
-                raise UserError(f"`splits` must not share queries, got {found}")
+                query = self.query_ids[int(shared[0])]
+                raise UserError(f"`splits` must not share queries, got {query!r} in {split!r} and in another split")
             owner[qrels.query] = index
         object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
 
@@ -125,63 +125,67 @@ class Dataset:
         keep_derived: bool = False,
         language: str = AUTO_LANGUAGE,
     ) -> "Dataset":
-        r"""Read and check a data set folder. The steps are in :mod:`~graphrerank.data.folder`.
+        r"""Load a data set folder.
+
+        The format is described in docs/your_data.md, and the steps are functions of :mod:`~graphrerank.data.folder`.
 
         Args:
-            path: Folder with ``corpus.jsonl``, ``queries.jsonl``, ``qrels/<split>.tsv`` and perhaps ``edges.tsv``
-                (docs/your_data.md). A folder without queries and judgements is a corpus to search in.
+            path: Folder with ``corpus.jsonl``, ``queries.jsonl``, ``qrels/<split>.tsv`` and, optionally, ``edges.tsv``.
+                Queries and judgements may be missing if the corpus is only searched.
             name: Short name of the data set. If None, the name of the folder.
-            splits: Judgements to read. If None, every file of judgements is a split of its name, and queries without
-                judgements stay. Otherwise only the queries of the splits are kept. A list holds names of files. A
-                mapping gives the file of each split, perhaps with a share of its queries in the order of the file:
+            splits: Judgements to load. If None, each file of judgements becomes a split, and queries without judgements
+                are kept. Otherwise only queries in the splits are kept. A list contains names of files. A mapping
+                assigns a file to each split, optionally with a range of its queries:
                 ``{"train": "train[:90%]", "val": "train[90%:]"}``. ``auto`` and ``auto_documents`` divide all queries
                 by a hash (:mod:`~graphrerank.data.readers.judgements`).
-            edges: Names of edge files in the folder. If None, ``edges.tsv``, if the folder has it. If several edges of
-                one type join two documents, the largest weight is kept. ``auto`` derives edges from any texts: besides
-                those of ``edges.tsv``, edges by mentions if titles are names (of type ``entity`` if the file states
-                references), between adjacent chunks, between a bounded number of documents that share entities, and,
-                once there are vectors, between nearest neighbours. ``mentions``, ``adjacency``, ``entities`` and
-                ``knn`` take precedence over these choices.
-            edge_types: Types of edges to keep, as the files name them. If None, all are kept.
-            edge_meanings: Meaning of each of the files' names of types, one of
-                :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`. The key ``other`` is for all unknown names.
-            corpus_where: Entries that the metadata of a document must have, with a list for alternatives:
-                ``{"split": "dev"}``. Other documents are left out with their edges. A judgement of such a document is
-                an error, so name the ``splits`` that fit. If None, all documents are kept.
-            drop_empty: Whether to leave out documents without title and text silently. By default, a warning counts
-                them.
-            drop_unknown: Whether to leave out judgements and edges of ids that the corpus or the queries lack, with a
-                warning that counts them. By default, they are an error.
-            mentions: Whether to join documents if the title of one occurs in the text of the other. If None, only
-                where ``edges="auto"`` decides so.
-            adjacency: Whether to join documents with the same ``doc_id`` whose ``chunk_id`` differ by 1, both of which
-                every document must then have in its metadata. If None, only where ``edges="auto"`` decides so.
-            entities: Source of entities. Documents that share an entity are neighbours. One of ``spelling``, ``spacy``,
-                ``file`` (the folder's ``entities.jsonl``), or an extractor. None for no entities. ``auto`` for the file
-                or spelling with ``edges="auto"``, and for no entities otherwise. Unless ``edges`` is ``auto``, edges
-                by shared entities are computed per query.
-            max_entity_share: Share of the documents, in (0, 1]. Entities in more documents (and in more than 10) are
-                ignored.
-            knn: Number of edges to add from each document to its nearest neighbours, once there are vectors. If None,
+            edges: Names of edge files in the folder. If None, ``edges.tsv`` is used if it exists. Duplicate edges of
+                the same type are merged with the largest weight. ``auto`` adds derived edges to those of ``edges.tsv``:
+                mentions of titles, if titles are names; adjacent chunks; a bounded number of documents with shared
+                entities; and nearest neighbours, once there are vectors. Edges by mentions have the type ``entity`` if
+                ``edges.tsv`` contains references, otherwise ``reference``. ``mentions``, ``adjacency``, ``entities``
+                and ``knn`` override these choices.
+            edge_types: Types of edges to load, as named in the files. If None, all types are loaded.
+            edge_meanings: Meaning of each type in the files, one of
+                :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`. The key ``other`` applies to all unknown types.
+            corpus_where: Required metadata of documents, such as ``{"split": "dev"}``. A list contains alternatives.
+                Other documents are omitted with their edges. Judgements of omitted documents are an error, so choose
+                ``splits`` accordingly. If None, all documents are loaded.
+            drop_empty: Whether to omit documents without title and text silently. By default, they are omitted with a
+                warning.
+            drop_unknown: Whether to omit judgements and edges with unknown ids, with a warning. By default, they raise
+                an error.
+            mentions: Whether to join documents if the text of one contains the title of the other. If None, they are
+                joined only with ``edges="auto"`` and if titles are names.
+            adjacency: Whether to join documents with the same ``doc_id`` and consecutive ``chunk_id`` in their
+                metadata. All documents must then have both fields. If None, they are joined only with
+                ``edges="auto"`` and if all documents have both fields.
+            entities: Source of entities: ``spelling``, ``spacy``, ``file`` (``entities.jsonl`` in the folder), an
+                extractor, or None for no entities. Documents that share an entity are neighbours. The default ``auto``
+                uses the file or, if it is missing, spelling with ``edges="auto"``, and no entities otherwise. Unless
+                ``edges`` is ``auto``, edges by shared entities are computed per query.
+            max_entity_share: Maximum share of documents with an entity, in (0, 1]. Entities in more documents (and in
+                more than 10) are ignored.
+            knn: Number of edges to add from each document to its nearest neighbours once there are vectors. If None,
                 10 with ``edges="auto"`` and 0 otherwise.
-            random_edges: Number of random edges to draw for each document, as noise. They have the type ``other`` and
-                join documents that no other edge joins.
-            drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first ones
-                of ``drafted.jsonl``, if the folder has it, otherwise new ones
-                (:func:`~graphrerank.data.synthetic_queries.questions.draft_questions`). 0 drafts none.
-            drafted_shares: Weights of the kinds of new drafted questions, and the share of reworded ones. If None, the
-                defaults of ``draft_questions``.
-            cache: Folder that keeps extracted entities, in its ``entities/``. If None, nothing is kept.
-            keep_derived: Whether to keep what derived edges follow from (``derived``), for a corpus folder that will
+            random_edges: Number of random edges per document, as noise. They have the type ``other`` and join documents
+                that are not joined otherwise.
+            drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``. The first
+                questions of ``drafted.jsonl`` are used if it exists; otherwise they are drafted by
+                :func:`~graphrerank.data.synthetic_queries.questions.draft_questions`. 0 disables drafting.
+            drafted_shares: Weights of the kinds of drafted questions, and the share of reworded questions. If None, the
+                defaults of ``draft_questions`` are used.
+            cache: Folder that caches extracted entities in its subfolder ``entities``. If None, they are not cached.
+            keep_derived: Whether to keep the sources of derived edges (``derived``), for a corpus folder that will
                 grow.
-            language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`. ``auto`` for
-                that of the documents if their stop words are sure, else English.
+            language: Language in which words are matched, a name in :mod:`~graphrerank.text.languages`. ``auto``
+                detects the language by stop words, and uses English if the result is uncertain.
 
         Returns:
-            The data set. Its passages are the documents with a title or a text, in the order of the corpus.
+            Data set whose passages are the documents with a title or a text, in the order of the corpus.
 
         Raises:
-            UserError: If a setting is out of range, or a file is missing or malformed. The error names file and line.
+            UserError: If a setting is out of range, or if a file is missing or malformed. The message names file and
+                line.
 
         Example:
             >>> import tempfile
@@ -243,14 +247,17 @@ class Dataset:
         judged: Mapping[str, Iterable[Judgement]],
         **further: Any,
     ) -> "Dataset":
-        """Combine a corpus with queries and their judgements.
+        """Create a data set from a corpus, queries and judgements.
 
         Args:
             name: Short name of the data set.
             graph: Graph of the passages.
-            queries: The queries.
-            judged: Judgements by the name of the split, with numbers of queries and passages.
-            **further: Further fields of the data set.
+            queries: Queries.
+            judged: Judgements by the name of the split, with query numbers and passage numbers.
+            **further: Other fields of the data set.
+
+        Returns:
+            The data set.
 
         Raises:
             UserError: If queries or judgements are inconsistent.
@@ -266,23 +273,40 @@ class Dataset:
         )
 
     def split(self, name: str) -> Qrels:
-        """Return the judgements of a split; a ValueError if there is no such split (:meth:`check_splits`)."""
+        """Return the judgements of a split.
+
+        Args:
+            name: Name of the split.
+
+        Returns:
+            Judgements of the split.
+
+        Raises:
+            UserError: If the split does not exist.
+        """
         self.check_splits(name)
         return self.splits[name]
 
     def check_splits(self, *names: str) -> None:
-        """Require splits; the ValueError says how to make them of those that there are."""
+        """Require that splits exist.
+
+        Args:
+            *names: Names of the splits.
+
+        Raises:
+            UserError: If a split does not exist. The message suggests how to create it from the existing splits.
+        """
         for name in names:
             if name not in self.splits:
-                made = _splits_of(list(self.splits))
+                setting = _splits_of(list(self.splits))
                 rule = "data.splits=auto, or " if len(self.splits) == 1 else ""
-                remedy = f"; to divide what there is: {rule}'data.splits={{{made}}}'" if made else ""
+                remedy = f"; to divide the existing splits: {rule}'data.splits={{{setting}}}'" if setting else ""
                 if self.drafted and name == TEST:
-                    remedy = f"; no question was judged: add qrels/test.tsv, or test_split={VAL} for the drafted ones"
+                    remedy = f"; there are no judged questions: add qrels/test.tsv, or use test_split={VAL}"
                 raise UserError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
 
     def merged(self) -> Qrels:
-        """Join the judgements of all splits, of which there is one at least."""
+        """Return the judgements of all splits."""
         splits = list(self.splits.values())
         return Qrels(
             torch.cat([qrels.query for qrels in splits]),
@@ -291,12 +315,27 @@ class Dataset:
         )
 
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "Dataset":
-        """Return the same data, of the same fingerprint, with a graph derived from this one; add ``edge_counts``."""
+        """Return a copy with another graph of the same passages, and with the same fingerprint.
+
+        Args:
+            graph: Graph derived from the current one.
+            **edge_counts: Number of pairs of passages joined by new edges, by source.
+
+        Returns:
+            Copy with the graph.
+        """
         counts = {**self.edge_counts, **edge_counts}
         return replace(self, graph=graph, edge_counts=counts, known_fingerprint=self.fingerprint)
 
     def with_queries(self, queries: Tensor) -> "Dataset":
-        """Return the same corpus with some queries (``[Q']`` int64, ascending), renumbered, and their judgements."""
+        """Return a copy that contains only the given queries and their judgements.
+
+        Args:
+            queries: Sorted query numbers ``[Q']`` int64. Queries are renumbered in this order.
+
+        Returns:
+            Data set over the same corpus.
+        """
         number = torch.full((len(self.query_ids),), -1)
         number[queries] = torch.arange(len(queries))
         selected = {name: qrels.of_queries(queries) for name, qrels in self.splits.items()}
@@ -313,19 +352,27 @@ class Dataset:
         )
 
     def where(self, conditions: Filter | None) -> "Dataset":
-        """Return the data set of the passages that pass a filter. Queries stay, judgements of other passages go.
+        """Return a copy that contains only the passages that match a filter.
+
+        All queries are kept. Judgements of other passages are removed.
 
         Args:
-            conditions: A filter on metadata (:mod:`~graphrerank.corpus.filters`). None or an empty one passes all.
+            conditions: Filter on metadata (:mod:`~graphrerank.corpus.filters`). None or an empty filter matches all
+                passages.
+
+        Returns:
+            Data set over the matching passages.
 
         Raises:
-            UserError: If it is no filter, or no passage passes.
+            UserError: If the filter is invalid or matches no passage.
         """
         if not conditions:
             return self
         passing = torch.from_numpy(self.graph.passing(conditions))
         if not bool(passing.any()):
-            raise UserError(f"`filter` must let a passage of data set {self.name!r} pass, got none")
+            raise UserError(
+                f"`filter` must match a passage of data set {self.name!r}, got {conditions!r}, which matches none"
+            )
         nodes = passing.nonzero().flatten()
         splits = {name: qrels.of_nodes(passing) for name, qrels in self.splits.items()}
         return replace(
@@ -339,17 +386,20 @@ class Dataset:
         )
 
     def seen_by(self, principals: AbstractSet[str], *, statistics: str = "visible") -> CorpusGraph:
-        """Return the subgraph that is visible to some principals.
+        """Return the subgraph that is visible to the given principals.
 
         Args:
             principals: Principals of the caller. Public passages are visible to everybody.
-            statistics: With ``visible``, hidden passages and edges influence nothing: frequencies of words are those of
-                the visible passages, and edges by mentions, shared entities and nearest neighbours are found again.
-                ``global`` is faster and uses frequencies and edges of the whole corpus, which reveal something about
-                hidden passages.
+            statistics: With ``visible``, hidden passages and edges do not influence the result. Word frequencies are
+                those of the visible passages, and derived edges (mentions, shared entities, nearest neighbours) are
+                computed again. ``global`` is faster and uses word frequencies and edges of the whole corpus, which leak
+                information about hidden passages.
+
+        Returns:
+            Graph of the visible passages.
 
         Raises:
-            UserError: If ``statistics`` is neither.
+            UserError: If ``statistics`` is unknown.
         """
         check_choice(STATISTICS, statistics=statistics)
         visible = self.graph.seen_by(principals, own_statistics=statistics == "visible")
@@ -359,7 +409,17 @@ class Dataset:
         return self.found.again(visible, self.graph, principals)
 
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
-        """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``."""
+        """Replace the queries of ``train`` and ``val`` by drafted questions. The last tenth of them becomes ``val``.
+
+        Args:
+            drafts: Drafted questions.
+
+        Returns:
+            Copy with the drafted questions. Other splits are kept.
+
+        Raises:
+            UserError: If there are no questions.
+        """
         if not drafts:
             raise UserError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
         judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
@@ -382,7 +442,14 @@ class Dataset:
         return f"Dataset({self.summary()})"
 
     def summary(self, *, encoded: bool = True) -> str:
-        """Describe nodes, edges, and queries per split in one line; ``encoded`` is whether there is an encoder."""
+        """Describe nodes, edges, and queries per split in one line.
+
+        Args:
+            encoded: Whether there is an encoder, so that ``knn`` edges will be added.
+
+        Returns:
+            Line of text.
+        """
         queries = ", ".join(f"{shown_name(name)} {len(qrels.queries):,}" for name, qrels in self.splits.items())
         types = [f"{shown_name(name)} {count:,}" for name, count in self.edge_counts.items()]
         edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
@@ -390,37 +457,40 @@ class Dataset:
             edges += f", {self.graph.entities.num_entities:,} shared entities"
         if self.knn and NEAREST not in self.edge_counts:
             few = self.knn_below is not None and self.knn_below < self.graph.num_nodes
-            which = f"{self.knn} nearest of each" + (f" with fewer than {self.knn_below} neighbours" if few else "")
-            edges += f", {which} to come" if encoded else f", not the {which}: no encoder"
+            passages = f"passages with fewer than {self.knn_below} neighbours" if few else "each passage"
+            nearest = f"{self.knn} nearest neighbours of {passages}"
+            edges += f", {nearest} to be added" if encoded else f", without the {nearest} (no encoder)"
         language = self.graph.passages.language
-        words = "" if language == ENGLISH else f", words of {language}"
+        words = "" if language == ENGLISH else f", language {language}"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{words}"
 
     @property
     def has_edges(self) -> bool:
-        """Whether there are edges, or will be once it is encoded."""
+        """Whether there are edges, or will be once the graph has vectors."""
         return self.graph.num_edges > 0 or self.graph.entities is not None or self.knn > 0
 
     @property
     def needs_vectors(self) -> bool:
-        """Whether its edges cannot do without an encoder."""
+        """Whether the edges cannot be completed without an encoder."""
         return self.knn > 0 and self.knn_below is None
 
     def _check_judgements(self, split: str, qrels: Qrels) -> None:
         num_queries, num_nodes = len(self.query_ids), self.graph.num_nodes
         if not qrels.query.numel():
-            raise UserError(f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}")
-        for bad, needed in (
-            ((qrels.query < 0) | (qrels.query >= num_queries), f"judge queries 0 to {num_queries - 1}"),
-            ((qrels.node < 0) | (qrels.node >= num_nodes), f"judge nodes 0 to {num_nodes - 1}"),
-            (~(qrels.gain > 0), "give positive gains"),
+            raise UserError(f"split {split!r} of data set {self.name!r} has no judgements")
+        for is_invalid, requirement in (
+            ((qrels.query < 0) | (qrels.query >= num_queries), f"contain query numbers 0 to {num_queries - 1}"),
+            ((qrels.node < 0) | (qrels.node >= num_nodes), f"contain node numbers 0 to {num_nodes - 1}"),
+            (~(qrels.gain > 0), "contain positive gains"),
         ):
-            if bad.any():
-                row = int(bad.nonzero()[0])
+            if is_invalid.any():
+                row = int(is_invalid.nonzero()[0])
                 got = f"query {int(qrels.query[row])}, node {int(qrels.node[row])}, gain {float(qrels.gain[row])}"
-                raise UserError(f"`splits` must each {needed}, got {got} in {split!r}")
+                raise UserError(f"`splits` must {requirement}, got {got} in {split!r}")
         if len(torch.unique(qrels.query * num_nodes + qrels.node)) < len(qrels.query):
-            raise UserError(f"`splits` must judge a pair of query and node once, got one twice in {split!r}")
+            raise UserError(
+                f"`splits` must judge each pair of query and node at most once, got a duplicate in {split!r}"
+            )
 
     def _digest(self) -> str:
         sha = hashlib.sha256()
@@ -440,11 +510,11 @@ class Dataset:
 
 
 def _splits_of(names: Sequence[str]) -> str:
-    """Write a setting that makes train, val and test of the splits that there are; empty where it is not clear how."""
+    """Return a setting that creates train, val and test from existing splits, or "" if it is unclear how."""
     held_out = "dev" if TEST not in names and "dev" in names else TEST
     if len(names) == 1:
         return ", ".join(
-            f'{name}: "{names[0]}[{part}]"' for name, part in zip((TRAIN, VAL, TEST), DEFAULT_SPLITS, strict=True)
+            f'{name}: "{names[0]}[{share}]"' for name, share in zip((TRAIN, VAL, TEST), DEFAULT_SPLITS, strict=True)
         )
     if TRAIN in names and VAL not in names and held_out in names:
         return f'{TRAIN}: "{TRAIN}[:90%]", {VAL}: "{TRAIN}[90%:]", {TEST}: {held_out}'

@@ -1,4 +1,4 @@
-"""Edges that follow from passages themselves, and what it takes to find them again when passages have come or gone."""
+"""Edges derived from passages, and the recipes to derive them again when passages are added, removed or hidden."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,20 +23,24 @@ from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.utils.checks import UserError
 
-Edges = tuple[Tensor, Tensor, Tensor]  # pairs `[M, 2]`, weights `[M]` and types `[M]`
-FILE_ENTITIES = "file"  # the source of entities that a data set folder has
+Edges = tuple[Tensor, Tensor, Tensor]  # Pairs `[M, 2]`, weights `[M]` and types `[M]`.
+FILE_ENTITIES = "file"  # Source of entities that are listed in the data set folder.
 EXTRACTORS = {"spelling": PatternEntityExtractor, "spacy": SpacyEntityExtractor}
-NAME_WORDS = 6  # titles with more at the median are headlines, as of papers, and short ones occur by chance
-NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus nearest ones only of passages with fewer neighbours
+# Titles with a larger median number of words are headlines, such as those of papers. They are not names, and short ones
+# occur in other texts by chance.
+NAME_WORDS = 6
+# In a corpus with more than `ALL_NEAREST` passages, only passages with fewer than `NEIGHBOURS` neighbours get edges to
+# nearest neighbours.
+NEIGHBOURS, ALL_NEAREST = 3, 1 << 17
 
 
 class AutomaticChoices(BaseModel):
-    """Choices of ``edges=auto`` that depend on all passages. They are made again for a part of the corpus.
+    """Choices of ``edges=auto`` that depend on all passages. They are made again for a visible subgraph.
 
     Attributes:
-        mentions: Whether edges by mentions are searched for. None: if titles are names.
-        adjacency: Whether neighbouring chunks are joined if every passage says its place in a document. If False, they
-            are joined, or not, as the user said.
+        mentions: Whether to search for edges by mentions. If None, they are searched for if titles are names.
+        adjacency: Whether to join adjacent chunks if every passage has a position in a document. False if the user
+            decided whether to join them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,120 +49,198 @@ class AutomaticChoices(BaseModel):
     adjacency: bool = False
 
     def mention_type(self, stated_types: Tensor, titles: Iterable[str]) -> int | None:
-        """Return the type of edges by mentions, weaker than that of stated references; None if there are to be none.
+        """Return the type of edges by mentions.
 
         Args:
-            stated_types: Types of the edges that do not follow from titles and entities, ``[M]``.
-            titles: Titles of the passages, empty for none.
+            stated_types: Types of the explicit edges, ``[M]``.
+            titles: Titles of the passages. Passages without a title have an empty one.
+
+        Returns:
+            Type ``reference``, or the weaker ``entity`` if there are explicit references. None if mentions are not
+            searched for.
         """
         if self.mentions is False or (self.mentions is None and not titles_are_names(titles)):
             return None
         return ENTITY if bool((stated_types == REFERENCE).any()) else REFERENCE
 
     def neighbouring_chunks(self, records: Iterable[Mapping[str, Any]]) -> Edges | None:
-        """Return the edges between neighbouring chunks, by the metadata of all passages; None if there are to be none.
+        """Return the edges between adjacent chunks.
+
+        Args:
+            records: Metadata of all passages.
+
+        Returns:
+            The edges. None if a passage has no position in a document, or if chunks are not joined.
 
         Raises:
-            UserError: If two passages have the same place.
+            UserError: If two passages have the same position.
         """
-        places = [place_in_document(record) for record in records] if self.adjacency else [None]
-        known = [place for place in places if place is not None]
-        if len(known) < len(places):
+        positions = [place_in_document(record) for record in records] if self.adjacency else [None]
+        chunks = [position for position in positions if position is not None]
+        if len(chunks) < len(positions):
             return None
-        return of_type(adjacency_edges([doc for doc, _ in known], [number for _, number in known]), ADJACENCY)
+        return of_type(adjacency_edges([doc for doc, _ in chunks], [number for _, number in chunks]), ADJACENCY)
 
     @staticmethod
     def knn_below(num_nodes: int) -> int:
-        """Return below how many neighbours a passage of a corpus gets edges to its nearest ones."""
+        """Return the number of neighbours below which a passage gets edges to its nearest neighbours.
+
+        Args:
+            num_nodes: Number of passages in the corpus.
+
+        Returns:
+            ``num_nodes``, so that all passages get them, or 3 in a large corpus.
+        """
         return num_nodes if num_nodes <= ALL_NEAREST else NEIGHBOURS
 
 
 def titles_are_names(titles: Iterable[str]) -> bool:
-    """Return whether titles name something that others may mention, as those of an encyclopedia; headlines do not."""
+    """Return whether titles are names that other texts may mention, as in an encyclopedia, rather than headlines.
+
+    Args:
+        titles: Titles of the passages. Empty ones are ignored.
+
+    Returns:
+        True if the median number of words is at most 6.
+    """
     lengths = [len(title.split()) for title in titles if title]
     return bool(lengths) and median(lengths) <= NAME_WORDS
 
 
 def place_in_document(record: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return of which document a passage is a chunk, and its number there; None if its metadata do not say both."""
+    """Return the position of a chunk in its document.
+
+    Args:
+        record: Metadata of a passage.
+
+    Returns:
+        Id of the document and number of the chunk. None if ``doc_id`` or ``chunk_id`` is missing or has the wrong type.
+    """
     doc_id, chunk_id = record.get("doc_id"), record.get("chunk_id")
     return (doc_id, chunk_id) if isinstance(doc_id, str) and type(chunk_id) is int else None
 
 
 class EdgeRule(BaseModel):
-    """How edges of a data set follow from titles and entities."""
+    """Rule by which edges are derived from titles and entities.
+
+    Attributes:
+        mention_type: Type of edges by mentions. None if they are not searched for.
+        entity_source: Source of entities: ``spelling``, ``spacy``, ``file``, or the class of an extractor. None if
+            there are no entities.
+        max_entity_share: Maximum share of passages with an entity. More frequent entities are ignored.
+        makes_choices: Whether passages are joined by ``choose_neighbours``. If False, edges by shared entities are
+            computed per query.
+        automatic: Choices that are made again for a visible subgraph. None if there are none.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    # of edges by mentions; None where they are not searched for
     mention_type: int | None = Field(None, ge=0, lt=len(EDGE_TYPES))
-    entity_source: str | None = None  # `spelling`, `spacy`, `file` or an extractor's class; None without entities
-    max_entity_share: float = 1.0  # of the passages; an entity in more is ignored
-    makes_choices: bool = False  # whether `choose_neighbours` joins passages; else they are joined query by query
-    automatic: AutomaticChoices | None = None  # what is decided again for parts; None: nothing
+    entity_source: str | None = None
+    max_entity_share: float = 1.0
+    makes_choices: bool = False
+    automatic: AutomaticChoices | None = None
 
 
 @dataclass(frozen=True)
 class DerivedEdges:
-    """Sources from which the edges of a data set are derived; its graph contains all of them."""
+    """Sources from which the edges of a data set are derived. The graph contains all derived edges.
 
-    stated: Edges  # those that do not follow from titles and entities
+    Attributes:
+        stated: Explicit edges, which are not derived from titles and entities.
+        rule: Rule by which the other edges are derived.
+        entity_names: Normalised names of the entities of each passage. None if there are no entities.
+    """
+
+    stated: Edges
     rule: EdgeRule
-    entity_names: Sequence[AbstractSet[str]] | None = None  # normalised, of each passage; None without entities
+    entity_names: Sequence[AbstractSet[str]] | None = None
 
     def search(self, titles: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Edges], EntityIncidence | None]:
-        """Find edges by mentions and shared entities, by their source; return them and which passage holds which."""
-        found, incidence = dict[str, Edges](), None
+        """Derive edges by mentions and shared entities.
+
+        Args:
+            titles: Titles of the passages. Ignored if mentions are not searched for.
+            texts: Texts of the passages without titles. Ignored if mentions are not searched for.
+
+        Returns:
+            Edges by source, and the entities of each passage (None if there are no entities).
+        """
+        edges, incidence = dict[str, Edges](), None
         if self.rule.mention_type is not None:
-            found["mentions"] = of_type(find_mentions(titles, texts), self.rule.mention_type)
+            edges["mentions"] = of_type(find_mentions(titles, texts), self.rule.mention_type)
         if self.entity_names is not None:
             incidence = EntityIncidence.from_names(self.entity_names, max_share=self.rule.max_entity_share)
         if self.rule.makes_choices and incidence is not None:
             pairs, total = choose_neighbours(incidence)
             weight = shared_weight(total, incidence.num_nodes)
-            found[f"entities by {self.rule.entity_source}"] = (pairs, weight, torch.full((len(pairs),), ENTITY))
-        return found, incidence
+            edges[f"entities by {self.rule.entity_source}"] = (pairs, weight, torch.full((len(pairs),), ENTITY))
+        return edges, incidence
 
     def join(self, passages: Passages) -> CorpusGraph:
-        """Join passages by the stated edges, and by mentions and shared entities, which are searched for again."""
+        """Build the graph of passages with explicit edges, and with edges derived from these passages.
+
+        Args:
+            passages: Passages. They must have titles if mentions are searched for.
+
+        Returns:
+            Corpus graph.
+        """
         split: list[tuple[str, str]] = []
         if self.rule.mention_type is not None:
             assert passages.title_lengths is not None
             split = [split_passage(*pair) for pair in zip(passages.texts, passages.title_lengths.tolist(), strict=True)]
-        found, incidence = self.search([title for title, _ in split], [text for _, text in split])
-        return graph_of(passages, [self.stated, *found.values()], None if self.rule.makes_choices else incidence)
+        edges, incidence = self.search([title for title, _ in split], [text for _, text in split])
+        return graph_of(passages, [self.stated, *edges.values()], None if self.rule.makes_choices else incidence)
 
 
 @dataclass(frozen=True)
 class FoundEdges:
-    """Recipe for edges that depend on the whole corpus. They are found again for a part of the corpus."""
+    """Recipe for edges that depend on the whole corpus. They are computed again for a visible subgraph.
 
-    stated: Edges | None  # those that do not follow from others; None: those of the graph
+    Attributes:
+        stated: Explicit edges. If None, all edges of the graph are explicit.
+        rule: Rule by which the other edges are derived.
+        entity_names: Function that returns the entities of the given passages. None if there are no entities.
+        knn: Number of edges from each passage to its nearest neighbours.
+        knn_below: Only passages with fewer neighbours than this get ``knn`` edges. If None, all passages get them.
+    """
+
+    stated: Edges | None
     rule: EdgeRule
-    entity_names: Callable[[npt.NDArray[np.int64]], Sequence[AbstractSet[str]]] | None  # of some passages
+    entity_names: Callable[[npt.NDArray[np.int64]], Sequence[AbstractSet[str]]] | None
     knn: int = 0
-    knn_below: int | None = None  # of `Dataset`
+    knn_below: int | None = None
 
     def again(self, subgraph: CorpusGraph, whole: CorpusGraph, principals: AbstractSet[str]) -> CorpusGraph:
-        """Return what the holders of some principals see, with the edges that are found in it alone."""
+        """Return a visible subgraph with the edges that are derived from its passages alone.
+
+        Args:
+            subgraph: Passages and explicit edges that the principals may see.
+            whole: Whole corpus graph.
+            principals: Principals of the caller.
+
+        Returns:
+            Subgraph with derived edges.
+        """
         nodes = torch.arange(whole.num_nodes) if subgraph.part_of is None else subgraph.part_of[1]
         number = torch.full((whole.num_nodes,), -1)
         number[nodes] = torch.arange(len(nodes))
         stated = subgraph.typed_edges()
         if self.stated is not None:
             pairs = number[self.stated[0]]
-            kept = (pairs >= 0).all(1)
-            stated = (pairs[kept], self.stated[1][kept], self.stated[2][kept])
+            is_visible = (pairs >= 0).all(1)
+            stated = (pairs[is_visible], self.stated[1][is_visible], self.stated[2][is_visible])
             if (guarded := whole.guarded) is not None:
-                seen = guarded.select(number, guarded.allowed(principals))
-                stated = joined([stated, (seen.pairs, seen.weight, seen.types)])
+                allowed = guarded.select(number, guarded.allowed(principals))
+                stated = joined([stated, (allowed.pairs, allowed.weight, allowed.types)])
         names = None if self.entity_names is None else self.entity_names(nodes.numpy())
         rule, below = self.rule, subgraph.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
         if (automatic := rule.automatic) is not None:
             rule, stated = _decided_again(rule, automatic, stated, subgraph.passages)
             below = automatic.knn_below(subgraph.num_nodes)
-        found = DerivedEdges(stated, rule, names).join(subgraph.passages)
-        graph = replace(found, vectors=subgraph.vectors, pages=subgraph.pages, part_of=subgraph.part_of)
+        graph = DerivedEdges(stated, rule, names).join(subgraph.passages)
+        graph = replace(graph, vectors=subgraph.vectors, pages=subgraph.pages, part_of=subgraph.part_of)
         if not self.knn or graph.embedding is None:
             return graph
         few = None if below is None else torch.nonzero(graph.degree < below).flatten()
@@ -169,14 +251,14 @@ class FoundEdges:
 def _decided_again(
     rule: EdgeRule, automatic: AutomaticChoices, stated: Edges, passages: Passages
 ) -> tuple[EdgeRule, Edges]:
-    """Return the rule and the stated edges that ``edges=auto`` gives for some passages alone."""
+    """Return the rule and the explicit edges that ``edges=auto`` gives for these passages alone."""
     titles = map(passages.title, range(len(passages)))
     mention_type = automatic.mention_type(stated[2], titles)
     metadata = passages.metadata
     records = [{}] * len(passages) if metadata is None else map(metadata.record, range(len(passages)))
     try:
         chunks = automatic.neighbouring_chunks(records)
-    except UserError:  # two have one place: a data set folder of these passages alone would be refused
+    except UserError:  # Two passages have the same position, so chunks cannot be ordered.
         chunks = None
     return rule.model_copy(update={"mention_type": mention_type}), stated if chunks is None else joined(
         [stated, chunks]
@@ -184,18 +266,42 @@ def _decided_again(
 
 
 def of_type(pairs: Tensor, edge_type: int) -> Edges:
-    """Return edges of one type and weight 1."""
+    """Return edges of one type with weight 1.
+
+    Args:
+        pairs: Pairs of passages ``[M, 2]``.
+        edge_type: Index in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+
+    Returns:
+        Pairs, weights and types.
+    """
     return pairs, torch.ones(len(pairs)), torch.full((len(pairs),), edge_type)
 
 
 def joined(parts: Iterable[Edges]) -> Edges:
-    """Put edges behind each other."""
+    """Concatenate lists of edges.
+
+    Args:
+        parts: Lists of edges, at least one.
+
+    Returns:
+        Pairs, weights and types.
+    """
     pairs, weights, types = (torch.cat(columns) for columns in zip(*parts, strict=True))
     return pairs, weights, types
 
 
 def graph_of(passages: Passages, parts: Iterable[Edges], entities: EntityIncidence | None) -> CorpusGraph:
-    """Join passages by edges, and by the entities that they share."""
+    """Build the graph of passages with the given edges.
+
+    Args:
+        passages: Passages.
+        parts: Lists of edges, at least one.
+        entities: Entities of each passage, by which passages are joined per query. None if there are none.
+
+    Returns:
+        Corpus graph.
+    """
     pairs, weight, types = joined(parts)
     graph = CorpusGraph.from_edges(passages.ids, passages.texts, pairs, weight, edge_type=types)
     graph = replace(graph, passages=passages)

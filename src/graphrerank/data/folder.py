@@ -1,9 +1,9 @@
-"""Steps from a data set folder to the parts of a :class:`~graphrerank.data.dataset.Dataset`.
+"""Steps that load a data set folder as a :class:`~graphrerank.data.dataset.Dataset`.
 
-The folder is the format of users' own data: BEIR's layout with edges and entities (docs/your_data.md).
+The folder has BEIR's layout with optional edges and entities (docs/your_data.md).
 :meth:`Dataset.from_folder <graphrerank.data.dataset.Dataset.from_folder>` runs the steps in this order: check the
-settings, read the corpus and filter it, read the judged queries, read edges, derive further edges, build the graph,
-note what has to be found again for a part of the corpus, and draft questions.
+settings, read and filter the corpus, read the judged queries, read edges, derive further edges, build the graph, keep
+the recipe for the edges of a visible subgraph, and draft questions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,10 +47,10 @@ from graphrerank.text.languages import detect_language, language_of
 from graphrerank.utils.checks import UserError, check_not_negative
 
 NEEDED_FILES = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
-EDGES_FILE = "edges.tsv"  # read if present
-AUTO = "auto"  # in place of names of edge files: every kind of edge that the texts give
-AUTO_KNN = 10  # edges of each passage to its nearest neighbours with `edges=auto`
-# Sources of edges, as `edge_counts` names them.
+EDGES_FILE = "edges.tsv"  # Optional file.
+AUTO = "auto"  # Value of `edges` that derives all kinds of edges from the texts.
+AUTO_KNN = 10  # Number of edges from each passage to its nearest neighbours with `edges=auto`.
+# Sources of edges in `edge_counts`.
 FILE_EDGES, MENTIONS, CHUNKS, RANDOM = "file", "mentions", "neighbouring chunks", "random"
 
 
@@ -58,9 +58,9 @@ class FolderCorpus(NamedTuple):
     """Documents of a data set folder that become passages.
 
     Attributes:
-        node_number: Passage number of each document id of the folder. ``FILTERED`` (-1) for documents that
-            ``corpus_where`` leaves out and ``EMPTY`` (-2) for documents without title and text.
-        documents: The documents that become passages, in the order of their numbers.
+        node_number: Passage number of each document id in the folder. ``FILTERED`` (-1) for documents that do not match
+            ``corpus_where``, and ``EMPTY`` (-2) for documents without title and text.
+        documents: Documents that become passages, in the order of their numbers.
     """
 
     node_number: dict[str, int]
@@ -69,18 +69,17 @@ class FolderCorpus(NamedTuple):
 
 @dataclass(frozen=True)
 class EdgeSettings:
-    """Edges to derive from the documents of a folder; :meth:`Dataset.from_folder` describes each setting.
+    """Settings of derived edges, as described in :meth:`Dataset.from_folder`.
 
     Attributes:
-        is_automatic: Whether ``edges`` is ``auto``, so that settings that are None are decided by looking at the
-            documents.
+        is_automatic: Whether ``edges`` is ``auto``, so that settings that are None depend on the documents.
         mentions: Whether to search for edges by mentions of titles.
-        adjacency: Whether to join neighbouring chunks of a document.
+        adjacency: Whether to join adjacent chunks of a document.
         entities: Source of entities.
-        max_entity_share: Maximum share of documents that may share an entity.
+        max_entity_share: Maximum share of documents with an entity.
         knn: Number of edges from each document to its nearest neighbours.
-        num_random: Number of random edges of each document.
-        cache: Folder that keeps extracted entities.
+        num_random: Number of random edges per document.
+        cache: Folder that caches extracted entities. If None, they are not cached.
     """
 
     is_automatic: bool
@@ -94,7 +93,7 @@ class EdgeSettings:
 
     @cached_property
     def automatic(self) -> AutomaticChoices | None:
-        """The choices of ``edges=auto``, which are made again for parts of the corpus; None for other edges."""
+        """Choices of ``edges=auto``, which are made again for a visible subgraph. None for other edges."""
         if not self.is_automatic:
             return None
         return AutomaticChoices(mentions=self.mentions, adjacency=self.adjacency is None)
@@ -105,11 +104,11 @@ class FolderEdges:
     """Edges of a data set folder.
 
     Attributes:
-        by_source: Edges of public files, and derived edges, by their source.
-        derived: What the derived edges follow from.
-        incidence: Which document contains which entity. None without entities.
-        knn: Number of edges from each document to its nearest neighbours, to be added once there are vectors.
-        knn_below: Number of neighbours from which on a document gets no such edges. None if every document gets them.
+        by_source: Public edges of files and derived edges, by source.
+        derived: Sources of the derived edges.
+        incidence: Entities of each document. None if there are no entities.
+        knn: Number of edges from each document to its nearest neighbours, which are added once there are vectors.
+        knn_below: Only documents with fewer neighbours than this get ``knn`` edges. If None, all documents get them.
     """
 
     by_source: Mapping[str, Edges]
@@ -119,7 +118,7 @@ class FolderEdges:
     knn_below: int | None
 
     def counts(self) -> dict[str, int]:
-        """Return the number of joined pairs of documents by source: first files and mentions, then the others."""
+        """Return the number of pairs of documents joined by edges, by source. Files and mentions come first."""
         sources = [
             source for source in dict.fromkeys([FILE_EDGES, MENTIONS, *self.by_source]) if source in self.by_source
         ]
@@ -127,7 +126,12 @@ class FolderEdges:
 
 
 def check_edge_settings(*, language: str, num_random: int, knn: int | None) -> None:
-    """Check the settings that can be checked before anything is read.
+    """Check the settings that do not depend on the files.
+
+    Args:
+        language: Name of a language, or ``auto``.
+        num_random: Number of random edges per document.
+        knn: Number of edges from each document to its nearest neighbours, or None.
 
     Raises:
         UserError: If the language is unknown or a number is negative.
@@ -139,21 +143,25 @@ def check_edge_settings(*, language: str, num_random: int, knn: int | None) -> N
 
 
 def read_corpus(folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool) -> FolderCorpus:
-    """Read the corpus of a folder and number the documents that become passages.
+    """Read the corpus of a folder, and number the documents that become passages.
 
     Args:
-        folder: The data set folder.
-        where: Entries that the metadata of a document must have. None keeps all documents.
-        drop_empty: Whether to leave out documents without title and text without a warning.
+        folder: Data set folder.
+        where: Required metadata of documents. If None, all documents are used.
+        drop_empty: Whether to omit documents without title and text silently. By default, they are omitted with a
+            warning.
+
+    Returns:
+        Documents and their numbers.
 
     Raises:
-        UserError: If a file is missing or malformed, or no document is left.
+        UserError: If a file is missing or malformed, or if no document remains.
     """
     corpus = number_documents(read_all_documents(folder, drop_empty=drop_empty), where)
     if not corpus.documents:
         is_filtered = where and corpus.node_number
-        wanted = f" with {dict(where or {})} in its metadata (`corpus_where`)" if is_filtered else ""
-        raise UserError(f"{folder}: the corpus must hold a document{wanted}, found none")
+        condition = f" with {dict(where or {})} in its metadata (`corpus_where`)" if is_filtered else ""
+        raise UserError(f"{folder}: the corpus must contain a document{condition}, got none")
     return corpus
 
 
@@ -162,7 +170,10 @@ def number_documents(documents: Iterable[CorpusRecord], where: Mapping[str, Any]
 
     Args:
         documents: Documents with unique ids.
-        where: Entries that the metadata must have, with a list for alternatives. None for no filter.
+        where: Required metadata, with lists of alternatives. If None, there is no filter.
+
+    Returns:
+        Documents and their numbers.
 
     Example:
         >>> records = [("a", "", "", {}), ("b", "B", "", {"year": 1}), ("c", "C", "", {})]
@@ -182,9 +193,9 @@ def number_documents(documents: Iterable[CorpusRecord], where: Mapping[str, Any]
 
 
 def _matches(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    for key, wanted in where.items():
-        is_list = isinstance(wanted, Sequence) and not isinstance(wanted, str)
-        if key not in metadata or metadata[key] not in (wanted if is_list else [wanted]):
+    for key, allowed in where.items():
+        is_list = isinstance(allowed, Sequence) and not isinstance(allowed, str)
+        if key not in metadata or metadata[key] not in (allowed if is_list else [allowed]):
             return False
     return True
 
@@ -193,11 +204,14 @@ def edge_files(folder: Path, edges: str | Sequence[str] | None) -> list[Path]:
     """Return the paths of the edge files to read.
 
     Args:
-        folder: The data set folder.
-        edges: Names of files in the folder. None and ``auto`` for ``edges.tsv``, if there is one.
+        folder: Data set folder.
+        edges: Names of files in the folder. None and ``auto`` select ``edges.tsv`` if it exists.
+
+    Returns:
+        Paths of the files.
 
     Raises:
-        UserError: If it is another text, such as the name of one file.
+        UserError: If ``edges`` is another string.
     """
     if edges is None or edges == AUTO:
         return [folder / EDGES_FILE] if (folder / EDGES_FILE).is_file() else []
@@ -207,16 +221,19 @@ def edge_files(folder: Path, edges: str | Sequence[str] | None) -> list[Path]:
 
 
 def derive_edges(folder: Path, corpus: FolderCorpus, file_edges: FileEdges, settings: EdgeSettings) -> FolderEdges:
-    """Find the edges that follow from documents: by chunks, mentions and shared entities; and draw random edges.
+    """Derive edges from documents (adjacent chunks, mentions and shared entities), and draw random edges.
 
     Args:
-        folder: The data set folder.
-        corpus: Its documents.
-        file_edges: Edges that its files state.
+        folder: Data set folder.
+        corpus: Documents of the folder.
+        file_edges: Edges in the files of the folder.
         settings: Kinds of edges to derive.
 
+    Returns:
+        Edges of the folder, including those of the files.
+
     Raises:
-        UserError: If documents lack what a setting needs.
+        UserError: If documents lack metadata that a setting requires.
     """
     documents = corpus.documents
     stated: dict[str, Edges] = {FILE_EDGES: (file_edges.pairs, file_edges.weight, file_edges.types)}
@@ -242,17 +259,34 @@ def derive_edges(folder: Path, corpus: FolderCorpus, file_edges: FileEdges, sett
 
 
 def mention_type(documents: Sequence[CorpusRecord], file_edges: FileEdges, settings: EdgeSettings) -> int | None:
-    """Return the type of edges by mentions. None if they are not searched for."""
+    """Return the type of edges by mentions.
+
+    Args:
+        documents: Documents.
+        file_edges: Edges in the files of the folder.
+        settings: Kinds of edges to derive.
+
+    Returns:
+        Index of the type. None if mentions are not searched for.
+    """
     if settings.automatic is not None:
         return settings.automatic.mention_type(file_edges.types, (document.title for document in documents))
     return REFERENCE if settings.mentions else None
 
 
 def chunk_edges(folder: Path, documents: Sequence[CorpusRecord], settings: EdgeSettings) -> Edges | None:
-    """Return the edges between neighbouring chunks of a document. None if chunks are not joined.
+    """Return the edges between adjacent chunks of a document.
+
+    Args:
+        folder: Data set folder, used in error messages.
+        documents: Documents.
+        settings: Kinds of edges to derive.
+
+    Returns:
+        The edges. None if chunks are not joined.
 
     Raises:
-        UserError: If ``adjacency`` is set and a document does not say which chunk it is, or two have one place.
+        UserError: If ``adjacency`` is set and a document has no position, or if two documents have the same position.
     """
     if settings.adjacency:
         return of_type(adjacency_edges(*chunk_keys(folder, documents)), ADJACENCY)
@@ -262,30 +296,42 @@ def chunk_edges(folder: Path, documents: Sequence[CorpusRecord], settings: EdgeS
 
 
 def chunk_keys(folder: Path, documents: Sequence[CorpusRecord]) -> tuple[list[str], list[int]]:
-    """Return the document that each passage is a chunk of, and its number there.
+    """Return the position of each passage: the document that it is a chunk of, and the number of the chunk.
 
     Args:
-        folder: The data set folder, for errors.
-        documents: The passages.
+        folder: Data set folder, used in error messages.
+        documents: Documents that become passages.
+
+    Returns:
+        Ids of the documents, and numbers of the chunks.
 
     Raises:
-        UserError: If the metadata of a passage lack one of the two. The error names the passage.
+        UserError: If the metadata of a document lack one of the two. The message names the document.
     """
     doc_ids, chunk_ids = list[str](), list[int]()
     for document in documents:
-        place = place_in_document(document.metadata)
-        if place is None:
+        position = place_in_document(document.metadata)
+        if position is None:
             raise UserError(
                 f"{folder}: `adjacency` needs a string `doc_id` and an integer `chunk_id` in the metadata of every "
-                f"document, found {dict(document.metadata)} in {document.doc_id!r}"
+                f"document, got {dict(document.metadata)} in {document.doc_id!r}"
             )
-        doc_ids.append(place[0])
-        chunk_ids.append(place[1])
+        doc_ids.append(position[0])
+        chunk_ids.append(position[1])
     return doc_ids, chunk_ids
 
 
 def entity_source(folder: Path, settings: EdgeSettings) -> str | KnowledgeExtractor | None:
-    """Return the source of entities: with ``auto``, ``entities.jsonl`` if there is one, else spelling."""
+    """Return the source of entities.
+
+    Args:
+        folder: Data set folder.
+        settings: Kinds of edges to derive.
+
+    Returns:
+        Source in the settings. ``auto`` selects ``entities.jsonl`` if it exists, otherwise spelling. None if there are
+        no entities.
+    """
     if not (isinstance(settings.entities, str) and settings.entities == AUTO):
         return settings.entities
     if not settings.is_automatic:
@@ -296,7 +342,20 @@ def entity_source(folder: Path, settings: EdgeSettings) -> str | KnowledgeExtrac
 def entity_names(
     folder: Path, corpus: FolderCorpus, source: str | KnowledgeExtractor | None, cache: str | Path | None
 ) -> Sequence[AbstractSet[str]] | None:
-    """Return the normalised names of the entities of each document. None without a source of entities."""
+    """Return the normalised names of the entities of each document.
+
+    Args:
+        folder: Data set folder.
+        corpus: Documents of the folder.
+        source: Source of entities (:func:`entities_of`). If None, there are no entities.
+        cache: Folder that caches extracted entities. If None, they are not cached.
+
+    Returns:
+        Sets of names in the order of the documents. None if there are no entities.
+
+    Raises:
+        UserError: If the source is unknown, or if ``entities.jsonl`` is malformed.
+    """
     if source is None:
         return None
     return normalized_names(entities_of(folder, source, corpus.node_number, corpus.documents, cache=cache))
@@ -310,17 +369,20 @@ def entities_of(
     *,
     cache: str | Path | None,
 ) -> Sequence[Sequence[str]]:
-    """List the names of entities in each document.
+    """Return the names of the entities of each document, as written.
 
     Args:
-        folder: The data set folder.
-        source: ``file`` for the folder's ``entities.jsonl``, the name of an extractor, or an extractor.
-        node_number: Keys are the ids of all documents of the folder.
-        documents: The documents.
-        cache: Folder that keeps extracted entities, in its ``entities/``. None keeps nothing.
+        folder: Data set folder.
+        source: ``file`` for ``entities.jsonl`` in the folder, the name of an extractor, or an extractor.
+        node_number: Mapping whose keys are the ids of all documents in the folder.
+        documents: Documents.
+        cache: Folder that caches extracted entities in its subfolder ``entities``. If None, they are not cached.
+
+    Returns:
+        Names of entities in the order of the documents.
 
     Raises:
-        UserError: If there is no such extractor, or ``entities.jsonl`` is malformed.
+        UserError: If the source is unknown, or if ``entities.jsonl`` is malformed.
     """
     if source == "file":
         lines = read_entities(folder / ENTITIES_FILE, node_number, need_names=True)
@@ -329,8 +391,9 @@ def entities_of(
     extractor = EXTRACTORS[source]() if isinstance(source, str) and source in EXTRACTORS else source
     if isinstance(extractor, str) or not hasattr(extractor, "extract"):
         raise UserError(
-            f"`entities` must be null, spelling, spacy, file or an extractor (a config with `_target_`, which is not "
-            f"taken from a checkpoint's manifest: put its entities into {ENTITIES_FILE}), got {source!r}"
+            "`entities` must be null, spelling, spacy, file or an extractor (a configuration with `_target_`), "
+            f"got {source!r}; extractors are not loaded from a checkpoint's manifest, so write their entities to "
+            f"{ENTITIES_FILE}"
         )
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")
@@ -339,7 +402,16 @@ def entities_of(
 
 
 def nearest_neighbours(settings: EdgeSettings, num_nodes: int) -> tuple[int, int | None]:
-    """Return the number of edges to nearest neighbours, and below how many neighbours a passage gets them."""
+    """Return the settings of edges to nearest neighbours.
+
+    Args:
+        settings: Kinds of edges to derive.
+        num_nodes: Number of documents.
+
+    Returns:
+        Number of edges per document, and the number of neighbours below which a document gets them (None for all
+        documents).
+    """
     if settings.automatic is None:
         return settings.knn or 0, None
     knn = AUTO_KNN if settings.knn is None else settings.knn
@@ -352,9 +424,12 @@ def build_passages(
     """Return the passages of documents, with their metadata.
 
     Args:
-        documents: The documents, which are not empty.
-        relations: Relations that edge files state: which, and the ids of the two documents.
-        language: Language in which words are matched; ``auto`` for that of the documents.
+        documents: Documents with a title or a text.
+        relations: Relations in edge files: type, and ids of the two documents.
+        language: Language in which words are matched. ``auto`` detects the language of the documents.
+
+    Returns:
+        Passages in the order of the documents.
     """
     texts = [document.passage for document in documents]
     records = with_relations({document.doc_id: document.metadata for document in documents}, relations)
@@ -368,27 +443,36 @@ def build_passages(
 
 
 def build_graph(passages: Passages, file_edges: FileEdges, edges: FolderEdges) -> CorpusGraph:
-    """Join passages by all edges. Edges with principals are kept apart, for those who may see them.
+    """Build the graph of passages with all edges.
 
-    Unless ``edges`` is ``auto``, passages that share an entity are joined query by query.
+    Edges with principals are stored separately, for callers who may see them. Unless ``edges`` is ``auto``, passages
+    that share an entity are joined per query.
+
+    Args:
+        passages: Passages.
+        file_edges: Edges in the files of the folder.
+        edges: All public edges.
+
+    Returns:
+        Corpus graph.
     """
     entities = None if edges.derived.rule.makes_choices else edges.incidence
     return replace(graph_of(passages, edges.by_source.values(), entities), guarded=file_edges.guarded)
 
 
 def edges_to_find_again(graph: CorpusGraph, edges: FolderEdges, *, keep_derived: bool) -> dict[str, Any]:
-    """Return the fields of a data set from which edges are found again when passages are hidden or added.
+    """Return the fields of a data set from which edges are derived again when passages are hidden or added.
 
-    What the holders of some principals may see has edges of its own, since words, mentions and neighbours of hidden
-    passages must not show in it.
+    A visible subgraph needs its own derived edges, because words, mentions and neighbours of hidden passages must not
+    influence it.
 
     Args:
         graph: Graph of the corpus.
-        edges: Its edges.
+        edges: Edges of the corpus.
         keep_derived: Whether the corpus will grow.
 
     Returns:
-        ``derived`` and ``found`` of :class:`~graphrerank.data.dataset.Dataset`, where there are such edges.
+        ``derived`` and ``found`` of :class:`~graphrerank.data.dataset.Dataset`, if there are such edges.
     """
     derived = edges.derived
     rule, names = derived.rule, derived.entity_names
@@ -405,14 +489,20 @@ def edges_to_find_again(graph: CorpusGraph, edges: FolderEdges, *, keep_derived:
 def read_or_draft_questions(
     folder: Path, corpus: FolderCorpus, graph: CorpusGraph, count: int, shares: Mapping[str, float] | None
 ) -> list[Draft]:
-    """Return drafted questions: the first of ``drafted.jsonl``, if the folder has it, else new ones.
+    """Return drafted questions: the first ones of ``drafted.jsonl`` if it exists, otherwise new ones.
 
     Args:
-        folder: The data set folder.
-        corpus: Its documents.
-        graph: Graph of its documents.
+        folder: Data set folder.
+        corpus: Documents of the folder.
+        graph: Graph of the documents.
         count: Maximum number of questions.
-        shares: Weights of the kinds of new questions. None for the defaults.
+        shares: Weights of the kinds of new questions. If None, the defaults are used.
+
+    Returns:
+        Drafted questions.
+
+    Raises:
+        UserError: If ``drafted.jsonl`` is malformed, or if a share is invalid.
     """
     path = folder / DRAFTED_FILE
     if path.is_file():
@@ -421,5 +511,5 @@ def read_or_draft_questions(
 
 
 def _num_pairs(edges: Edges) -> int:
-    """Return the number of different pairs of nodes that edges join."""
+    """Return the number of distinct pairs of nodes joined by edges."""
     return len(torch.unique(edges[0].sort(dim=1).values, dim=0))

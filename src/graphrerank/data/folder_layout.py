@@ -1,5 +1,5 @@
-"""Names of the files of a data set folder. Cheap to import: reader processes of documents use it."""
+"""File names in a data set folder. The module is cheap to import, because reader processes of documents use it."""
 
 CORPUS = "corpus.jsonl"
-#: Written by ``graphrerank index``: what was read, linked and left out of each file.
+#: Report of ``graphrerank index`` on the passages, links and skipped content of each file.
 ACCOUNT = "index.json"

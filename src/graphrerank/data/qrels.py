@@ -1,4 +1,4 @@
-"""Relevance judgements of the queries of one split, in coordinates."""
+"""Relevance judgements of one split, as parallel tensors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Qrels:
-    """Relevance judgements of one split, one row for each judged pair of query and passage.
+    """Relevance judgements of one split, one row per judged pair of query and passage.
 
     Attributes:
-        query: Number ``[J]`` int64 of each query in the data set.
-        node: Number ``[J]`` int64 of each passage in the corpus.
-        gain: Gain ``[J]`` float32 of the passage for the query, positive.
+        query: Query number of each judgement, ``[J]`` int64.
+        node: Passage number of each judgement, ``[J]`` int64.
+        gain: Positive gain of the passage for the query, ``[J]`` float32.
+        queries: Sorted numbers of the queries with a judgement, ``[Q]`` int64.
     """
 
     query: Tensor
@@ -23,10 +24,13 @@ class Qrels:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
-        """Convert rows to columns.
+        """Create judgements from rows.
 
         Args:
-            rows: Query number, node number and gain of each judgement.
+            rows: Query number, passage number and gain of each judgement.
+
+        Returns:
+            Judgements in the order of the rows.
 
         Example:
             >>> Qrels.of([(0, 7, 1.0), (0, 3, 2.0)]).node
@@ -42,19 +46,29 @@ class Qrels:
 
     @property
     def queries(self) -> Tensor:
-        """``[Q]`` int64, the queries that have a judgement, ascending."""
+        """Sorted numbers of the queries with a judgement, ``[Q]`` int64."""
         return torch.unique(self.query)
 
     def of_queries(self, queries: Tensor) -> "Qrels":
-        """Return the judgements of some queries ``[Q']``."""
+        """Return the judgements of the given queries.
+
+        Args:
+            queries: Query numbers ``[Q']``.
+
+        Returns:
+            Judgements with the same query numbers.
+        """
         mask = torch.isin(self.query, queries)
         return Qrels(self.query[mask], self.node[mask], self.gain[mask])
 
     def of_nodes(self, mask: Tensor) -> "Qrels":
-        """Return the judgements of the passages of a selection, whose numbers are those in the selection.
+        """Return the judgements of the selected passages, which are renumbered by their rank in the selection.
 
         Args:
-            mask: Mask ``[N]`` of the passages of the selection.
+            mask: Boolean mask ``[N]`` of the selected passages.
+
+        Returns:
+            Judgements with the new passage numbers.
         """
         selected, number = mask[self.node], mask.cumsum(0) - 1
         return Qrels(self.query[selected], number[self.node[selected]], self.gain[selected])
@@ -76,7 +90,7 @@ class Qrels:
         return torch.where((key[slot] == candidate_key) & (nodes >= 0), self.gain[order][slot], 0.0)
 
     def gains(self, queries: Tensor) -> Tensor:
-        """List all gains of each query: those of a perfect ranking.
+        """Return all gains of each query, as for a perfect ranking.
 
         Args:
             queries: Query numbers ``[B]``.
@@ -99,6 +113,9 @@ class Qrels:
             queries: Query numbers ``[B]``.
             nodes: Candidates ``[B, K]`` of each query, padded with -1.
             num_nodes: Number of passages in the corpus.
+
+        Returns:
+            Share in [0, 1].
         """
         num_retrieved = (self.relevance(queries, nodes, num_nodes=num_nodes) > 0).sum(1)
         num_relevant = (self.gains(queries) > 0).sum(1)

@@ -1,4 +1,4 @@
-"""Candidates of the user's own retriever, looked up in its run file."""
+"""Retriever that looks candidates up in a run file, the output of any other retriever."""
 
 import math
 import warnings
@@ -29,11 +29,17 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import hash_files
 
 BoundedNumber = Annotated[float, Field(strict=True, ge=-MAX_FLOAT32, le=MAX_FLOAT32)]
-RunRow = tuple[int, str, str, Mapping[str, float]]  # line, query id, document id, score and features by name
+RunRow = tuple[int, str, str, Mapping[str, float]]  # Line, query id, document id, and score and features by name.
 
 
 class RunCandidate(BaseModel):
-    """A candidate in a run of JSONL."""
+    """Candidate in a JSONL run.
+
+    Attributes:
+        doc_id: Id of the document.
+        score: Score of the document.
+        features: Additional features by name. None if there are none.
+    """
 
     doc_id: Id
     score: BoundedNumber
@@ -41,7 +47,12 @@ class RunCandidate(BaseModel):
 
 
 class RunLine(BaseModel):
-    """A line of a run of JSONL."""
+    """Line of a JSONL run.
+
+    Attributes:
+        query_id: Id of the query.
+        candidates: Candidates of the query.
+    """
 
     query_id: Id
     candidates: list[RunCandidate]
@@ -56,61 +67,72 @@ def read_run(
     ignore_unknown_queries: bool = False,
     drop_unknown: bool = False,
 ) -> Ranking:
-    """Read a run, ranked by score, ties by node order; a TREC run's own ranks are ignored.
+    """Read a run file. Candidates are ranked by score and, for equal scores, by passage number.
 
-    ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
-    "features"?}]}``, with the same named numbers as ``features`` of every candidate. Any other file is a TREC run,
-    ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; ids may hold single blanks, a query's only where
-    the second column is ``Q0``. A ValueError names file and line of what does not fit, or the file without candidates.
-    Equal candidates count once, and with ``drop_unknown`` those of unknown queries and documents are left out; a
-    warning counts both.
+    A file ``*.jsonl`` or ``*.jsonl.gz`` has one query per line: ``{"query_id", "candidates": [{"doc_id", "score",
+    "features"?}]}``. All candidates must have the same ``features``, which are numbers by name. Any other file is a
+    TREC run, ``query-id Q0 doc-id rank score tag``, separated by spaces or tabs. Its ranks are ignored. Document ids
+    may contain single spaces, and query ids too if the second column is ``Q0``. Duplicate candidates are counted once,
+    with a warning.
+
+    Args:
+        path: Run file.
+        query_ids: Ids of the ``Q`` queries.
+        node_ids: Ids of the passages.
+        top_k: Maximum number of candidates per query.
+        ignore_unknown_queries: Whether to ignore queries of the run that are not in ``query_ids``. By default, they
+            raise an error.
+        drop_unknown: Whether to ignore unknown queries and documents with a warning. By default, they raise an error.
 
     Returns:
-        ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the run's score; a query without
-        candidates is all padding.
+        Ranking ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the score. Queries without
+        candidates are padded.
+
+    Raises:
+        ValueError: If a line is invalid, or if there is no candidate. The message names file and line.
     """
     check_counts(top_k=top_k)
     path = Path(path)
     query_number = {query_id: i for i, query_id in enumerate(query_ids)}
     node_number = {node_id: i for i, node_id in enumerate(node_ids)}
     names: list[str] = []
-    rows: dict[int, list[float]] = {}  # by query * N + node
+    rows: dict[int, list[float]] = {}  # Keys are query * N + node.
     line_of: dict[int, int] = {}
     left_out: defaultdict[str, list[int]] = defaultdict(list)
     for line, query_id, doc_id, numbers in _read_rows(path):
         names = names or list(numbers)
         if numbers.keys() != set(names):
-            found = [name for name in numbers if name != BASE_SCORE]
-            raise bad_line(path, line, needed=f"the features {names[1:]} of every candidate", actual=found)
+            features = [name for name in numbers if name != BASE_SCORE]
+            raise bad_line(path, line, needed=f"the features {names[1:]} for every candidate", actual=features)
         query, node = query_number.get(query_id), node_number.get(doc_id)
         if query is None or node is None:
-            what, unknown = ("query of the data set", query_id) if query is None else ("document of the corpus", doc_id)
+            kind, unknown = ("query of the data set", query_id) if query is None else ("document of the corpus", doc_id)
             if not (drop_unknown or (query is None and ignore_unknown_queries)):
-                raise bad_line(path, line, needed=f"a {what} (or `drop_unknown`)", actual=unknown)
+                raise bad_line(path, line, needed=f"a {kind} (or `drop_unknown`)", actual=unknown)
             if drop_unknown:
-                left_out[f"a {what.split()[0]} that is not in the data set"].append(line)
+                left_out[f"unknown {kind.split()[0]}"].append(line)
             continue
         key = query * len(node_ids) + node
         row = [numbers[name] for name in names]
         if rows.setdefault(key, row) != row:
-            again = f"{doc_id} a second time for query {query_id}, with another score than in line {line_of[key]}"
-            raise bad_line(path, line, needed="each document once per query", actual=again)
+            duplicate = f"{doc_id} for query {query_id} with a different score in line {line_of[key]}"
+            raise bad_line(path, line, needed="each document once per query", actual=duplicate)
         if line_of.setdefault(key, line) != line:
-            left_out["a candidate that came before"].append(line)
+            left_out["duplicate candidate"].append(line)
     warn_left_out(path, left_out)
     if not rows:
-        raise UserError(f"{path}: needed a candidate for at least one of {len(query_ids)} queries, found none")
-    of_query, node_of = np.divmod(np.array(list(rows), dtype=np.int64), len(node_ids))
+        raise UserError(f"{path}: expected a candidate for at least one of {len(query_ids)} queries, got none")
+    query_of_row, node_of_row = np.divmod(np.array(list(rows), dtype=np.int64), len(node_ids))
     table = np.array(list(rows.values()), dtype=np.float32)
-    order = np.lexsort((node_of, -table[:, 0], of_query))
-    of_query, node_of, table = of_query[order], node_of[order], table[order]
-    rank = np.arange(len(order)) - np.searchsorted(of_query, of_query)
-    kept = rank < top_k
-    at = of_query[kept], rank[kept]
+    order = np.lexsort((node_of_row, -table[:, 0], query_of_row))
+    query_of_row, node_of_row, table = query_of_row[order], node_of_row[order], table[order]
+    rank = np.arange(len(order)) - np.searchsorted(query_of_row, query_of_row)
+    is_top = rank < top_k
+    position = query_of_row[is_top], rank[is_top]
     nodes = np.full((len(query_ids), top_k), -1, dtype=np.int64)
     scores = np.full((len(query_ids), top_k), -np.inf, dtype=np.float32)
     features = np.zeros((len(query_ids), top_k, table.shape[1]), dtype=np.float32)
-    nodes[at], scores[at], features[at] = node_of[kept], table[kept, 0], table[kept]
+    nodes[position], scores[position], features[position] = node_of_row[is_top], table[is_top, 0], table[is_top]
     return Ranking(torch.from_numpy(nodes), torch.from_numpy(scores), torch.from_numpy(features))
 
 
@@ -135,22 +157,30 @@ def _read_jsonl_rows(path: Path) -> Iterator[RunRow]:
     for line, record in read_jsonl(path):
         read = checked(path, line, record, RunLine)
         if read.query_id in queries:
-            raise bad_line(path, line, needed="each query on one line", actual=f"{read.query_id} a second time")
+            raise bad_line(path, line, needed="each query on one line", actual=f"{read.query_id} (duplicate)")
         queries.add(read.query_id)
         for candidate in read.candidates:
             features = candidate.features or {}
             if BASE_SCORE in features:
-                needed = f"features of other names than {BASE_SCORE}"
-                raise bad_line(path, line, needed=needed, actual=list(features))
+                raise bad_line(path, line, needed=f"no feature named {BASE_SCORE}", actual=list(features))
             yield line, read.query_id, candidate.doc_id, {BASE_SCORE: candidate.score, **features}
 
 
 class RunRetriever(Retriever):
-    """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.run_retriever.read_run`).
+    """Retriever that looks candidates up in a TREC or JSONL run (:func:`read_run`).
 
-    Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors. Queries of the
-    run that are not in the data set are an error unless ``ignore_unknown_queries``, and unknown
-    documents too unless ``drop_unknown``, which leaves out both and counts them.
+    The features are the run's score as ``base_score``, and the features of a JSONL run. No vectors are needed.
+
+    Args:
+        graph: Corpus graph.
+        path: Run file.
+        top_k: Maximum number of candidates per query.
+        ignore_unknown_queries: Whether to ignore queries of the run that are not in the data set. By default, they
+            raise an error.
+        drop_unknown: Whether to ignore unknown queries and documents with a warning. By default, they raise an error.
+
+    Raises:
+        ValueError: If ``top_k`` is not positive, or if the file is missing or malformed.
     """
 
     is_lookup = True
@@ -173,7 +203,7 @@ class RunRetriever(Retriever):
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
-        """Return False: a run is read without vectors."""
+        """Return False, because a run file needs no vectors."""
         return False
 
     @cached_property
@@ -182,7 +212,17 @@ class RunRetriever(Retriever):
         return hash_files([self.path])
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Look up the candidates of each query by its id: ``[B, top_k]``; a warning names queries without any."""
+        """Look up the candidates of each query by its id.
+
+        Args:
+            queries: ``B`` queries. A warning names queries without candidates.
+
+        Returns:
+            Ranking ``[B, top_k]``.
+
+        Raises:
+            ValueError: If the file is malformed or contains unknown ids.
+        """
         ranking = read_run(
             self.path,
             query_ids=queries.ids,
@@ -193,6 +233,6 @@ class RunRetriever(Retriever):
         )
         if without := [queries.ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist()]:
             listed = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
-            found = f"candidates for {len(queries) - len(without):,} of {len(queries):,} queries; none for {listed}"
-            warnings.warn(f"{self.path}: {found}", stacklevel=2)
+            counts = f"candidates for {len(queries) - len(without):,} of {len(queries):,} queries; none for {listed}"
+            warnings.warn(f"{self.path}: {counts}", stacklevel=2)
         return ranking

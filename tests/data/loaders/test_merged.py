@@ -78,8 +78,8 @@ def test_callers_see_what_they_see_of_each_part() -> None:
 
 
 def test_what_cannot_be_merged_is_refused() -> None:
-    with pytest.raises(ValueError, match="`datasets` must name at least one data set"):
+    with pytest.raises(ValueError, match="`datasets` must contain at least one data set"):
         load_merged({})
     shared = part(1).graph.with_entities(EntityIncidence.from_names([["a"]] * 6))
-    with pytest.raises(ValueError, match=r"must be without shared entities, .* got 'x'"):
+    with pytest.raises(ValueError, match=r"must not have shared entities, .* got 'x'"):
         load_merged({"x": part(1).with_graph(shared)})

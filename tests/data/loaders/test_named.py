@@ -201,10 +201,12 @@ def test_what_cannot_be_converted_leaves_nothing(
 
 
 def test_an_unknown_name_and_the_wrong_checksum(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`source` must be one of .* got 'spyder'; data=folder reads any folder"):
+    with pytest.raises(ValueError, match=r"`source` must be one of .* got 'spyder'; use data=folder for other folders"):
         load_named("spyder", datasets=tmp_path)
     web = FakeWeb(dict.fromkeys(HOMES["scifact"].files, beir_zip()))
-    with pytest.raises(ValueError, match=r"scifact\.zip: needed a file with md5 5f7d1de60b170fc8027bb7898e2efca1, fou"):
+    with pytest.raises(
+        ValueError, match=r"scifact\.zip: expected a file with md5 5f7d1de60b170fc8027bb7898e2efca1, got"
+    ):
         load_named("scifact", datasets=tmp_path, downloader=web)
     assert not list(tmp_path.iterdir())
 

@@ -39,5 +39,5 @@ def test_right_answers(tmp_path: Path, metadata: dict[str, Any], answers: list[s
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, metadata: dict[str, Any], needed: str) -> None:
-    with pytest.raises(ValueError, match=rf"queries\.jsonl, line 2: needed {needed}, found {{"):
+    with pytest.raises(ValueError, match=rf"queries\.jsonl, line 2: expected {needed}, got {{"):
         list(read_queries(write_queries(tmp_path, {}, metadata)))

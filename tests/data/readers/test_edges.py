@@ -35,10 +35,10 @@ def test_forms_of_files_by_hand(tmp_path: Path, text: str, expected: list[EdgeRo
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\n", "edges.tsv, line 1: needed columns source, target, type and perhaps weight"),
-        ("a\tb\tx\t1\ty\n", "edges.tsv, line 1: needed columns source, target"),
-        ("a\tb\nb\tc\tx\n", r"edges.tsv, line 2: needed 2 tab-separated columns \(source, target\)"),
-        ("source\ttarget\tPrincipal\na\tb\thr\n", "edges.tsv, line 1: needed `principals` as the name of the column"),
+        ("a\n", "edges.tsv, line 1: expected columns source, target, and optionally type and weight"),
+        ("a\tb\tx\t1\ty\n", "edges.tsv, line 1: expected columns source, target"),
+        ("a\tb\nb\tc\tx\n", r"edges.tsv, line 2: expected 2 tab-separated columns \(source, target\)"),
+        ("source\ttarget\tPrincipal\na\tb\thr\n", "edges.tsv, line 1: expected `principals` as the name of the column"),
     ],
 )
 def test_malformed_files_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
@@ -60,7 +60,7 @@ def test_columns_of_several_files(tmp_path: Path) -> None:
     public.write_text("a\tb\treference\na\tb\treference\nb\tb\treference\na\tleft out\treference\na\tgone\tother\n")
     guarded.write_text("source\ttarget\ttype\tprincipals\nb\tc\tsupersedes\t\na\tc\tsupersedes\thr|it\n")
     with (
-        pytest.warns(UserWarning, match=r"left out 1 x an id that is not in the corpus \(line 5\)"),
+        pytest.warns(UserWarning, match=r"skipped 1 x id not in the corpus \(line 5\)"),
         pytest.warns(UserWarning, match=r"self-loops.*: 1; .*: 1"),
     ):
         edges = read_edges([public, guarded], IDS, drop_unknown=True)
@@ -80,5 +80,5 @@ def test_types_that_no_file_has_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`edge_meanings` must name types in"):
         read_edges([path], IDS, None, {"cites": "reference"})
     assert read_edges([path], IDS, None, {"knows": "reference"}).types.tolist() == [REFERENCE]
-    with pytest.warns(UserWarning, match="edges of the types 'knows' are `other`"):
+    with pytest.warns(UserWarning, match="edges of the types 'knows' are read as `other`"):
         assert read_edges([path], IDS).types.tolist() == [OTHER]

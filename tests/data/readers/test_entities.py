@@ -16,11 +16,11 @@ def write(folder: Path, *lines: object) -> Path:
 @pytest.mark.parametrize(
     ("line", "needed"),
     [
-        ({"_id": "z", "entities": []}, "an `_id` of the corpus that did not come before, found 'z'"),
-        ({"_id": "a", "entities": []}, "an `_id` of the corpus that did not come before, found 'a'"),
+        ({"_id": "z", "entities": []}, "a unique `_id` of the corpus, got 'z'"),
+        ({"_id": "a", "entities": []}, "a unique `_id` of the corpus, got 'a'"),
         ({"_id": "b"}, "`entities`, a list of strings"),
         ({"_id": "b", "entities": [" "]}, "`entities.0`: String should match pattern"),
-        ({"_id": "b", "entities": [], "triples": [["Metz", "is"]]}, "`triples.0.2`: Field required, found"),
+        ({"_id": "b", "entities": [], "triples": [["Metz", "is"]]}, "`triples.0.2`: Field required, got"),
         ({"_id": "b", "entities": [], "triples": {"Metz": 1}}, "`triples`: Input should be a valid list"),
     ],
 )
@@ -30,7 +30,7 @@ def test_lines_of_another_form_are_refused_with_their_number(tmp_path: Path, lin
     read = [(entry.doc_id, entry.names, entry.triples) for entry in read_entities(path, ["a", "b", "c"])]
     assert read == [("a", ["X", "Y"], [("X", "r", "Y")]), ("b", [], [])]
     path = write(tmp_path, first, line)
-    with pytest.raises(ValueError, match=rf"entities\.jsonl, line 2: needed {needed}"):
+    with pytest.raises(ValueError, match=rf"entities\.jsonl, line 2: expected {needed}"):
         list(read_entities(path, ["a", "b"], need_names=True))
 
 
@@ -64,7 +64,7 @@ def test_a_passage_without_a_line_says_nothing(tmp_path: Path) -> None:
     known = knowledge_write(tmp_path, {"_id": "a"})
     assert [told.entities for told in known.extract(["Metz. A city.", "Lothair II. He died in Piacenza."])] == [(), ()]
     assert known.extract([]) == []
-    with pytest.raises(ValueError, match=r"needed texts of its passages, got 'Rome'"):
+    with pytest.raises(ValueError, match=r"expected texts of its passages, got 'Rome'"):
         known.extract(["Rome"])
     before = known.fingerprint
     assert knowledge_write(tmp_path, {"_id": "b"}).fingerprint != before

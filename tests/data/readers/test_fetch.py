@@ -28,7 +28,7 @@ def test_a_cut_download_is_tried_again(tmp_path: Path) -> None:
 def test_a_file_that_stays_too_short_leaves_nothing(tmp_path: Path) -> None:
     with serving({"/a.bin": CONTENT}) as web:
         web.cut = [0, 0, 0, 0, 1000]
-        with pytest.raises(OSError, match="needed 10,240 bytes, as the server announced, found 1,000"):
+        with pytest.raises(OSError, match="expected 10,240 bytes, as the server announced, got 1,000"):
             download(f"{web.url}/a.bin", tmp_path / "a.bin")
     assert list(tmp_path.iterdir()) == []
 
@@ -39,6 +39,6 @@ def test_another_checksum_or_a_missing_file_leaves_nothing(tmp_path: Path) -> No
             download(f"{web.url}/b.bin", tmp_path / "b.bin")
         assert web.requests == 1  # not again
         fetch.fetch(f"{web.url}/a.bin", f"sha256:{hashlib.sha256(CONTENT).hexdigest()}", tmp_path).unlink()
-        with pytest.raises(ValueError, match=r"a\.bin: needed a file with md5 00, found "):
+        with pytest.raises(ValueError, match=r"a\.bin: expected a file with md5 00, got "):
             fetch.fetch(f"{web.url}/a.bin", "md5:00", tmp_path)
     assert list(tmp_path.iterdir()) == []

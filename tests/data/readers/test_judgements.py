@@ -63,17 +63,17 @@ def test_a_judged_pool(folder: Path, text: str) -> None:
 def test_a_pool_with_errors_names_the_line(folder: Path) -> None:
     path = folder / "qrels" / "pool.csv"
     for text, message in (
-        (CSV.replace("p3", "none"), r"pool\.csv, line 6: needed an id of the corpus .*, found 'none'"),
-        (CSV.replace("p3,2", "p3,yes"), r"pool\.csv, line 6: needed a number as score .*found 'yes'"),
-        (CSV.replace("query-id", "number"), r"pool\.csv, line 1: needed a number as score .*found 'score'"),
-        (CSV.splitlines()[0], r"pool\.csv: needed a score above 0 in at least one row"),
+        (CSV.replace("p3", "none"), r"pool\.csv, line 6: expected an id of the corpus .*, got 'none'"),
+        (CSV.replace("p3,2", "p3,yes"), r"pool\.csv, line 6: expected a number as score .*got 'yes'"),
+        (CSV.replace("query-id", "number"), r"pool\.csv, line 1: expected a number as score .*got 'score'"),
+        (CSV.splitlines()[0], r"pool\.csv: expected a score above 0 in at least one row"),
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=message):
             Dataset.from_folder(folder)
     path.unlink()
     (folder / "qrels" / "train.csv").write_text(CSV, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"train\.tsv: needed one file of a split, found train\.csv too"):
+    with pytest.raises(ValueError, match=r"train\.tsv: expected one file per split, got train\.csv too"):
         Dataset.from_folder(folder)
 
 
@@ -150,12 +150,14 @@ def test_questions_with_a_common_document_are_together() -> None:
     split_of = divide_queries(texts, documents)
     assert all(len(set(split_of[start : start + 3])) == 1 for start in range(0, len(texts), 3))
     assert split_of != divide_queries(texts)
-    with pytest.raises(ValueError, match=rf"`splits={AUTO_DOCUMENTS}` must give each split .* in 1 groups; by place"):
+    with pytest.raises(
+        ValueError, match=rf"`splits={AUTO_DOCUMENTS}` must assign a question to each split, .* in 1 groups; divide"
+    ):
         divide_queries(texts, [["one"]] * len(texts))
 
 
 def test_too_few_questions_are_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"got none in \['.*'\] of 2 questions .*'data\.splits=\{train: \"FILE\[:80%\]"
+        ValueError, match=r"got none in \['.*'\] for 2 questions .*'data\.splits=\{train: \"FILE\[:80%\]"
     ):
         divide_queries(["one river", "two stones"])

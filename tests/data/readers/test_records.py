@@ -20,7 +20,7 @@ def test_a_line_without_end_is_not_read_to_its_end(
     path.write_bytes(gzip.compress(content) if zipped else content)
     lines = read_lines(path)
     assert next(lines) == (1, "short")
-    with pytest.raises(ValueError, match=r"line 2: needed at most 1,000 bytes, found more"):
+    with pytest.raises(ValueError, match=r"line 2: expected at most 1,000 bytes, got more"):
         next(lines)
 
 
@@ -29,7 +29,7 @@ def test_a_record_that_is_nested_too_deeply_is_refused(tmp_path: Path, depth: in
     (tmp_path / "a.jsonl").write_text('{"_id": "a"}\n{"metadata": ' + "[" * depth + "]" * depth + "}\n")
     rows = read_jsonl(tmp_path / "a.jsonl")
     assert next(rows) == (1, {"_id": "a"})
-    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: needed JSON"):
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: expected JSON"):
         next(rows)
 
 

@@ -56,7 +56,7 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
     bare = dataset.with_graph(dataset.graph.without_edges())
     assert {len(nodes) for _, nodes in relevant(drafted_dataset(bare)).values()} == {1}
     empty = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
-    with pytest.raises(ValueError, match=r"no question was judged: add qrels/test.tsv, or test_split=val"):
+    with pytest.raises(ValueError, match=r"there are no judged questions: add qrels/test.tsv, or use test_split=val"):
         drafted_dataset(empty).split("test")
 
 
@@ -181,7 +181,7 @@ def test_lines(tmp_path):
         ({"triple": 1}, "`shares` must be one of .*got 'triple'"),
         ({"many": -1}, "`shares\\['many'\\]` must"),
         ({"reworded": 2}, "`reworded` must"),
-        (dict.fromkeys(("single", "long", "pair", "many"), 0), "`shares` must have a positive weight"),
+        (dict.fromkeys(("single", "long", "pair", "many"), 0), "`shares` must contain a positive weight"),
     ],
 )
 def test_shares_refused(guides: CorpusGraph, shares: dict[str, float], message: str) -> None:
@@ -192,11 +192,11 @@ def test_shares_refused(guides: CorpusGraph, shares: dict[str, float], message: 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"text": " ", "relevant": ["a"]}, "d.jsonl, line 1: needed `text`: String should match"),
-        ({"text": "q", "relevant": []}, "d.jsonl, line 1: needed `relevant`: List should have at least 1 item"),
-        ({"text": "q", "relevant": "a"}, "d.jsonl, line 1: needed `relevant`: Input should be a valid list"),
-        ({"text": "q", "relevant": ["c"]}, "d.jsonl, line 1: needed `relevant`: ids of the corpus, found 'c'"),
-        ({"text": "q", "relevant": ["left out"]}, "d.jsonl: needed a question with documents of the corpus"),
+        ({"text": " ", "relevant": ["a"]}, "d.jsonl, line 1: expected `text`: String should match"),
+        ({"text": "q", "relevant": []}, "d.jsonl, line 1: expected `relevant`: List should have at least 1 item"),
+        ({"text": "q", "relevant": "a"}, "d.jsonl, line 1: expected `relevant`: Input should be a valid list"),
+        ({"text": "q", "relevant": ["c"]}, "d.jsonl, line 1: expected ids of the corpus as `relevant`, got 'c'"),
+        ({"text": "q", "relevant": ["left out"]}, "d.jsonl: expected a question about documents of the corpus"),
     ],
 )
 def test_file_refused(tmp_path, row, message):

@@ -31,7 +31,7 @@ def test_unknown_passages_are_errors_unless_a_filter_left_passages_out(
     with pytest.raises(ValueError, match=r"toy.trec, line 2"):
         RunFileRunner([spec]).run(task)
     filtered = RankingTask(prepared.dataset, "val", torch.tensor([0]), is_filtered=True)
-    with pytest.warns(UserWarning, match="left out 1 x a document"):
+    with pytest.warns(UserWarning, match="skipped 1 x unknown document"):
         (row,) = RunFileRunner([spec]).run(filtered)["theirs"]
     assert row.ranking.nodes[0, :2].tolist() == [0, -1]
 

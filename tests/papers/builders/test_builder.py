@@ -59,13 +59,13 @@ def test_a_folder_and_its_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda writer: writer.document("d0", "", "y"), "d0 a second time"),
-        (lambda writer: writer.judge("dev", "q0", "d9"), "needed an id of the corpus .*, found 'd9'"),
+        (lambda writer: writer.document("d0", "", "y"), r"d0 \(duplicate\)"),
+        (lambda writer: writer.judge("dev", "q0", "d9"), "expected an id of the corpus .*, got 'd9'"),
         (
             lambda writer: writer.document("d0", "", "half \ud800"),
             r"raw\.json: not in the format of Set: .* surrogates not allowed",
         ),
-        (lambda writer: writer.edge("d0", "d9", "link"), "needed an id of the corpus"),
+        (lambda writer: writer.edge("d0", "d9", "link"), "expected an id of the corpus"),
     ],
 )
 def test_a_folder_that_cannot_be_read_is_not_left(

@@ -132,15 +132,15 @@ def test_downloads_are_kept_and_held_against_their_checksum(tmp_path: Path, monk
         for _ in range(2):
             assert len(list(RawFiles([location], downloads=downloads).one("a.jsonl").records())) == 2
         assert web.requests == 1
-        with pytest.raises(ValueError, match=r"a\.jsonl: needed a file with sha256 0{64}, found"):
+        with pytest.raises(ValueError, match=r"a\.jsonl: expected a file with sha256 0{64}, got"):
             RawFiles([f"{web.url}/a.jsonl#sha256={'0' * 64}"], downloads=tmp_path / "other")
         web.cut = [10] + [0] * 20
-        with pytest.raises(ValueError, match=r"a\.jsonl: could not be downloaded: .*the file is cut off"):
+        with pytest.raises(ValueError, match=r"a\.jsonl: could not be downloaded: .*the file is truncated"):
             RawFiles([f"{web.url}/a.jsonl"], downloads=tmp_path / "other")
     assert list((tmp_path / "other").rglob("*")) == []
     path = tmp_path / "a.jsonl"
     path.write_bytes(LINES + b"\n")
-    with pytest.raises(ValueError, match=r"a\.jsonl: needed a file with sha256"):
+    with pytest.raises(ValueError, match=r"a\.jsonl: expected a file with sha256"):
         RawFiles([f"{path}#sha256={sha}"], downloads=downloads)
     with pytest.raises(ValueError, match="a location must be a path, or a URL"):
         RawFiles(["ftp://host/a.zip"], downloads=downloads)

@@ -1,1 +1,1 @@
-"""Edges from the passages themselves: mentions, entities, neighbouring chunks, nearest vectors."""
+"""Edges computed from passages: mentions, shared entities, nearest vectors, and random edges."""

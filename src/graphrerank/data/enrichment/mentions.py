@@ -1,7 +1,8 @@
-"""Mention edges, the hyperlinks of a corpus without hyperlinks: one Aho-Corasick pass over the words of all texts.
+"""Edges between passages that mention each other's titles, for corpora without hyperlinks.
 
-Words, not characters, are the automaton's letters, so that a match starts and ends at word boundaries; accents,
-punctuation and HTML entities are folded first ("A. J. Mintu" finds "A J Mintu").
+All texts are searched in one Aho-Corasick pass over words. Because the automaton's letters are words and not
+characters, matches start and end at word boundaries. Accents, punctuation and HTML entities are normalised first, so
+"A. J. Mintu" matches "A J Mintu".
 """
 
 import html
@@ -17,39 +18,46 @@ from torch import Tensor
 
 from graphrerank.utils.checks import UserError
 
-MAX_OWNERS = 2  # a name borne equally strongly by more passages is ambiguous and dropped
-MAX_MENTION_SHARE = 0.02  # a name mentioned in a larger share of the passages is too common and dropped, but for
-MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
-MIN_CHARACTERS = 3  # shorter names are dropped
+MAX_OWNERS = 2  # A name of more passages is ambiguous and ignored.
+# A name that is mentioned in more than `MIN_COMMON` passages and in a larger share of the corpus is ignored.
+MAX_MENTION_SHARE = 0.02
+MIN_COMMON = 10
+MIN_CHARACTERS = 3  # Shorter names are ignored.
 
-NameWords = tuple[str, ...]  # words in lower case
-Owner = tuple[bool, bool]  # whether the first and the last word of a name have a capital initial
+NameWords = tuple[str, ...]  # Words in lower case.
+Owner = tuple[bool, bool]  # Whether the first and the last word of a name are capitalised.
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces: each character is a word
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # In scripts without spaces, each character is a word.
 _WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")
 _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTALL)
 
 
 def find_mentions(titles: Sequence[str], texts: Sequence[str]) -> Tensor:
-    """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
+    """Find the passages whose text mentions the name of another passage, in time linear in the corpus.
 
-    A passage's names are, strongest first: its title; the title without a trailing "(film)"; the name that opens its
-    text ("Harnam Singh Rawail (21 August ..." of the passage "H. S. Rawail"), if it has two words or more and one of
-    them is in the title; the title up to its first comma, if that has two words or more. A name belongs only to the
-    passages that bear it most strongly. Short names are dropped, as are those without a letter ("1984").
+    A passage has up to four names, in order of strength: its title; its title without a trailing parenthesis such as
+    "(film)"; the name that opens its text, if it has at least two words and shares one with the title ("Harnam Singh
+    Rawail (21 August ..." for the passage "H. S. Rawail"); and the title up to the first comma, if this part has at
+    least two words. A name belongs only to the passages for which it is strongest. Short names and names without a
+    letter ("1984") are ignored.
 
-    A mention counts if its first and last word have a capital initial where the name's have one (so a lower-cased
-    title is found in any case), and if it does not lie inside a longer mention ("York" in "New York").
+    A mention is counted if its first and last word are capitalised wherever those of the name are, so a lower-case
+    title matches any case. It must not lie inside a longer mention ("York" in "New York").
 
-    Thresholds were chosen on the training questions of 2WikiMultihopQA and HotpotQA, by the share of questions whose
-    relevant passages all lie among the top 30 or one hop from them; there, ignoring case or keeping mentions inside
-    longer ones adds edges and no coverage.
+    The thresholds were chosen on the training questions of 2WikiMultihopQA and HotpotQA, by the share of questions
+    whose relevant passages are all in the top 30 or one hop from them. On these, ignoring case or counting mentions
+    inside longer ones adds edges without improving that share.
 
-    ``texts`` are without the ``titles``, of which an empty one is never mentioned.
+    Args:
+        titles: Titles of the ``n`` passages. A passage without a title has an empty one and is never mentioned.
+        texts: Texts of the ``n`` passages, without the titles.
 
     Returns:
-        ``[M, 2]`` int64, pairs of different passages (mentioning, mentioned), ascending.
+        Sorted pairs (mentioning passage, mentioned passage), ``[M, 2]`` int64.
+
+    Raises:
+        UserError: If the arguments differ in length.
 
     Example:
         >>> titles = ["Laila Majnu (1976 film)", "H. S. Rawail"]
@@ -64,7 +72,7 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str]) -> Tensor:
     owners = _names(titles, texts)
     clear = [len(bearers) <= MAX_OWNERS for bearers in owners.values()]
     mentions: dict[int, list[tuple[int, int]]] = {}
-    mentioning: Counter[int] = Counter()  # passages
+    mentioning: Counter[int] = Counter()  # Number of mentioning passages by name.
     mentioned = _searching(owners)
     for source, text in enumerate(texts):
         for name, bearers in mentioned(text).items():
@@ -78,7 +86,14 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str]) -> Tensor:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into words without accents, punctuation and HTML entities; case is kept."""
+    """Split a text into words without accents, punctuation and HTML entities.
+
+    Args:
+        text: Text to split.
+
+    Returns:
+        Words in their original case.
+    """
     if "&" in text:
         text = html.unescape(text)
     if not text.isascii():
@@ -87,7 +102,7 @@ def split_words(text: str) -> list[str]:
 
 
 def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[NameWords, dict[int, Owner]]:
-    """Return the passages that bear each name most strongly."""
+    """Return the names, and for each the passages for which it is strongest."""
     tiers: list[dict[NameWords, dict[int, Owner]]] = [{} for _ in range(5)]
     for node, (title, text) in enumerate(zip(titles, texts, strict=True)):
         for tier, words in _names_of(title, text):
@@ -96,12 +111,12 @@ def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[NameWords, dict[
             if words and length >= MIN_CHARACTERS and any(char.isalpha() for word in name for char in word):
                 owner = (words[0][0].isupper(), words[-1][0].isupper())
                 tiers[tier].setdefault(name, {}).setdefault(node, owner)
-    # of several tiers the strongest, which comes last
+    # Later entries override earlier ones, so the strongest tier is last.
     return {name: bearers for tier in reversed(tiers) for name, bearers in tier.items()}
 
 
 def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the words of each name of a passage with its tier: 0 for the strongest."""
+    """Yield the words of each name of a passage with its tier. Tier 0 is the strongest."""
     title_words = split_words(title)
     yield 0, title_words
     yield 1, split_words(_DISAMBIGUATION.sub("", title))
@@ -116,7 +131,7 @@ def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _searching(owners: Mapping[NameWords, Mapping[int, Owner]]) -> Callable[[str], dict[int, list[int]]]:
-    """Build what returns the names mentioned in a text, by their numbers, and their bearers."""
+    """Return a function that maps a text to the names mentioned in it (by number) and their passages."""
     all_bearers = [list(bearers.items()) for bearers in owners.values()]
     vocabulary = {word: number for number, word in enumerate({word for name in owners for word in name}, start=1)}
     automaton = ahocorasick.Automaton(ahocorasick.STORE_ANY, ahocorasick.KEY_SEQUENCE)
@@ -133,12 +148,12 @@ def _searching(owners: Mapping[NameWords, Mapping[int, Owner]]) -> Callable[[str
             written = (words[first][0].isupper(), words[last][0].isupper())
             if bearers := [node for node, owner in all_bearers[name] if all(map(le, owner, written))]:
                 spans.append((first, -last, name, bearers))
-        found: dict[int, list[int]] = {}
+        bearers_of: dict[int, list[int]] = {}
         reached = -1
         for _, negative_last, name, bearers in sorted(spans):
-            if -negative_last > reached:  # else inside a longer mention that began no later
+            if -negative_last > reached:  # Otherwise, the span lies inside a longer mention.
                 reached = -negative_last
-                found[name] = sorted({*found.get(name, ()), *bearers})
-        return found
+                bearers_of[name] = sorted({*bearers_of.get(name, ()), *bearers})
+        return bearers_of
 
     return mentioned

@@ -1,4 +1,4 @@
-"""Edges of a bounded number to a passage: nearest vectors, the most specific shared entities, and random ones."""
+"""Edges of a bounded number per passage: nearest vectors, the most specific shared entities, and random edges."""
 
 import math
 
@@ -10,20 +10,28 @@ from graphrerank.core.sparse_rows import positions_in_rows
 from graphrerank.corpus import EntityIncidence
 from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
-BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
-BLOCK_NODES = 1 << 12  # passages looked at at once
-MAX_NEIGHBOURS = 5  # that each passage chooses
+BLOCK_SCORES = 1 << 24  # Number of similarities computed at once, 64 MiB of float32.
+BLOCK_NODES = 1 << 12  # Number of passages processed at once.
+MAX_NEIGHBOURS = 5  # Number of neighbours that each passage chooses.
 
 
 def nearest_neighbor_edges(vectors: Tensor, *, k: int, nodes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
+    """Join each passage with the ``k`` passages with the largest dot product.
 
-    Exact: time grows with the square of the corpus, memory linearly. ``vectors`` are ``[N, d]``, finite; ``nodes [S]``
-    the passages to join, all when None.
+    The search is exact. Its time is quadratic in the size of the corpus, and its memory is linear. Ties are broken by
+    passage number.
+
+    Args:
+        vectors: Finite vectors ``[N, d]``.
+        k: Number of neighbours per passage.
+        nodes: Passages to join, ``[S]``. If None, all passages are joined.
 
     Returns:
-        ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 dot products, of
-        which those of 0 or below are left out: an edge weight must be positive.
+        Sorted pairs ``[M, 2]`` int64, smaller number first and without duplicates, and their dot products ``[M]``
+        float32. Pairs with a dot product of at most 0 are omitted, because weights of edges must be positive.
+
+    Raises:
+        UserError: If ``vectors`` is not a finite matrix, or if ``k`` is not positive.
 
     Example:
         >>> nearest_neighbor_edges(torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]]), k=1)
@@ -33,12 +41,12 @@ def nearest_neighbor_edges(vectors: Tensor, *, k: int, nodes: Tensor | None = No
         raise UserError(f"`vectors` must be a finite [N, d] matrix, got {list(vectors.shape)}")
     check_counts(k=k)
     num_nodes = len(vectors)
-    wanted = torch.arange(num_nodes) if nodes is None else nodes
+    nodes = torch.arange(num_nodes) if nodes is None else nodes
     rows = max(1, BLOCK_SCORES // max(1, num_nodes))
-    vectors, pairs, weights = vectors.cpu(), [wanted.new_zeros(0, 2)], [torch.zeros(0)]
-    for block in torch.split(wanted, rows) if len(wanted) else ():
+    vectors, pairs, weights = vectors.cpu(), [nodes.new_zeros(0, 2)], [torch.zeros(0)]
+    for block in torch.split(nodes, rows) if len(nodes) else ():
         scores = (vectors[block] @ vectors.T).float()
-        scores[torch.arange(len(block)), block] = -torch.inf  # not its own neighbour
+        scores[torch.arange(len(block)), block] = -torch.inf  # A passage is not its own neighbour.
         near, nearest = top_k_by_node_order(scores, min(k, num_nodes))
         row, column = torch.nonzero(nearest > 0, as_tuple=True)
         pairs.append(torch.stack([block[row], near[row, column]], dim=1))
@@ -52,20 +60,26 @@ def nearest_neighbor_edges(vectors: Tensor, *, k: int, nodes: Tensor | None = No
 
 
 def choose_neighbours(incidence: EntityIncidence) -> tuple[Tensor, Tensor]:
-    r"""Join each passage with the ``MAX_NEIGHBOURS`` passages whose shared entities are the most specific together.
+    r"""Join each passage with the five passages whose shared entities are the most specific.
 
     .. math::
         s_{ij} = \sum_{e \in E_i \cap E_j} \ln(1 + N / n_e), \qquad w_{ij} = \frac{s_{ij}}{s_{ij} + \ln(1 + N / 2)}
 
-    with :math:`n_e` the passages that hold entity :math:`e`, of :math:`N`: one entity that no third passage holds
-    weighs 1/2. Source: ours. On the training questions of 2WikiMultihopQA, :math:`s` separates edges between two
-    relevant passages from others better (area under the curve 0.83) than its ratios to all that both or either hold
-    (0.70 to 0.72). Of the pairs of relevant passages that share an entity, 5 neighbours join 97% there, by 64% of the
-    edges, and 92% on HotpotQA, by 38%.
+    where :math:`n_e` of the :math:`N` passages contain the entity :math:`e`. A single shared entity that occurs in no
+    third passage has the weight 1/2.
+
+    Source: this project. On the training questions of 2WikiMultihopQA, :math:`s` separates edges between two relevant
+    passages from other edges (area under the ROC curve 0.83) better than its ratio to the entities of both or either
+    passage (0.70 to 0.72). Of the pairs of relevant passages that share an entity, five neighbours join 97% with 64% of
+    the edges. On HotpotQA, they join 92% with 38% of the edges.
+
+    Args:
+        incidence: Entities of each passage.
 
     Returns:
-        ``[C, 2]`` int64 (passage, chosen one), ascending by passage, the largest sum first, ties by passage number;
-        ``[C]`` float64, the sums :math:`s_{ij}`, of which :func:`shared_weight` makes the weights :math:`w_{ij}`.
+        Pairs (passage, chosen passage), ``[C, 2]`` int64, sorted by passage, then by descending sum, then by passage
+        number, and the sums :math:`s_{ij}`, ``[C]`` float64. :func:`shared_weight` converts them to the weights
+        :math:`w_{ij}`.
 
     Example:
         >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["nero", "rome"], ["oslo"]])
@@ -82,22 +96,39 @@ def choose_neighbours(incidence: EntityIncidence) -> tuple[Tensor, Tensor]:
         row = torch.div(key, max(1, num_nodes), rounding_mode="floor")
         order = torch.argsort(total, descending=True, stable=True)
         order = order[torch.argsort(row[order], stable=True)]
-        kept = order[positions_in_rows(row[order]) < MAX_NEIGHBOURS]
-        rows.append(torch.stack([row[kept], key[kept] - row[kept] * num_nodes], dim=1))
-        sums.append(total[kept])
+        top = order[positions_in_rows(row[order]) < MAX_NEIGHBOURS]
+        rows.append(torch.stack([row[top], key[top] - row[top] * num_nodes], dim=1))
+        sums.append(total[top])
     return torch.cat(rows), torch.cat(sums)
 
 
 def shared_weight(total: Tensor, num_passages: int) -> Tensor:
-    """Return the weights of edges, float32, from the sums :math:`s_{ij}` of :func:`choose_neighbours`."""
+    """Return the weights of edges by shared entities.
+
+    Args:
+        total: Sums :math:`s_{ij}` of :func:`choose_neighbours`.
+        num_passages: Number of passages in the corpus.
+
+    Returns:
+        Weights :math:`w_{ij}` float32, with the shape of ``total``.
+    """
     return (total / (total + math.log1p(num_passages / 2))).float()
 
 
 def random_edges(joined: Tensor, count: int, *, num_nodes: int, seed: int = 0) -> Tensor:
-    """Draw pairs of different nodes that are not joined, each with the same probability: ``[count, 2]`` int64.
+    """Draw random pairs of distinct nodes that are not joined, uniformly and without duplicates.
 
-    Each pair comes once, the smaller node first; all that there are, if they are fewer. ``joined [M, 2]`` are in any
-    order.
+    Args:
+        joined: Pairs of nodes that are already joined, ``[M, 2]`` in any order.
+        count: Number of pairs to draw.
+        num_nodes: Number of nodes.
+        seed: Random seed.
+
+    Returns:
+        Pairs ``[count, 2]`` int64, smaller node first. If there are fewer pairs, all of them.
+
+    Raises:
+        UserError: If ``count`` is negative.
 
     Example:
         >>> random_edges(torch.tensor([[1, 0]]), 9, num_nodes=3).sort(dim=0).values
@@ -106,12 +137,12 @@ def random_edges(joined: Tensor, count: int, *, num_nodes: int, seed: int = 0) -
     """
     check_not_negative(count=count)
     ends = joined.sort(dim=1).values
-    taken = torch.unique((ends[:, 0] * num_nodes + ends[:, 1])[ends[:, 0] != ends[:, 1]])
-    count = min(count, num_nodes * (num_nodes - 1) // 2 - len(taken))
-    generator, drawn = torch.Generator().manual_seed(seed), taken[:0]
+    joined_keys = torch.unique((ends[:, 0] * num_nodes + ends[:, 1])[ends[:, 0] != ends[:, 1]])
+    count = min(count, num_nodes * (num_nodes - 1) // 2 - len(joined_keys))
+    generator, drawn = torch.Generator().manual_seed(seed), joined_keys[:0]
     while len(drawn) < count:
         ends = torch.randint(num_nodes, (2 * count, 2), generator=generator).sort(dim=1).values
         keys = (ends[:, 0] * num_nodes + ends[:, 1])[ends[:, 0] != ends[:, 1]]
-        drawn = torch.unique(torch.cat([drawn, keys[~torch.isin(keys, taken)]]))
+        drawn = torch.unique(torch.cat([drawn, keys[~torch.isin(keys, joined_keys)]]))
     drawn = drawn[torch.randperm(len(drawn), generator=generator)[:count]]
     return torch.stack([torch.div(drawn, num_nodes, rounding_mode="floor"), drawn % num_nodes], dim=1)

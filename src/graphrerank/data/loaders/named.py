@@ -1,9 +1,9 @@
-"""Public data sets by name, read from their folder or fetched from their public home.
+"""Public data sets by name, loaded from their folder or downloaded from their public source.
 
-Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and the
-benchmark files of HippoRAG 2 (title, text and supporting passages). BEIR publishes the checksums of its archives; those
-of HippoRAG 2 are of the hub's files at the pinned revision. For the others, ``graphrerank build`` makes the folder from
-files that users fetch themselves. ``conf/data/shared/public.yaml`` lists all of them.
+Two sources offer files that can be converted automatically: BEIR's archives, which are data set folders, and the
+benchmark files of HippoRAG 2 (title, text and supporting passages). BEIR publishes the checksums of its archives. The
+checksums of HippoRAG 2 are those of the files on the hub at the pinned revision. For the other data sets, users
+download the files, and ``graphrerank build`` creates the folder. ``conf/data/shared/public.yaml`` lists all data sets.
 """
 
 import logging
@@ -25,11 +25,17 @@ LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Home:
-    """Origin of a named data set."""
+    """Source of a named data set.
 
-    page: str  # its web page
-    files: Mapping[str, str] = field(default_factory=dict)  # locations to checksums; empty if users have to fetch them
-    build: str | None = None  # the builder that turns them into a data set folder; None if there are none
+    Attributes:
+        page: Web page of the data set.
+        files: Checksums by download location. Empty if users have to download the files.
+        build: Name of the builder that converts the files to a data set folder. None if there are no files.
+    """
+
+    page: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    build: str | None = None
 
 
 HOMES: Mapping[str, Home] = {
@@ -40,13 +46,23 @@ HOMES: Mapping[str, Home] = {
 def load_named(
     source: str, *, datasets: str | Path, name: str | None = None, downloader: Downloader = download, **options: Any
 ) -> Dataset:
-    """Read a public data set, one of :data:`HOMES`, from ``<datasets>/<source>``; if it is missing, fetch it first.
+    """Load a public data set from ``<datasets>/<source>``, and download it first if it is missing.
 
-    The short name is ``source`` when None; ``options`` are those of
-    :meth:`~graphrerank.data.dataset.Dataset.from_folder`. A ValueError if the folder is missing and cannot be fetched.
+    Args:
+        source: Name of the data set, a key of :data:`HOMES`.
+        datasets: Folder of the data set folders.
+        name: Short name of the data set. If None, ``source``.
+        downloader: Function that downloads a location to a path.
+        **options: Arguments of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: If the name is unknown, or if the folder is missing and cannot be downloaded.
     """
     if source not in HOMES:
-        raise UserError(f"`source` must be one of {sorted(HOMES)}, got {source!r}; data=folder reads any folder")
+        raise UserError(f"`source` must be one of {sorted(HOMES)}, got {source!r}; use data=folder for other folders")
     folder = Path(datasets) / source
     if not folder.is_dir():
         _fetch_folder(source, folder, downloader)
@@ -56,12 +72,13 @@ def load_named(
 def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     home = HOMES[source]
     remedy = (
-        f"put {NEEDED_FILES} into {folder}, or set paths.datasets to the folder that holds {source}/; see {home.page}"
+        f"put {NEEDED_FILES} into {folder}, or set paths.datasets to the folder that contains {source}/; "
+        f"see {home.page}"
     )
     if home.build is None:
-        raise UserError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
+        raise UserError(f"data set {source!r} is not in {folder} and cannot be downloaded automatically; {remedy}")
     locations = ", ".join(home.files)
-    LOGGER.info("fetching %s from %s", source, locations)
+    LOGGER.info("downloading %s from %s", source, locations)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(folder.parent, source) as temporary:
@@ -70,8 +87,8 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
             find_builder(home.build)(fetched, built, downloads=temporary)
             built.rename(folder)
     except (OSError, ValueError) as error:
-        if folder.is_dir():  # another process was faster
+        if folder.is_dir():  # Another process has downloaded it meanwhile.
             return
         raise UserError(
-            f"data set {source!r} is not in {folder} and could not be fetched from {locations}: {error}; {remedy}"
+            f"data set {source!r} is not in {folder} and could not be downloaded from {locations}: {error}; {remedy}"
         ) from error

@@ -1,1 +1,1 @@
-"""Readers of the files of data sets: corpora, queries, judgements, edges, entities and downloads."""
+"""Readers of data set files: corpora, queries, judgements, edges and entities, and downloads."""

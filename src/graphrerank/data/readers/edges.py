@@ -1,4 +1,4 @@
-"""Edges of a data set folder, one line each, in files with or without a header."""
+"""Edges of a data set folder, one per line, in files with or without a header."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from graphrerank.corpus.permissions import PRINCIPALS, resembles_principals
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_table, warn_left_out
 from graphrerank.utils.checks import UserError
 
-#: Columns of a file without a header, of which the last may be missing.
+#: Columns of a file without a header. The last ones may be missing.
 EDGE_HEADER = ("source", "target", "type", "weight")
 #: Names of these columns in a header.
 EDGE_NAMES = (
@@ -29,21 +29,22 @@ EDGE_NAMES = (
     ("type", "relation", "relationship", "rel", "predicate", "edge_type", "kind", "label"),
     ("weight", "score"),
 )
-NAMES_IN_WARNING = 5  # names in a warning
-# The name of a column that is not one of `EDGE_HEADER` is written in parentheses.
+NAMES_IN_WARNING = 5  # Maximum number of names in a warning.
+# Names of columns that are not in `EDGE_HEADER` are written in parentheses.
 _PRINCIPALS_COLUMN = f"({PRINCIPALS})"
 
 
 class EdgeRow(NamedTuple):
-    """One edge as its file states it.
+    """Edge in a file.
 
     Attributes:
-        line: Number of the line.
+        line: Line number.
         source: Id of the document at which the edge starts.
-        target: Id of the document at which it ends.
-        kind: Name of its type, ``other`` if the file gives none.
-        weight: Weight as written, ``1`` if the file gives none.
-        principals: Those who may see the edge, with ``|`` between them. Empty if all who may see both ends do.
+        target: Id of the document at which the edge ends.
+        kind: Name of the type. ``other`` if the file contains none.
+        weight: Weight as written. ``1`` if the file contains none.
+        principals: Principals who may see the edge, separated by ``|``. Empty if everybody who may see both ends may
+            see the edge.
     """
 
     line: int
@@ -55,14 +56,15 @@ class EdgeRow(NamedTuple):
 
 
 class FileEdges(NamedTuple):
-    """Edges that the files of a folder state.
+    """Edges in the files of a folder.
 
     Attributes:
-        pairs: Ends ``[M, 2]`` int64 of public edges.
-        weight: Their weights ``[M]`` float32.
-        types: Their types ``[M]``, indices of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
+        pairs: Ends of the public edges, ``[M, 2]`` int64.
+        weight: Weights of the public edges, ``[M]`` float32.
+        types: Types of the public edges, ``[M]``, indices in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
         guarded: Edges with principals. None if there are none.
-        relations: Public edges that supersede or contradict: name of the type, and ids of both ends.
+        relations: Public edges of types such as ``supersedes`` and ``contradicts``: name of the type, and ids of both
+            ends.
     """
 
     pairs: Tensor
@@ -82,30 +84,28 @@ def read_edges(
 ) -> FileEdges:
     """Read edge files.
 
-    Columns are separated by tabs, blanks or commas. A file may begin with a header, which names them (also head,
-    relation, tail and the like) and may name further ones, which are ignored except for ``principals``. Without a
-    header the columns are source, target, perhaps type and perhaps weight. An empty weight is 1, and an empty type is
+    Columns are separated by tabs, spaces or commas. A file may have a header, which names the columns (synonyms such as
+    head, relation and tail are recognised). Further columns are ignored, except for ``principals``. Without a header,
+    the columns are source, target, and optionally type and weight. An empty weight is 1, and an empty type is
     ``other``.
 
-    Self-loops are left out. Lines that repeat an edge are one edge with the largest weight. A warning counts both, and
-    one names types that mean nothing.
+    Self-loops are skipped, and duplicate edges are merged with the largest weight. Both are counted in a warning.
+    Another warning lists types with unknown meaning.
 
     Args:
-        files: The edge files.
-        node_number: Passage number of each document id. A negative number marks a document that is left out with its
-            edges.
-        edge_types: Types of edges to keep, as the files name them. None keeps all.
-        edge_meanings: Meaning of the files' names of types, as
-            :func:`~graphrerank.corpus.edge_types.edge_type_of` takes them.
-        drop_unknown: Whether to leave out and count edges of ids that are not in the corpus, which are an error
-            otherwise.
+        files: Edge files.
+        node_number: Passage number of each document id. Edges of documents with negative numbers are skipped.
+        edge_types: Types of edges to read, as named in the files. If None, all types are read.
+        edge_meanings: Meanings of the types (:func:`~graphrerank.corpus.edge_types.edge_type_of`). If None, only known
+            names have a meaning.
+        drop_unknown: Whether to skip edges with unknown ids with a warning. By default, they raise an error.
 
     Returns:
-        The edges of all files, in their order.
+        Edges of all files, in order.
 
     Raises:
-        UserError: If a file is missing or malformed, an id is unknown, or ``edge_types`` or ``edge_meanings`` name a
-            type that no file has.
+        UserError: If a file is missing or malformed, if an id is unknown, or if ``edge_types`` or ``edge_meanings``
+            contain a type that occurs in no file.
     """
     columns = EdgeColumns()
     for path in files:
@@ -124,7 +124,7 @@ def read_edges(
                 columns.num_loops += 1
             elif (edge_types is None or row.kind in edge_types) and min(start, end) >= 0:
                 columns.add(row, start, end, weight)
-        warn_left_out(path, {"an id that is not in the corpus": unknown_lines})
+        warn_left_out(path, {"id not in the corpus": unknown_lines})
     type_of = {kind: edge_type_of(kind, edge_meanings) for kind in columns.kind_number}
     _check_type_names(files, type_of, edge_types, edge_meanings)
     _warn_of_unknown_types(files, type_of, edge_types, edge_meanings)
@@ -133,13 +133,13 @@ def read_edges(
 
 
 class EdgeColumns:
-    """Edges of files, one array per column.
+    """Edges of files, with one array per column.
 
     Attributes:
-        kind_number: Number of each name of a type, in the order of their first lines.
-        group_number: Number of each set of principals, as written. 0 is that of public edges.
-        relations: Public edges that supersede or contradict.
-        num_loops: Number of self-loops that were left out.
+        kind_number: Number of each type name, in order of appearance.
+        group_number: Number of each group of principals, as written. 0 is the number of public edges.
+        relations: Public edges of types such as ``supersedes`` and ``contradicts``.
+        num_loops: Number of self-loops that were skipped.
     """
 
     def __init__(self) -> None:
@@ -150,17 +150,24 @@ class EdgeColumns:
         self._pairs, self._weights, self._kinds, self._groups = array("q"), array("f"), array("q"), array("q")
 
     def number_kind(self, kind: str) -> int:
-        """Return the number of a name of a type, a new one if it is seen for the first time."""
+        """Return the number of a type name, and assign a new one to a new name.
+
+        Args:
+            kind: Name of the type.
+
+        Returns:
+            Number of the type name.
+        """
         return self.kind_number.setdefault(kind, len(self.kind_number))
 
     def add(self, row: EdgeRow, start: int, end: int, weight: float) -> None:
         """Add an edge.
 
         Args:
-            row: The edge as its file states it.
-            start: Passage number of its source.
-            end: Passage number of its target.
-            weight: Its weight, above 0.
+            row: Edge in the file.
+            start: Passage number of the source.
+            end: Passage number of the target.
+            weight: Positive weight.
         """
         self._pairs.extend((start, end))
         self._weights.append(weight)
@@ -170,15 +177,18 @@ class EdgeColumns:
             self.relations.append((row.kind, row.source, row.target))
 
     def count_repeated(self) -> int:
-        """Return the number of lines that repeat an edge of the same type and principals."""
+        """Return the number of lines that repeat an edge with the same type and principals."""
         kinds, groups = _tensor(self._kinds), _tensor(self._groups)
         return count_repeated(_tensor(self._pairs).reshape(-1, 2), kinds * len(self.group_number) + groups)
 
     def to_edges(self, type_of: Mapping[str, int]) -> FileEdges:
-        """Return the edges, with those that have principals apart.
+        """Return the edges as tensors. Edges with principals are separate.
 
         Args:
-            type_of: Type of each name of a type, in the order of their numbers.
+            type_of: Edge type of each type name, in the order of their numbers.
+
+        Returns:
+            Public edges, edges with principals, and relations.
         """
         pairs, weight, group = _tensor(self._pairs).reshape(-1, 2), _tensor(self._weights), _tensor(self._groups)
         types = torch.tensor([*type_of.values(), OTHER])[_tensor(self._kinds)]
@@ -203,7 +213,7 @@ def _check_type_names(
     edge_types: Collection[str] | None,
     edge_meanings: Mapping[str, str] | None,
 ) -> None:
-    """Refuse settings that name a type of no file."""
+    """Require that the types in the settings occur in the files."""
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else set()
     for argument, names in (("edge_types", set(edge_types or ())), ("edge_meanings", meant)):
         if absent := sorted(names - set(type_of)):
@@ -219,34 +229,37 @@ def _warn_of_unknown_types(
     edge_types: Collection[str] | None,
     edge_meanings: Mapping[str, str] | None,
 ) -> None:
-    """Warn of types that are ``other`` although nobody said so."""
+    """Warn about types that are read as ``other`` because their meaning is unknown."""
     meanings = (*(edge_meanings or ()), EDGE_TYPES[OTHER])
     kinds = [kind for kind in type_of if edge_types is None or kind in edge_types]
     unknown = [kind for kind in kinds if type_of[kind] == OTHER and kind not in meanings]
     if unknown:
         shown = ", ".join([*map(repr, unknown[:NAMES_IN_WARNING]), *["..."] * (len(unknown) > NAMES_IN_WARNING)])
         warnings.warn(
-            f"{files[0].parent}: edges of the types {shown} are `other`, as the names mean nothing here; "
-            f"`edge_meanings` says what they mean: {{{unknown[0]}: reference}}, or all of them: {{other: reference}}",
+            f"{files[0].parent}: edges of the types {shown} are read as `other`, because these names are unknown; "
+            f"set `edge_meanings` to define them: {{{unknown[0]}: reference}}, or {{other: reference}} for all of them",
             stacklevel=3,
         )
 
 
 def _warn_of_dropped_edges(files: Sequence[Path], columns: EdgeColumns) -> None:
-    """Warn of self-loops and repeated edges."""
+    """Warn about self-loops and duplicate edges."""
     counts = {SELF_LOOPS: columns.num_loops, REPEATED_EDGES: columns.count_repeated()}
-    if dropped := "; ".join(f"{what}: {count}" for what, count in counts.items() if count):
+    if dropped := "; ".join(f"{reason}: {count}" for reason, count in counts.items() if count):
         warnings.warn(f"{files[0].parent}: {dropped}", stacklevel=3)
 
 
 def read_edge_rows(path: Path) -> Iterator[EdgeRow]:
-    """Read the rows of one edge file of any form.
+    """Read the rows of an edge file with or without a header.
 
     Args:
-        path: The file.
+        path: Edge file.
+
+    Yields:
+        Edges of the file.
 
     Raises:
-        UserError: If it is missing or malformed. The error names the line.
+        UserError: If the file is missing or malformed. The message names the line.
     """
     table = read_table(path)
     first = next(table, None)
@@ -262,20 +275,23 @@ def read_edge_rows(path: Path) -> Iterator[EdgeRow]:
 def rows_with_header(
     path: Path, header: tuple[int, list[str]], names: Sequence[str], table: Iterator[tuple[int, list[str]]]
 ) -> Iterator[EdgeRow]:
-    """Read the rows of a file whose header names the columns.
+    """Read the rows of a file with a header.
 
     Args:
-        path: The file, for errors.
+        path: File, used in error messages.
         header: Line number and cells of the header.
-        names: Our names of the columns, as :func:`header_columns` returns them.
-        table: Line numbers and cells of the rows that follow.
+        names: Result of :func:`header_columns`.
+        table: Line numbers and cells of the following rows.
+
+    Yields:
+        Edges of the file.
 
     Raises:
-        UserError: If a row has another number of columns, or the header has a misspelt column of principals.
+        UserError: If a row has another number of columns, or if the column of principals is misspelt.
     """
     line, cells = header
     misspelt = [cell for cell in cells if resembles_principals(cell)]
-    if misspelt and _PRINCIPALS_COLUMN not in names:  # otherwise the edges would be public
+    if misspelt and _PRINCIPALS_COLUMN not in names:  # Otherwise, the edges would be public.
         raise bad_line(path, line, needed=f"`{PRINCIPALS}` as the name of the column", actual=misspelt[0])
     yield from _rows(path, names, table)
 
@@ -283,21 +299,25 @@ def rows_with_header(
 def rows_without_header(
     path: Path, first: tuple[int, list[str]], table: Iterator[tuple[int, list[str]]]
 ) -> Iterator[EdgeRow]:
-    """Read the rows of a file without a header: source, target, perhaps type and perhaps weight.
+    """Read the rows of a file without a header.
 
-    A third and last column of numbers is the weight.
+    The columns are source, target, and optionally type and weight. If there are three columns and the third contains
+    numbers, it is the weight.
 
     Args:
-        path: The file, for errors.
+        path: File, used in error messages.
         first: Line number and cells of the first row.
-        table: Line numbers and cells of the rows that follow.
+        table: Line numbers and cells of the following rows.
+
+    Yields:
+        Edges of the file.
 
     Raises:
         UserError: If a row has another number of columns.
     """
     line, cells = first
     if not 2 <= len(cells) <= len(EDGE_HEADER):
-        needed = "columns source, target, type and perhaps weight"
+        needed = "columns source, target, and optionally type and weight"
         raise bad_line(path, line, needed=needed, actual="\t".join(cells))
     is_weighted = len(cells) == 3 and not math.isnan(parse_number(cells[2]))
     names = ("source", "target", "weight") if is_weighted else EDGE_HEADER[: len(cells)]
@@ -305,14 +325,14 @@ def rows_without_header(
 
 
 def header_columns(cells: Sequence[str]) -> list[str] | None:
-    """Return our names of the columns that a header names.
+    """Return the canonical names of the columns in a header.
 
     Args:
         cells: Cells of the first row of a file.
 
     Returns:
-        One name per column: a member of :data:`EDGE_HEADER`, or the column's own name in parentheses. None if the row
-        is no header, which names a source and a target, and each column once.
+        One name per column: an entry of :data:`EDGE_HEADER`, or the original name in parentheses. None if the row is
+        not a header. A header names a source and a target, and has no duplicate columns.
 
     Example:
         >>> header_columns(["Head", "tail", "relation", "principals", "note"])
@@ -321,14 +341,14 @@ def header_columns(cells: Sequence[str]) -> list[str] | None:
         True
     """
     plain = [cell.strip().lower() for cell in cells]
-    our_name = {name: ours for ours, names in zip(EDGE_HEADER, EDGE_NAMES, strict=True) for name in names}
-    columns = [our_name.get(name, f"({name})") for name in plain]
+    canonical = {name: column for column, names in zip(EDGE_HEADER, EDGE_NAMES, strict=True) for name in names}
+    columns = [canonical.get(name, f"({name})") for name in plain]
     is_header = {"source", "target"} <= set(columns) and len(set(columns)) == len(columns)
     return columns if is_header else None
 
 
 def _rows(path: Path, names: Sequence[str], table: Iterator[tuple[int, list[str]]]) -> Iterator[EdgeRow]:
-    """Read rows by the names of their columns."""
+    """Yield edges from rows with named columns."""
     for line, cells in table:
         check_columns(path, line, cells, count=len(names), names=", ".join(names))
         cell_of = dict(zip(names, cells, strict=True))

@@ -1,4 +1,4 @@
-"""``entities.jsonl`` of a data set folder: names and triples of its passages, also in place of an extractor."""
+"""``entities.jsonl`` of a data set folder: entities and triples of its passages."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,12 +12,18 @@ from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_files
 
-ENTITIES_FILE = "entities.jsonl"  # read on request
+ENTITIES_FILE = "entities.jsonl"  # Read only on request.
 Triple = tuple[str, str, str]
 
 
 class PassageEntities(BaseModel):
-    """One line: a document's id, its names as written, and its triples ``(head, relation, tail)``."""
+    """Line of ``entities.jsonl``.
+
+    Attributes:
+        doc_id: Id of the document.
+        names: Names of entities, as written.
+        triples: Triples (head, relation, tail).
+    """
 
     doc_id: Id = Field(alias="_id")
     names: list[Written] = Field([], alias="entities")
@@ -25,16 +31,27 @@ class PassageEntities(BaseModel):
 
 
 def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = False) -> Iterator[PassageEntities]:
-    """Read ``{"_id", "entities": ["...", ...], "triples": [["head", "relation", "tail"], ...]}``, one a line.
+    """Read a file of entities.
 
-    Either list may be missing, ``entities`` only unless ``need_names``; other keys are ignored. An error names file and
-    line if a line is not of that form, or an id is not in the corpus or comes twice.
+    Each line is ``{"_id", "entities": ["...", ...], "triples": [["head", "relation", "tail"], ...]}``. Either list may
+    be missing, and other keys are ignored.
+
+    Args:
+        path: File.
+        doc_ids: Ids of all documents in the corpus.
+        need_names: Whether ``entities`` is required.
+
+    Yields:
+        Entities of one document.
+
+    Raises:
+        UserError: If a line is malformed, or if an id is unknown or duplicate. The message names file and line.
     """
     seen: set[str] = set()
     for number, record in read_jsonl(path):
         line = checked(path, number, record, PassageEntities)
         if line.doc_id not in doc_ids or line.doc_id in seen:
-            raise bad_line(path, number, needed="an `_id` of the corpus that did not come before", actual=line.doc_id)
+            raise bad_line(path, number, needed="a unique `_id` of the corpus", actual=line.doc_id)
         if need_names and "entities" not in record:
             raise bad_line(path, number, needed="`entities`, a list of strings", actual=record)
         seen.add(line.doc_id)
@@ -42,10 +59,13 @@ def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = Fa
 
 
 class FileKnowledge:
-    """Reads the knowledge of a data set folder's passages from its ``entities.jsonl``, in place of an extractor.
+    """Extractor that reads the knowledge of passages from ``entities.jsonl`` in a data set folder.
 
-    Heads and tails of triples are entities too. A passage without a line has no knowledge; passages with the same text
-    share theirs. The first :meth:`extract` reads the file (:func:`read_entities`).
+    Heads and tails of triples are entities, too. Passages without a line have no knowledge, and passages with the same
+    text share their knowledge. The file is read by the first call of :meth:`extract`.
+
+    Args:
+        folder: Data set folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -59,23 +79,33 @@ class FileKnowledge:
         )
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Look up the knowledge of passages by the texts of their nodes."""
-        known = self._known
-        if unknown := next((text for text in texts if text not in known), None):
-            raise UserError(f"{self.folder}: needed texts of its passages, got {unknown[:80]!r}")
-        return [known[text] for text in texts]
+        """Look up the knowledge of passages.
+
+        Args:
+            texts: Texts of ``n`` passages in the folder.
+
+        Returns:
+            Knowledge of the ``n`` passages, in order.
+
+        Raises:
+            UserError: If a text is not a passage of the folder, or if a file is malformed.
+        """
+        knowledge = self._knowledge
+        if unknown := next((text for text in texts if text not in knowledge), None):
+            raise UserError(f"{self.folder}: expected texts of its passages, got {unknown[:80]!r}")
+        return [knowledge[text] for text in texts]
 
     @cached_property
-    def _known(self) -> Mapping[str, Knowledge]:
+    def _knowledge(self) -> Mapping[str, Knowledge]:
         passage_of = {document.doc_id: document.passage for document in read_documents(self.folder)}
         names: dict[str, list[str]] = {text: [] for text in passage_of.values()}
         triples: dict[str, list[Triple]] = {text: [] for text in names}
         for line in read_entities(self.folder / ENTITIES_FILE, passage_of):
             names[passage_of[line.doc_id]] += line.names
             triples[passage_of[line.doc_id]] += line.triples
-        known = {}
+        knowledge = {}
         for text in names:
             ends = [end for head, _, tail in triples[text] for end in (head, tail)]
             relations = dict.fromkeys(Relation(*triple, f"{' '.join(triple)}.") for triple in triples[text])
-            known[text] = Knowledge(Knowledge.from_names([*names[text], *ends]).entities, tuple(relations))
-        return known
+            knowledge[text] = Knowledge(Knowledge.from_names([*names[text], *ends]).entities, tuple(relations))
+        return knowledge

@@ -1,4 +1,4 @@
-"""Downloads with checksums: a file is the expected one, or it is not there."""
+"""Downloads that are verified by checksums."""
 
 import hashlib
 import http.client
@@ -17,27 +17,36 @@ from graphrerank.utils.files import atomic_path
 __getattr__ = moved_names(__name__)
 
 Downloader = Callable[[str, Path], None]
-HUB = "hf://datasets/"  # hf://datasets/<owner>/<name>@<revision>/<file>
+HUB = "hf://datasets/"  # Prefix of locations such as hf://datasets/<owner>/<name>@<revision>/<file>.
 TIMEOUT_SECONDS = 60
 MAX_TRIES = 5
-PAUSE_SECONDS = 1.0  # after the first try; doubled each time
+PAUSE_SECONDS = 1.0  # Pause after the first attempt, doubled after each further one.
 
 
 def download(location: str, target: Path) -> None:
-    """Download one file, in up to five tries; an OSError if there is none, or it comes shorter than announced."""
+    """Download a file, with up to five attempts.
+
+    Args:
+        location: URL, or ``hf://datasets/<owner>/<name>@<revision>/<file>``.
+        target: Path of the downloaded file.
+
+    Raises:
+        OSError: If all attempts fail, or if the file is shorter than announced.
+    """
     if location.startswith(HUB):
         _download_from_hub(location, target)
         return
     request = urllib.request.Request(location, headers={"User-Agent": "graphrerank"})
     for attempt in range(MAX_TRIES):
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response, atomic_path(target) as part:
-                with part.open("wb") as stream:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response, atomic_path(target) as temporary:
+                with temporary.open("wb") as stream:
                     shutil.copyfileobj(response, stream)
-                length, found = response.headers.get("Content-Length"), part.stat().st_size
-                if length is not None and found != int(length):
-                    needed = f"needed {int(length):,} bytes, as the server announced"
-                    raise OSError(f"{needed}, found {found:,}: the file is cut off")
+                length, size = response.headers.get("Content-Length"), temporary.stat().st_size
+                if length is not None and size != int(length):
+                    raise OSError(
+                        f"expected {int(length):,} bytes, as the server announced, got {size:,}; the file is truncated"
+                    )
             return
         except (OSError, http.client.HTTPException) as error:
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
@@ -47,7 +56,21 @@ def download(location: str, target: Path) -> None:
 
 
 def fetch(location: str, checksum: str, folder: Path, *, downloader: Downloader = download) -> Path:
-    """Download a file into a folder and check it; a file with another checksum is deleted, and a ValueError."""
+    """Download a file into a folder and verify its checksum.
+
+    Args:
+        location: URL or hub location of the file (:func:`download`).
+        checksum: ``<algorithm>:<hexadecimal digest>``.
+        folder: Target folder.
+        downloader: Function that downloads a location to a path.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        OSError: If the download fails.
+        ValueError: If the checksum differs. The file is deleted.
+    """
     target = folder / location.rsplit("/", 1)[1]
     downloader(location, target)
     try:
@@ -59,22 +82,31 @@ def fetch(location: str, checksum: str, folder: Path, *, downloader: Downloader 
 
 
 def check_download(path: Path, checksum: str, label: str) -> None:
-    """Compare a file with ``<algorithm>:<hexadecimal digest>``; a ValueError that names ``label`` if it differs."""
+    """Verify the checksum of a file.
+
+    Args:
+        path: File.
+        checksum: ``<algorithm>:<hexadecimal digest>``.
+        label: Name of the file in error messages.
+
+    Raises:
+        ValueError: If the checksum differs.
+    """
     algorithm, expected = checksum.split(":")
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
     if digest != expected:
-        raise UserError(f"{label}: needed a file with {algorithm} {expected}, found {digest}")
+        raise UserError(f"{label}: expected a file with {algorithm} {expected}, got {digest}")
 
 
 def _download_from_hub(location: str, target: Path) -> None:
-    from huggingface_hub import hf_hub_download  # heavy: only when something must be fetched
+    from huggingface_hub import hf_hub_download  # A slow import, needed only to download.
 
     owner, repository, filename = location.removeprefix(HUB).split("/", 2)
     name, _, revision = repository.partition("@")
-    place: dict[str, Any] = {"repo_type": "dataset", "revision": revision or None, "local_dir": target.parent}
+    options: dict[str, Any] = {"repo_type": "dataset", "revision": revision or None, "local_dir": target.parent}
     try:
-        file = hf_hub_download(f"{owner}/{name}", filename, **place)
-    except Exception as error:  # the hub's HTTP client, and with it the errors, changes between its versions
+        file = hf_hub_download(f"{owner}/{name}", filename, **options)
+    except Exception as error:  # The error classes depend on the version of the hub's HTTP client.
         raise OSError(f"{type(error).__name__}: {error}") from error
     Path(file).replace(target)

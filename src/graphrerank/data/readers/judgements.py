@@ -1,15 +1,16 @@
-r"""Relevance judgements in BEIR's layout, ``qrels/<split>.tsv``, in TREC's, or as a spreadsheet writes them (CSV).
+r"""Relevance judgements in BEIR's layout, ``qrels/<split>.tsv``, in TREC's format, or as CSV.
 
-``splits: auto`` divides the questions into train, val and test by a hash, near-duplicates together: those whose
-character trigrams (of the text in lower case, all that is no letter or digit read as one space) overlap in 0.7 of their
-weight,
+``splits: auto`` divides the questions into train, val and test by a hash. Near-duplicate questions are assigned to the
+same split. Two questions are near-duplicates if the weighted overlap of their character trigrams (in lower case,
+without punctuation) is at least 0.7,
 
 .. math:: J(x, y) = \frac{\sum_{g \in x \cap y} w_g}{\sum_{g \in x \cup y} w_g} \ge 0.7, \quad
     w_g = \ln\left(1 + \frac{N}{N_g}\right)
 
-with :math:`N_g` of the :math:`N` questions holding the trigram. Chains of near-duplicates are one group; with
-``auto_documents`` so are questions that share a relevant document. The SHA-256 of the first of a group's questions, in
-the order of their letters, says its split. A question that is added moves others only if it joins their group.
+where :math:`N_g` of the :math:`N` questions contain the trigram :math:`g`. Chains of near-duplicates form one group.
+With ``auto_documents``, questions that share a relevant document are in one group, too. The SHA-256 of the
+alphabetically first question of a group determines its split, so a new question moves others only if it connects their
+groups.
 """
 
 import math
@@ -33,16 +34,16 @@ from graphrerank.data.readers.records import (
 from graphrerank.utils.caching import hash_text
 from graphrerank.utils.checks import UserError
 
-TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
-DEFAULT_SPLITS = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
+TRAIN, VAL, TEST = "train", "val", "test"  # Names of the splits in the configuration.
+DEFAULT_SPLITS = (":80%", "80%:90%", "90%:")  # Train, val and test as shares of a single file of judgements.
 AUTO, AUTO_DOCUMENTS = "auto", "auto_documents"
-BOUNDS = {TRAIN: 0.8, VAL: 0.9, TEST: 1.0}  # of the hash
-DUPLICATE_SIMILARITY = 0.7  # weighted Jaccard similarity from which on two questions are near-duplicates
+BOUNDS = {TRAIN: 0.8, VAL: 0.9, TEST: 1.0}  # Upper bound of each split for the hash, scaled to [0, 1).
+DUPLICATE_SIMILARITY = 0.7  # Minimum weighted Jaccard similarity of near-duplicates.
 SIMILARITY_ROUNDING = 1e-9
 _BREAK = re.compile(r"[\W_]+")
 JUDGEMENT_HEADER = ["query-id", "corpus-id", "score"]
-QUERY_NAMES = ("query-id", "queryid", "query", "qid", "topic", "topic-id")  # of the first column of a header
-ITERATIONS = ("0", "q0", "iter", "iteration")  # the second of four columns, as TREC writes them
+QUERY_NAMES = ("query-id", "queryid", "query", "qid", "topic", "topic-id")  # Names of the first column in a header.
+ITERATIONS = ("0", "q0", "iter", "iteration")  # Values of the second of TREC's four columns.
 SUFFIXES = (".tsv", ".csv", ".txt", ".qrels", ".trec")
 Splits = str | Sequence[str] | Mapping[str, str] | None
 
@@ -50,7 +51,13 @@ _SLICE = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
 
 class Judgement(NamedTuple):
-    """One row: a query's number, a node's number and a gain above 0."""
+    """Relevance judgement.
+
+    Attributes:
+        query: Query number.
+        node: Passage number.
+        gain: Positive gain.
+    """
 
     query: int
     node: int
@@ -58,26 +65,47 @@ class Judgement(NamedTuple):
 
 
 def qrels_files(folder: Path) -> dict[str, Path]:
-    """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files next to the corpus."""
+    """Find the files of judgements of a data set.
+
+    Args:
+        folder: Data set folder.
+
+    Returns:
+        Files by the name of the split: those in ``qrels/``, or TSV files with BEIR's header next to the corpus.
+
+    Raises:
+        UserError: If there are two files for one split.
+    """
     if (folder / "qrels").is_dir():
         files = sorted(path for path in (folder / "qrels").iterdir() if path.suffix in SUFFIXES)
         files = [path for path in files if path.stem.lower() != "readme"]
     else:
         files = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == JUDGEMENT_HEADER]
-    found: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}
     for path in files:
-        if found.setdefault(path.stem, path) != path:
-            raise UserError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
-    return found
+        if file_of.setdefault(path.stem, path) != path:
+            raise UserError(f"{path}: expected one file per split, got {file_of[path.stem].name} too")
+    return file_of
 
 
 def read_qrels(
     path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int], *, drop_unknown: bool = False
 ) -> list[Judgement]:
-    """Read a file of judgements: those with a positive score.
+    """Read the judgements with a positive score from a file.
 
-    A node number of -1 marks a document that is left out, one of -2 a document without text, whose judgements are left
-    out. So are those of unknown ids if ``drop_unknown``; a warning counts them.
+    Args:
+        path: File of judgements.
+        query_number: Query number of each query id.
+        node_number: Passage number of each document id. -1 marks documents that do not match ``corpus_where``, and -2
+            marks documents without title and text, whose judgements are skipped with a warning.
+        drop_unknown: Whether to skip judgements with unknown ids with a warning. By default, they raise an error.
+
+    Returns:
+        Judgements in the order of the file.
+
+    Raises:
+        UserError: If a line is invalid or contradicts an earlier one, if a judged document does not match
+            ``corpus_where``, or if no judgement is positive.
     """
     rows: list[Judgement] = []
     seen: dict[tuple[str, str], tuple[int, float]] = {}
@@ -85,38 +113,38 @@ def read_qrels(
     for line, query_id, doc_id, score in _qrels_rows(path):
         query, node, gain = query_number.get(query_id), node_number.get(doc_id), max(parse_number(score), 0.0)
         if math.isnan(gain):
-            needed = f"a number as score (columns {' '.join(JUDGEMENT_HEADER)}, or TREC's query-id 0 corpus-id score)"
+            needed = f"a number as score (columns {' '.join(JUDGEMENT_HEADER)}, or query-id 0 corpus-id score in TREC)"
             raise bad_line(path, line, needed=needed, actual=score)
         if query is None or node is None:
             table, key = ("queries", query_id) if query is None else ("corpus", doc_id)
             if not drop_unknown:
                 raise bad_line(path, line, needed=f"an id of the {table} (or `drop_unknown`)", actual=key)
-            left_out[f"an id that is not in the {table}"].append(line)
+            left_out[f"id not in the {table}"].append(line)
             continue
         before, score_before = seen.setdefault((query_id, doc_id), (line, gain))
         if gain != score_before:
-            found = f"{query_id} {doc_id} with {score_before:g} in line {before} and {gain:g}"
-            raise bad_line(path, line, needed="one score of each query and document", actual=found)
+            scores = f"{query_id} {doc_id} with {score_before:g} in line {before} and {gain:g}"
+            raise bad_line(path, line, needed="one score per query and document", actual=scores)
         if before != line:
-            left_out["a row that came before"].append(line)
+            left_out["duplicate row"].append(line)
         elif gain > 0 and node == FILTERED:
-            needed = "a document that `corpus_where` keeps (or name other `splits`)"
+            needed = "a document that matches `corpus_where` (or choose other `splits`)"
             raise bad_line(path, line, needed=needed, actual=doc_id)
         elif gain > 0 and node == EMPTY:
-            left_out["a document without title and text"].append(line)
+            left_out["document without title and text"].append(line)
         elif gain > 0:
             rows.append(Judgement(query, node, gain))
     warn_left_out(path, left_out)
     if not rows:
-        raise UserError(f"{path}: needed a score above 0 in at least one row, found none")
+        raise UserError(f"{path}: expected a score above 0 in at least one row, got none")
     return rows
 
 
 def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Read line, query, document and score as written, without the header.
+    """Yield line number, query id, document id and score of each row, without the header.
 
-    The first row decides whether rows have three columns, or four as TREC writes them. Spreadsheets may have further
-    columns, and a blank score in them means that the pair was not judged.
+    The first row determines whether there are three columns, or four as in TREC's format. CSV files may have additional
+    columns, and a blank score means that the pair was not judged.
     """
     is_csv = path.suffix == ".csv"
     num_columns: int | None = None
@@ -138,20 +166,32 @@ def _is_trec_row(columns: Sequence[str]) -> bool:
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
-    """Choose for each split the file, and the percentages of its queries at which the split starts and stops."""
+    """Return the file and the range of queries of each split.
+
+    Args:
+        splits: Names of files, a mapping from splits to files, or None for all files
+            (:meth:`~graphrerank.data.dataset.Dataset.from_folder`).
+        files: Names of the files of judgements.
+
+    Returns:
+        File, and start and end of the range in percent, by split.
+
+    Raises:
+        UserError: If a file does not exist, or if a range is invalid.
+    """
     if isinstance(splits, str):
         raise UserError(f"`splits` must be a list of names, a mapping, auto or auto_documents, got {splits!r}")
     names = list(files) if splits is None else splits
     source_of = names if isinstance(names, Mapping) else {name: name for name in names}
     plan = {}
     for name, source in source_of.items():
-        parts = _SLICE.fullmatch(source)
-        if parts is None or parts[1] not in files:
-            raise UserError(f"`splits` must be of {sorted(files)} (files of qrels), got {source!r} for {name!r}")
-        start, stop = int(parts[2] or 0), int(parts[3] or 100)
+        match = _SLICE.fullmatch(source)
+        if match is None or match[1] not in files:
+            raise UserError(f"`splits` must use the files {sorted(files)} of qrels, got {source!r} for {name!r}")
+        start, stop = int(match[2] or 0), int(match[3] or 100)
         if not 0 <= start < stop <= 100:
-            raise UserError(f"`splits` must take a share between 0% and 100%, got {source!r} for {name!r}")
-        plan[name] = (parts[1], start, stop)
+            raise UserError(f"`splits` must use ranges between 0% and 100%, got {source!r} for {name!r}")
+        plan[name] = (match[1], start, stop)
     return plan
 
 
@@ -160,45 +200,54 @@ def read_judged_queries(
 ) -> tuple[list[Query], dict[str, list[Judgement]]]:
     """Read the queries of a data set folder, and their judgements by split.
 
-    ``splits`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`; unless None, only judged queries are
-    kept. ``node_number`` and ``drop_unknown`` are as of :func:`read_qrels`. A folder with neither
-    queries nor judgements is a corpus to search in.
+    Args:
+        folder: Data set folder.
+        splits: Judgements to read (:meth:`~graphrerank.data.dataset.Dataset.from_folder`). If None, all queries are
+            returned. Otherwise only judged queries are returned.
+        node_number: Passage number of each document id (:func:`read_qrels`).
+        drop_unknown: Whether to skip judgements with unknown ids with a warning. By default, they raise an error.
+
+    Returns:
+        Queries, and judgements by split. Both are empty if the folder has neither queries nor judgements.
+
+    Raises:
+        UserError: If a file is missing or malformed, or if a split has no queries.
     """
     files = qrels_files(folder)
     if splits is None and not files and not find_record_files(folder, "queries", required=False):
         return [], {}
     queries = list(read_queries(folder))
     query_number = {query.query_id: i for i, query in enumerate(queries)}
-    divided = isinstance(splits, str) and splits in (AUTO, AUTO_DOCUMENTS)
-    plan = plan_splits(None if divided else splits, files)
+    is_automatic = isinstance(splits, str) and splits in (AUTO, AUTO_DOCUMENTS)
+    plan = plan_splits(None if is_automatic else splits, files)
     rows_of = {
         file: read_qrels(files[file], query_number, node_number, drop_unknown=drop_unknown)
         for file in dict.fromkeys(file for file, _, _ in plan.values())
     }
-    if divided:
+    if is_automatic:
         judged = _divided(list(chain(*rows_of.values())), queries, by_documents=splits == AUTO_DOCUMENTS)
     else:
         judged = {split: _share(rows_of[file], start, stop) for split, (file, start, stop) in plan.items()}
-    for split, part in judged.items():
-        if not part:
-            raise UserError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
+    for split, rows in judged.items():
+        if not rows:
+            raise UserError(f"split {split!r} of {folder} has no queries; choose a larger range in `splits`")
     if splits is None:
         return queries, judged
-    kept = sorted({row.query for rows in judged.values() for row in rows})
-    renumbered = {query: i for i, query in enumerate(kept)}
+    judged_queries = sorted({row.query for rows in judged.values() for row in rows})
+    renumbered = {query: i for i, query in enumerate(judged_queries)}
     judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
-    return [queries[query] for query in kept], judged
+    return [queries[query] for query in judged_queries], judged
 
 
 def _share(rows: Sequence[Judgement], start: int, stop: int) -> list[Judgement]:
-    """Keep the judgements of the queries from ``start`` to ``stop`` percent, in the order of their numbers."""
+    """Return the judgements of the queries from ``start`` to ``stop`` percent, in the order of their numbers."""
     queries = sorted({row.query for row in rows})
-    kept = set(queries[len(queries) * start // 100 : len(queries) * stop // 100])
-    return [row for row in rows if row.query in kept]
+    selected = set(queries[len(queries) * start // 100 : len(queries) * stop // 100])
+    return [row for row in rows if row.query in selected]
 
 
 def _divided(rows: Sequence[Judgement], queries: Sequence[Query], *, by_documents: bool) -> dict[str, list[Judgement]]:
-    """Divide all judgements by :func:`divide_queries`."""
+    """Divide all judgements with :func:`divide_queries`."""
     relevant: defaultdict[int, list[int]] = defaultdict(list)
     for row in rows:
         relevant[row.query].append(row.node)
@@ -209,20 +258,32 @@ def _divided(rows: Sequence[Judgement], queries: Sequence[Query], *, by_document
 
 
 def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]] | None = None) -> list[str]:
-    """Return the split of each question; ``documents`` are the relevant ones of each, for ``auto_documents``."""
-    above = list(range(len(texts)))  # a forest, whose trees are the groups
+    """Assign questions to train, val and test by a hash, with near-duplicates in the same split.
+
+    Args:
+        texts: ``n`` questions.
+        documents: Relevant documents of each question. Questions that share one are assigned to the same split. If
+            None, documents are ignored.
+
+    Returns:
+        Split of each question.
+
+    Raises:
+        UserError: If a split would be empty.
+    """
+    parent = list(range(len(texts)))  # Union-find forest. Each tree is a group.
 
     def root(number: int) -> int:
-        while above[number] != number:
-            above[number] = number = above[above[number]]
+        while parent[number] != number:
+            parent[number] = number = parent[parent[number]]
         return number
 
     for one, other in near_duplicates(texts):
-        above[root(one)] = root(other)
-    holders: dict[Hashable, int] = {}
+        parent[root(one)] = root(other)
+    first_query: dict[Hashable, int] = {}
     for query, relevant in enumerate(documents or ()):
         for document in relevant:
-            above[root(query)] = root(holders.setdefault(document, query))
+            parent[root(query)] = root(first_query.setdefault(document, query))
     first: dict[int, str] = {}
     for query, text in enumerate(map(_normal, texts)):
         first[root(query)] = min(first.get(root(query), text), text)
@@ -230,54 +291,60 @@ def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]]
     absent = [split for split in BOUNDS if split not in split_of]
     if absent:
         rule = AUTO if documents is None else AUTO_DOCUMENTS
-        by_place = ", ".join(f'{split}: "FILE[{share}]"' for split, share in zip(BOUNDS, DEFAULT_SPLITS, strict=True))
+        ranges = ", ".join(f'{split}: "FILE[{share}]"' for split, share in zip(BOUNDS, DEFAULT_SPLITS, strict=True))
         raise UserError(
-            f"`splits={rule}` must give each split a question, got none in {absent} of {len(texts)} questions in "
-            f"{len(first)} groups; by place in a file of qrels instead: 'data.splits={{{by_place}}}'"
+            f"`splits={rule}` must assign a question to each split, got none in {absent} for {len(texts)} questions in "
+            f"{len(first)} groups; divide a file of qrels by ranges instead: 'data.splits={{{ranges}}}'"
         )
     return split_of
 
 
 def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """List the pairs of near-duplicate texts by their positions; equal texts are chained.
+    """Find the pairs of near-duplicate texts.
 
-    Only texts that share one of the rarest trigrams of either, with which the similarity could not reach 0.7 otherwise,
-    are compared.
+    Only texts that share one of the rarest trigrams of either text are compared. Without such a trigram, the similarity
+    cannot reach 0.7.
 
-    Source: the prefix filter of Bayardo, Ma and Srikant, "Scaling Up All Pairs Similarity Search", 2007.
+    Source: prefix filter of Bayardo, Ma and Srikant, "Scaling Up All Pairs Similarity Search", 2007.
+
+    Args:
+        texts: ``n`` texts.
+
+    Yields:
+        Positions of the two texts of a pair. Each of several equal texts is paired with the first of them.
     """
-    alike: dict[str, int] = {}
+    first_of: dict[str, int] = {}
     distinct: list[int] = []
-    for place, text in enumerate(map(_normal, texts)):
-        if (first := alike.setdefault(text, place)) != place:
-            yield first, place
+    for index, text in enumerate(map(_normal, texts)):
+        if (first := first_of.setdefault(text, index)) != index:
+            yield first, index
         else:
-            distinct.append(place)
-    grams = {place: _grams(_normal(texts[place])) for place in distinct}
-    counts = Counter(gram for own in grams.values() for gram in own)
+            distinct.append(index)
+    grams = {index: _grams(_normal(texts[index])) for index in distinct}
+    counts = Counter(gram for text_grams in grams.values() for gram in text_grams)
     weight = {gram: math.log1p(len(distinct) / count) for gram, count in counts.items()}
-    total = {place: math.fsum(weight[gram] for gram in own) for place, own in grams.items()}
-    holders: defaultdict[str, list[int]] = defaultdict(list)
-    for place in distinct:
-        own, seen = grams[place], set()
-        for gram in _prefix(own, weight, total[place]):
-            seen.update(holders[gram])
-            holders[gram].append(place)
-        for other in sorted(seen):
-            shared = sum(weight[gram] for gram in own & grams[other])
-            if shared + SIMILARITY_ROUNDING >= DUPLICATE_SIMILARITY * (total[place] + total[other] - shared):
-                yield other, place
+    total = {index: math.fsum(weight[gram] for gram in text_grams) for index, text_grams in grams.items()}
+    indices_with: defaultdict[str, list[int]] = defaultdict(list)
+    for index in distinct:
+        text_grams, candidates = grams[index], set()
+        for gram in _prefix(text_grams, weight, total[index]):
+            candidates.update(indices_with[gram])
+            indices_with[gram].append(index)
+        for other in sorted(candidates):
+            shared = sum(weight[gram] for gram in text_grams & grams[other])
+            if shared + SIMILARITY_ROUNDING >= DUPLICATE_SIMILARITY * (total[index] + total[other] - shared):
+                yield other, index
 
 
 def _prefix(grams: Iterable[str], weight: dict[str, float], total: float) -> list[str]:
-    """Return the rarest trigrams without which less than 0.7 of the weight is left."""
-    taken, left = [], total
+    """Return the rarest trigrams such that the remaining ones have less than 0.7 of the total weight."""
+    prefix, remaining = [], total
     for gram in sorted(grams, key=lambda gram: (-weight[gram], gram)):
-        if left + SIMILARITY_ROUNDING < DUPLICATE_SIMILARITY * total:
+        if remaining + SIMILARITY_ROUNDING < DUPLICATE_SIMILARITY * total:
             break
-        taken.append(gram)
-        left -= weight[gram]
-    return taken
+        prefix.append(gram)
+        remaining -= weight[gram]
+    return prefix
 
 
 def _normal(text: str) -> str:
@@ -290,6 +357,6 @@ def _grams(text: str) -> frozenset[str]:
 
 
 def _split(text: str) -> str:
-    """Return the split of a text's hash."""
+    """Return the split that the hash of a text determines."""
     share = int.from_bytes(hash_text(text)[:6], "big") / 2**48
     return next(split for split, bound in BOUNDS.items() if share < bound)

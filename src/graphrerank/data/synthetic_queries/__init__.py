@@ -1,1 +1,1 @@
-"""Questions that are drafted from passages, for corpora without judged ones."""
+"""Questions drafted from passages, for corpora without judged questions."""

@@ -1,4 +1,4 @@
-"""Questions drafted from a corpus's own passages and edges, and their file: training without a single judgement."""
+"""Questions drafted from a corpus's passages and edges, and their file, for training without judgements."""
 
 import math
 import random
@@ -28,38 +28,49 @@ KIND_WEIGHTS = {
     PAIR: 0.25,
     MANY: 0.15,
     REWORDED: 0.4,
-}  # weights of the kinds, and a share of each
-SHARE_EVEN = 0.45  # of those of two joined passages: phrases of each; the others name one and hint at the other
-SHARE_THIRD = 0.15  # of those of two: a neighbour of the second one joins them
-SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that only the edge connects the halves
-SHARE_ASKED = 0.7  # where a passage suggests a whole question: that one, else keywords
-SHARE_TOPIC = 0.6  # of the even ones: the second half is the name of its passage, and the first one a whole question
-SHARE_HUBS = 0.4  # of those of many passages: what is linked with one of them
-MAX_REPLIES = 4  # to a passage that ends with a question; they and it are the answer
-MIN_MANY, MAX_MANY = 4, 40  # passages of a question that asks for all that mention or link to something
-MAX_SHARED_WORDS = 0.4  # of the words of a clause, with the other clause of a long question
-MIN_KEYWORDS = 3  # of a question of phrases; with at most as many, another also has the passage's name
-MIN_WORDS, MAX_WORDS = 2, 14  # of a question, of each of its passages at most
-MAX_PHRASE_CHARACTERS = 5  # of a phrase that many passages mention, without spaces between words
-COMMON = 0.2  # a phrase has a word that at most this share of the passages hold
-MAX_WORD_FREQUENCY = 0.02  # a question has a word that at most this share of the passages (or two) hold
-MIN_NAME_LETTERS = 12  # letters of a word that says enough alone
-SAME_START = 6  # letters; a question has no two words that begin with the same
-KIND_CHOICES, DRAWS = 2, 6  # choices of a kind for each question, and draws for each choice
-MIN_SUGGESTED_SHARE = (
-    0.2  # share of the questions that passages of any kind suggest, below which passages of any kind are asked for
-)
+}  # Weights of the kinds, and the share of reworded questions.
+# Share of the pair questions that combine phrases of both passages. The others name one and hint at the other.
+SHARE_EVEN = 0.45
+SHARE_THIRD = 0.15  # Share of the pair questions that include a neighbour of the second passage.
+# Share of the pair questions that contain no word common to both passages, so that only the edge connects the halves.
+SHARE_WITHOUT_SHARED = 0.6
+SHARE_ASKED = 0.7  # Probability of using a whole question if the passage suggests one. Otherwise, keywords are used.
+# In questions that combine both passages, probability of naming the second, and of asking a whole question about the
+# first.
+SHARE_TOPIC = 0.6
+SHARE_HUBS = 0.4  # Share of the many questions that ask for all passages linked with one passage.
+MAX_REPLIES = 4  # Maximum number of replies to a passage that ends with a question.
+MIN_MANY, MAX_MANY = 4, 40  # Minimum and maximum number of relevant passages of a many question.
+MAX_SHARED_WORDS = 0.4  # Maximum share of words that two clauses of a long question have in common.
+# Minimum number of keywords. Questions with at most this many content words also contain the name of the passage.
+MIN_KEYWORDS = 3
+MIN_WORDS, MAX_WORDS = 2, 14  # Minimum number of words per question, and maximum number per passage.
+# In scripts without spaces, phrases with at least this many characters identify a passage, and shorter ones are names.
+MAX_PHRASE_CHARACTERS = 5
+COMMON = 0.2  # A phrase contains a word that occurs in at most this share of the passages.
+MAX_WORD_FREQUENCY = 0.02  # A question contains a word that occurs in at most this share of the passages (or in two).
+MIN_NAME_LETTERS = 12  # A single word of at least this many letters is specific enough as a phrase.
+SAME_START = 6  # No two words of a question have the same first letters, up to this number.
+KIND_CHOICES, DRAWS = 2, 6  # Number of draws of a kind per question, and number of attempts per draw.
+# If the selected passages suggest a smaller share of the requested number of questions, all passages are used.
+MIN_SUGGESTED_SHARE = 0.2
 QUESTION_KINDS = (SINGLE, LONG_QUESTION, PAIR, MANY)
-DRAFTED_FILE = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
+DRAFTED_FILE = "drafted.jsonl"  # A separate file, so that drafts are not mistaken for judged questions.
 
 _NAMING = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}|\w[._-]\w|\d")
 _WORD = re.compile(r"[^\W_]+")
-# of scripts without spaces, whose runs are whole clauses: pairs of characters, as they are matched
+# In scripts without spaces, where a run of letters is a whole clause, pairs of characters are matched.
 _SHORT_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W_{UNSPACED}]+")
 
 
 class Draft(NamedTuple):
-    """A drafted question: its text, the numbers of its relevant passages, and its kind, of :data:`QUESTION_KINDS`."""
+    """Drafted question.
+
+    Attributes:
+        text: Text of the question.
+        nodes: Numbers of the relevant passages.
+        kind: One of :data:`QUESTION_KINDS`. Empty if unknown.
+    """
 
     text: str
     nodes: list[int]
@@ -69,26 +80,30 @@ class Draft(NamedTuple):
 def draft_questions(
     graph: CorpusGraph, count: int, *, shares: Mapping[str, float] | None = None, seed: int = 0
 ) -> list[Draft]:
-    """Draft at most ``count`` questions whose relevant passages are known, because their words were taken from these.
+    """Draft questions whose relevant passages are known, because their words are taken from these passages.
 
-    docs/your_data.md lists the kinds. No other passage has the words of a ``single`` one, whose neighbours are not
-    relevant: a model must not follow edges blindly. Half of the ``pair`` ones name the first passage and take a common
-    phrase of the other, which is found along the edge; edges are drawn evenly from their types. Passages that nobody
-    asks for (changelogs, licences, lists of names) are left out (:mod:`~graphrerank.data.synthetic_queries.wording`),
-    unless nearly all are such, as the tables of a schema are.
+    docs/your_data.md lists the kinds of questions. No other passage contains the words of a ``single`` question, and
+    its neighbours are not relevant, so that a model does not learn to follow edges blindly. Half of the ``pair``
+    questions name the first passage and use a common phrase of the second, which can be found only along the edge.
+    Edges are drawn evenly from their types. Passages that nobody asks about (changelogs, licences, lists of names) are
+    skipped (:mod:`~graphrerank.data.synthetic_queries.wording`), unless nearly all passages are of this kind, as in a
+    database schema.
+
+    Source: this project. A model trained on an earlier version of these questions, and on judged tables and single-hop
+    questions, but on no multi-hop question, gains 13 points of PR@10 on 2WikiMultihopQA (docs/left_out.md).
 
     Args:
         graph: Passages and their edges.
         count: Maximum number of questions.
-        shares: Weights of kinds, and the share ``reworded``; others are :data:`KIND_WEIGHTS`. A kind of which the
-            corpus has too few questions leaves its share to the others.
-        seed: One seed gives one result.
+        shares: Weights of the kinds, and the share of ``reworded`` questions. Missing entries are those of
+            :data:`KIND_WEIGHTS`. If the corpus has too few questions of a kind, other kinds replace them.
+        seed: Random seed.
+
+    Returns:
+        Drafted questions.
 
     Raises:
-        ValueError: If ``count`` or a share is out of range, or a kind is unknown.
-
-    Ours. A model trained on an earlier wording of them, and on judged tables and single-hop questions, but on no
-    multi-hop question, gains 13 points of PR@10 on 2WikiMultihopQA (docs/left_out.md).
+        ValueError: If ``count`` or a share is out of range, or if a kind is unknown.
     """
     check_counts(count=count)
     for kind, share in (shares or {}).items():
@@ -97,7 +112,7 @@ def draft_questions(
     shares = {**KIND_WEIGHTS, **(shares or {})}
     check_share(reworded=shares[REWORDED])
     if not any(shares[kind] for kind in QUESTION_KINDS):
-        raise UserError(f"`shares` must have a positive weight of {QUESTION_KINDS}, got {shares}")
+        raise UserError(f"`shares` must contain a positive weight for one of {QUESTION_KINDS}, got {shares}")
     drafts = list(_Drafter(graph, random.Random(seed)).questions(count, shares))
     if len(drafts) < count * MIN_SUGGESTED_SHARE:
         others = list(_Drafter(graph, random.Random(seed), is_strict=False).questions(count, shares))
@@ -106,7 +121,7 @@ def draft_questions(
 
 
 class _Drafter:
-    """Draws questions from a corpus."""
+    """Random generator of questions about a corpus."""
 
     def __init__(self, graph: CorpusGraph, rng: random.Random, *, is_strict: bool = True) -> None:
         self.graph, self.rng = graph, rng
@@ -138,11 +153,11 @@ class _Drafter:
                     continue
                 key = tuple(nodes) if kind == MANY else text
                 is_reworded = self.rng.random() < shares[REWORDED]
-                asked = self.reworded(text, self.rng) if is_reworded else text
-                if not seen & {key, asked}:
-                    seen |= {key, text, asked}
+                question = self.reworded(text, self.rng) if is_reworded else text
+                if not seen & {key, question}:
+                    seen |= {key, text, question}
                     number += 1
-                    yield Draft(asked, nodes, kind)
+                    yield Draft(question, nodes, kind)
                     break
             if number == count:
                 return
@@ -161,11 +176,11 @@ class _Drafter:
         return is_rare and MIN_WORDS <= len(words) <= most and (kind == PAIR or self._is_only(text, nodes[0]))
 
     def _is_only(self, text: str, node: int) -> bool:
-        """Return whether no other passage holds those of the words that this one holds, or defines what it defines."""
+        """Return whether no other passage contains the words that this passage contributes or defines its names."""
         if (wording := self.wording(node)) is not None and wording.is_only:
             return True
-        held = set(self.word.findall(text.lower())) & self.words_of[node] - self.writer.stop_words
-        return bool(held) and self._holders(held) == [node]
+        words = set(self.word.findall(text.lower())) & self.words_of[node] - self.writer.stop_words
+        return bool(words) and self._holders(words) == [node]
 
     def _holders(self, words: Set[str]) -> list[int]:
         rarest = min(words, key=lambda word: (len(self.passages_with.get(word, ())), word))
@@ -200,7 +215,7 @@ class _Drafter:
         return nodes, text
 
     def _long(self) -> tuple[list[int], str | None]:
-        """Draw a whole sentence, two questions of a passage, or a question with what it is about."""
+        """Draw a whole sentence, two questions about a passage, or a question with its context."""
         rng, templates = self.rng, self.writer.templates
         nodes, wording = self._drawn()
         if wording is None:
@@ -211,13 +226,13 @@ class _Drafter:
             words = self._content(first)
             new = [other for other in wording.questions if self._share(other, words) <= MAX_SHARED_WORDS]
             forms += [templates.both.format(first, rng.choice(new))] if new else []
-            parts = [wording.name, *self._phrases(wording, 2)]
-            parts = [part for part in parts if part and self._share(part, words) <= MAX_SHARED_WORDS]
-            forms += [rng.choice(templates.situated).format(parts[0], parts[-1], first)] if len(parts) > 1 else []
+            phrases = [wording.name, *self._phrases(wording, 2)]
+            phrases = [phrase for phrase in phrases if phrase and self._share(phrase, words) <= MAX_SHARED_WORDS]
+            forms += [rng.choice(templates.situated).format(phrases[0], phrases[-1], first)] if len(phrases) > 1 else []
         return nodes, rng.choice(forms) if forms else None
 
     def _content(self, text: str) -> set[str]:
-        """Return the words that are no stop words, and parts of names, or the characters of scripts without spaces."""
+        """Return the content words with the parts of compound names, or the characters in scripts without spaces."""
         is_short = self.word is _SHORT_WORD
         return set(text) if is_short else {word.lower() for word in spelled_words(text)} - self.writer.stop_words
 
@@ -226,7 +241,7 @@ class _Drafter:
         return len(content & words) / max(1, len(content))
 
     def _many(self) -> tuple[list[int], str | None]:
-        """Draw a named passage with all that references join with it, or all passages that mention a phrase."""
+        """Draw a named passage with all passages that it references, or all passages that mention a phrase."""
         rng, templates = self.rng, self.writer.templates
         if self.hubs and rng.random() < SHARE_HUBS:
             node = rng.choice(self.hubs)
@@ -238,7 +253,9 @@ class _Drafter:
         if wording is None or not wording.phrases:
             return nodes, None
         phrase = rng.choice(wording.phrases)
-        if self._says_enough(phrase) == (self.word is _SHORT_WORD):  # of characters, short ones are names
+        if self._says_enough(phrase) == (
+            self.word is _SHORT_WORD
+        ):  # In scripts without spaces, short phrases are names.
             return nodes, None
         words = set(self.word.findall(phrase.lower())) - self.writer.stop_words
         spelled = re.compile(re.escape(phrase), re.IGNORECASE)
@@ -247,7 +264,7 @@ class _Drafter:
         return nodes, rng.choice(templates.listed).format(phrase) if is_listed else None
 
     def _joined(self) -> tuple[list[int], str | None]:
-        """Draw two or three passages that edges join, and phrases of each, which fill a template."""
+        """Draw two or three passages joined by edges, and combine phrases of each in a template."""
         rng, templates = self.rng, self.writer.templates
         if not self.pairs_of_types:
             return [], None
@@ -274,9 +291,10 @@ class _Drafter:
             start, forms = [first.name], templates.hinted
         else:
             is_guide = any(" I " in question for wording in wordings for question in wording.questions)
-            asked = [question for question in first.questions if not without & set(question.lower().split())]
-            start = [rng.choice(asked)] if asked and rng.random() < SHARE_TOPIC else self._phrases(first, 1, without)
-            can_ask = is_guide and start[:1] != asked[:1]
+            questions = [question for question in first.questions if not without & set(question.lower().split())]
+            asks = bool(questions) and rng.random() < SHARE_TOPIC
+            start = [rng.choice(questions)] if asks else self._phrases(first, 1, without)
+            can_ask = is_guide and start[:1] != questions[:1]
             forms = [form for form in templates.joined if can_ask or not form.startswith(("how", "comment", "cómo"))]
         if not start or not all(halves):
             return nodes, None
@@ -284,7 +302,7 @@ class _Drafter:
         return nodes, " ".join([rng.choice(forms).format(start[0], second), *third])
 
     def _replied(self) -> tuple[list[int], str | None]:
-        """Draw a passage that ends with a question, which is the answer together with later ones that refer to it."""
+        """Draw a passage that ends with a question. The passage and later passages that refer to it are relevant."""
         node = self.rng.choice(self.asking)
         wording, linked = self.wording(node), self.graph.neighbours(torch.tensor([node]), REFERENCE)[1].tolist()
         replies = [other for other in linked if other > node]
@@ -295,21 +313,21 @@ class _Drafter:
     def _phrases(
         self, wording: Wording, count: int, without: Set[str] = frozenset(), *, common: bool = False
     ) -> list[str]:
-        """Draw phrases in the order of the text: with rare words rather than common ones, or the reverse."""
+        """Draw phrases in the order of the text, preferring rare words or, if ``common``, frequent ones."""
         drawn: list[tuple[float, int]] = []
-        for place, phrase in enumerate(wording.phrases):
+        for index, phrase in enumerate(wording.phrases):
             words = self.word.findall(phrase.lower())
             if self._says_enough(phrase) and not without & set(words):
-                held = [len(self.passages_with[word]) for word in words if word in self.passages_with]
-                if held and min(held) > max(2, COMMON * self.graph.num_nodes):
+                counts = [len(self.passages_with[word]) for word in words if word in self.passages_with]
+                if counts and min(counts) > max(2, COMMON * self.graph.num_nodes):
                     continue
-                rarity = math.log1p(self.graph.num_nodes / min(held)) if held else 1.0
+                rarity = math.log1p(self.graph.num_nodes / min(counts)) if counts else 1.0
                 weight = 1 / rarity if common else rarity * min(2, len(phrase.split()))
-                drawn.append((self.rng.random() * weight, place))
-        return [wording.phrases[place] for place in sorted(place for _, place in sorted(drawn)[-count:])]
+                drawn.append((self.rng.random() * weight, index))
+        return [wording.phrases[index] for index in sorted(index for _, index in sorted(drawn)[-count:])]
 
     def _says_enough(self, phrase: str) -> bool:
-        """Return whether a phrase is two words, a name or a long word."""
+        """Return whether a phrase consists of at least two words, or is a name or a long word."""
         if self.word is _SHORT_WORD:
             return len(phrase) >= MAX_PHRASE_CHARACTERS
         return " " in phrase or len(phrase) >= MIN_NAME_LETTERS or bool(_NAMING.search(phrase))
@@ -321,19 +339,30 @@ class _Question(BaseModel):
 
 
 def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
-    """Read ``{"text": "...", "relevant": ["d1", ...]}``, one a line; other keys are ignored.
+    """Read a file of drafted questions.
 
-    A question that needs a document that is left out (a negative node number) is left out, too. If a line is malformed,
-    an id is not in the corpus, or no question is left, a ValueError names file and line.
+    Each line is ``{"text": "...", "relevant": ["d1", ...]}``. Other keys are ignored. Questions about skipped documents
+    are skipped, too.
+
+    Args:
+        path: File.
+        node_number: Passage number of each document id. Skipped documents have negative numbers.
+
+    Returns:
+        Drafted questions.
+
+    Raises:
+        ValueError: If a line is malformed, if an id is unknown, or if no question remains. The message names file and
+            line.
     """
     drafts = []
     for line, record in read_jsonl(path):
         question = checked(path, line, record, _Question)
         if unknown := [doc_id for doc_id in question.relevant if doc_id not in node_number]:
-            raise bad_line(path, line, needed="`relevant`: ids of the corpus", actual=unknown[0])
+            raise bad_line(path, line, needed="ids of the corpus as `relevant`", actual=unknown[0])
         nodes = [node_number[doc_id] for doc_id in dict.fromkeys(question.relevant)]
         if min(nodes) >= 0:
             drafts.append(Draft(question.text, nodes))
     if not drafts:
-        raise UserError(f"{path}: needed a question with documents of the corpus that are kept, found none")
+        raise UserError(f"{path}: expected a question about documents of the corpus, got none")
     return drafts

@@ -1,6 +1,6 @@
-"""Wording of drafted questions: phrases and questions that a passage itself suggests, without a language model.
+"""Phrases and questions that a passage suggests, found without a language model.
 
-Changelogs, licences, lists of names, navigation, tables of numbers and code without a description suggest none.
+Changelogs, licences, lists of names, navigation, tables of numbers, and code without a description suggest none.
 """
 
 import re
@@ -20,10 +20,15 @@ from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, UNSPACED, lan
 from graphrerank.text.stems import STOP_WORDS
 
 MAX_PHRASE_WORDS = 4
-MAX_SHORT_CLAUSE_WORDS, MAX_LONG_CLAUSE_WORDS = 10, 26  # of a clause in a short question and in a long one
-MIN_PASSAGE_WORDS = 8  # of a passage
-LETTERS, STOPS = 0.7, 0.2  # least shares of a passage's characters and words: below are tables, code and lists of names
-LISTED, CODED = 0.3, 0.25  # shares of a passage's lines from which on it is a list of changes, or code
+MAX_SHORT_CLAUSE_WORDS, MAX_LONG_CLAUSE_WORDS = (
+    10,
+    26,
+)  # Maximum number of words in a clause of short and long questions.
+MIN_PASSAGE_WORDS = 8
+# Minimum share of letters among the characters, and of stop words among the words, of prose. Tables, code and lists of
+# names have smaller shares.
+LETTERS, STOPS = 0.7, 0.2
+LISTED, CODED = 0.3, 0.25  # Minimum share of the lines of a list of changes, and of code.
 
 _NO_TITLE = re.compile(
     r"change.?log|release.?notes?|\breleases?\b|what.?s.?new|\bhistory\b|\bnews\b|licen[sc]e|copying|\bauthors?\b"
@@ -59,9 +64,9 @@ _COMMENT_SIGN = re.compile(r"^[ \t]*(?:/\*\*?|///?!?|\*|#)[ \t]?", re.MULTILINE)
 _DOES = re.compile(r"(?!Whether)([A-Z][a-z]+) ((?:the|an?|all|any|each|every|whether|if|this|its|one)\b.*)")
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
-_CUT = "\0"  # in place of code and markup: no phrase goes across it
+_CUT = "\0"  # Replacement of code and markup. Phrases do not extend across it.
 _FENCE = re.compile(r"^ *(```+|~~~+).*?(?:^ *\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
-_MARKUP = (  # what is removed, and what stays of it
+_MARKUP = (  # Patterns of markup, and their replacements.
     (re.compile(r"!?\[([^\]\[\n]*)\](?:\([^()\n]*\)|\[[^\]\n]*\])?_?"), r"\1"),
     (re.compile(r"(?:https?|ftp)://\S+|\bwww\.\S+|\S+@\S+\.\w+|\{\{.*?\}\}|\{[%#.:][^}]*\}|<[^<>\n]{1,300}>"), _CUT),
     (re.compile(r"``?([A-Za-z][\w-]*)``?"), r"\1"),
@@ -81,14 +86,13 @@ _CUT_CLAUSE = re.compile(
     r"|rather than|instead of|(?:by )?using|as follows|like (?:so|this)) "
 )
 _PLAIN = re.compile(r"[\w'\u2019.,-]+(?: [\w'\u2019.,-]+)*")
-_ADDRESSED = re.compile(
-    r"^(?:\(\d+\w?\) |@?[\w.-]+[:,] (?=\w+ \w))"
-)  # numbers of paragraphs, and whom a turn addresses
+# Number of a paragraph, or addressee of a message.
+_ADDRESSED = re.compile(r"^(?:\(\d+\w?\) |@?[\w.-]+[:,] (?=\w+ \w))")
 _QUESTION = re.compile(r"(?:[^\s\0?]+ ){4,20}[^\s\0?]+ ?\?+")
 
 
 def _set(words: str, verbs: str = "") -> frozenset[str]:
-    """Return words, and the regular forms of verbs."""
+    """Return the words, and the regular forms of the verbs."""
     stems = {verb: verb.removesuffix("e") for verb in verbs.split()}
     forms = (f for verb, stem in stems.items() for f in (verb, f"{verb}s", f"{verb}es", f"{stem}ed", f"{stem}ing"))
     return frozenset([*words.split(), *forms])
@@ -113,7 +117,7 @@ _GENERAL = _set(
 _BEFORE_VERBS = _set("to can will must should could would may might not it they you we which that does did i cannot")
 
 
-_ASKED = {  # in a pattern
+_ASKED = {  # Placeholders in patterns, and their regular expressions.
     "<CLAUSE>": r"(?P<clause>[^\W\d_]+ [^.;:!?()\0\"\u201c\u201d]{6,})",
     "<NAME>": r"(?P<name>[^\W\d_][\w'\u2019-]*(?: [\w'\u2019-]+){0,3})",
     "<INFINITIVE>": r"(?:aber |auch |dann |nun |jetzt |einfach )*(?P<clause>[^,.;:!?()\0]{8,}?(?:en|ern|eln))[.,:]",
@@ -122,7 +126,29 @@ _ASKED = {  # in a pattern
 
 
 class Templates(BaseModel):
-    """Questions of a language, and words that its phrases are found by; ``drafted_wording.yaml`` explains each."""
+    """Templates of questions in a language, and word lists for finding phrases.
+
+    ``drafted_wording.yaml`` explains each field.
+
+    Attributes:
+        sentences: Start, verbs and ends of sentences that state what something does, with the questions that they
+            answer.
+        patterns: Regular expressions of sentences, and the questions that they answer, separated by ``|``.
+        joined: Templates that combine phrases of two passages.
+        hinted: Templates that combine the name of a passage and a phrase of another.
+        qualified: Template that adds the name of the passage to a question.
+        both: Template that combines two questions.
+        situated: Templates of a question with its context.
+        listed: Templates of questions about all passages that mention a phrase.
+        linked: Templates of questions about all passages linked with a passage.
+        columns: Templates of questions about a column of a table.
+        headed: Templates that combine the name of a page and a section.
+        changed: Replacements of words in clauses.
+        determiners: Words before nouns, separated by spaces.
+        breaks: Words that end a phrase, separated by spaces.
+        verbs: Verbs that end a phrase, separated by spaces.
+        synonyms: Groups of synonyms, separated by spaces, with ``|`` between synonyms and ``_`` for spaces.
+    """
 
     sentences: Mapping[str, Any] = {}
     patterns: Sequence[tuple[str, str]] = ()
@@ -143,83 +169,115 @@ class Templates(BaseModel):
 
     @cached_property
     def answered(self) -> list[tuple[re.Pattern[str], list[str]]]:
-        """Patterns of sentences, and the questions that these answer."""
-        listed = list(self.patterns)
+        """Compiled patterns of sentences, with the questions that they answer."""
+        patterns = list(self.patterns)
         if self.sentences:
             start = rf"^(?P<subject>{self.sentences['start']} [\w' -]{{3,45}}?) (?P<verb>{self.sentences['verbs']})"
             start += r" (?P<clause>[^,.;:!?()\0\"]{8,90}?)"
-            listed = [*((start + end, asked) for end, asked in self.sentences["ends"].items()), *listed]
+            patterns = [*((start + end, questions) for end, questions in self.sentences["ends"].items()), *patterns]
         for name, pattern in _ASKED.items():
-            listed = [(sentence.replace(name, pattern), asked) for sentence, asked in listed]
-        return [(re.compile(sentence), asked.split("|")) for sentence, asked in listed]
+            patterns = [(sentence.replace(name, pattern), questions) for sentence, questions in patterns]
+        return [(re.compile(sentence), questions.split("|")) for sentence, questions in patterns]
 
 
 @cache
 def templates_of(language: str) -> Templates:
-    """Return the templates of a language; of others than those of ``drafted_wording.yaml``, phrases side by side."""
+    """Return the templates of a language.
+
+    Args:
+        language: Name of the language.
+
+    Returns:
+        Templates in ``drafted_wording.yaml``. For other languages, the defaults, which only concatenate phrases.
+    """
     text = files("graphrerank.data").joinpath("drafted_wording.yaml").read_text(encoding="utf-8")
     return Templates(**yaml.safe_load(text).get(language, {}))
 
 
 @dataclass(frozen=True)
 class Wording:
-    """Wording that a passage suggests: name, phrases in order, whole and long questions, and those that it asks."""
+    """Phrases and questions that a passage suggests.
+
+    Attributes:
+        name: Name of the passage's topic. Empty if there is none.
+        phrases: Phrases in the order of the text.
+        questions: Questions that the passage answers.
+        long: Longer questions that the passage answers.
+        asked: Questions that the passage itself asks.
+        is_only: Whether the passage defines names that no other passage defines.
+    """
 
     name: str
     phrases: Sequence[str]
     questions: Sequence[str]
     long: Sequence[str] = ()
-    asked: Sequence[str] = ()  # the questions that the passage itself asks
-    is_only: bool = False  # whether it defines names that no other passage defines
+    asked: Sequence[str] = ()
+    is_only: bool = False
 
 
 class QuestionWriter:
-    """Finds what passages of one language suggest; unless ``is_strict``, any passage suggests its words."""
+    """Generator of phrases and questions for passages in one language.
+
+    Args:
+        language: Name of the language.
+        texts: Texts of the corpus, from which nouns and frequent words are learned.
+        is_strict: Whether passages that nobody asks about are skipped. If False, every passage suggests its words.
+    """
 
     def __init__(self, language: str, texts: Sequence[str] = (), *, is_strict: bool = True) -> None:
         self.language, self.is_strict = language, is_strict
         self.templates = templates_of(language)
         self.stop_words = STOP_WORDS if language in (ENGLISH, PLAIN) else language_of(language).stop_words
-        found_by = templates_of(ENGLISH) if language == PLAIN else self.templates
-        self.breaks = self.stop_words | _set(found_by.breaks, found_by.verbs)
+        word_lists = templates_of(ENGLISH) if language == PLAIN else self.templates
+        self.breaks = self.stop_words | _set(word_lists.breaks, word_lists.verbs)
         if language in (ENGLISH, PLAIN):
             self.breaks |= set(STOPWORDS_EN_PLUS)
         self.determiners = _set(self.templates.determiners)
-        self.is_noun = Counter[str]()  # how much more often a word ends a phrase after a determiner than it is a verb
+        # Evidence that a word is a noun (it ends a phrase after a determiner), minus evidence that it is a verb.
+        self.is_noun = Counter[str]()
         for text in texts if self.determiners and is_strict else ():
             self._count_nouns(_TOKEN.findall(text.lower()))
-        self.defined = Counter(found[2] for text in texts for found in _NAMED.finditer(text))
-        self.common = self.stop_words  # words of which passages of any kind suggest none
+        self.defined = Counter(match[2] for text in texts for match in _NAMED.finditer(text))
+        self.common = self.stop_words  # Words that are never suggested.
         if not is_strict:
-            held = Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
-            self.common |= {word for word, count in held.items() if count > max(2, len(texts) / 2)}
+            frequency = Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
+            self.common |= {word for word, count in frequency.items() if count > max(2, len(texts) / 2)}
 
     def _count_nouns(self, tokens: Sequence[str]) -> None:
-        """Count words that end a run of words without stop words after a determiner, and no determiner follows them."""
+        """Count words that end a run of content words after a determiner, unless a determiner follows."""
         start = 0
-        for place, token in enumerate([*tokens, "."]):
+        for index, token in enumerate([*tokens, "."]):
             if token[0].isalnum() and token not in self.breaks:
                 continue
-            if place > start and start:
-                before, last = tokens[start - 1], tokens[place - 1]
-                self.is_noun.subtract(tokens[start : place - 1])
-                if token in self.determiners or (before in _BEFORE_VERBS and place == start + 1):
+            if index > start and start:
+                before, last = tokens[start - 1], tokens[index - 1]
+                self.is_noun.subtract(tokens[start : index - 1])
+                if token in self.determiners or (before in _BEFORE_VERBS and index == start + 1):
                     self.is_noun[last] -= 2
                 elif before in self.determiners:
                     self.is_noun[last] += 2
-            start = place + 1
+            start = index + 1
 
     def wording(self, title: str, text: str, path: str = "") -> Wording | None:
-        """Return what a passage suggests; None where nobody would ask for it."""
+        """Return the phrases and questions that a passage suggests.
+
+        Args:
+            title: Title of the passage. Parts are separated by ``" > "``.
+            text: Text of the passage without the title.
+            path: Id of the passage, which may be a path.
+
+        Returns:
+            Phrases and questions. None if nobody would ask about the passage.
+        """
         if not self.is_strict:
-            parts = (_WORD.findall(part) for part in re.split(r"[,.;:\n(){}\[\]|]", text or title))
-            kept = ([word for word in part if word[1:] and word.lower() not in self.common] for part in parts)
-            listed = dict.fromkeys(" ".join(words[at : at + 4]) for words in kept for at in range(0, len(words), 4))
+            clauses = (_WORD.findall(clause) for clause in re.split(r"[,.;:\n(){}\[\]|]", text or title))
+            contents = ([word for word in words if word[1:] and word.lower() not in self.common] for words in clauses)
+            unique = dict.fromkeys(" ".join(words[i : i + 4]) for words in contents for i in range(0, len(words), 4))
             name = self._part(title) if text else ""
             name = "" if name.lower() in self.stop_words else name
-            columns = [part for part in listed if part.lower() not in name] if name else []
-            questions = [form.format(part, name) for part in columns for form in self.templates.columns]
-            return Wording(name, list(listed), questions)
+            columns = [phrase for phrase in unique if phrase.lower() not in name] if name else []
+            questions = [form.format(column, name) for column in columns for form in self.templates.columns]
+            return Wording(name, list(unique), questions)
         if _NO_TITLE.search(title) or _NO_TITLE.search(path) or len(_LICENCE.findall(text)) >= 2:
             return None
         if _share_of_lines(_CHANGE, text) >= LISTED:
@@ -232,8 +290,8 @@ class QuestionWriter:
             return None
         if self.language == CHARACTERS:
             return self._unspaced_wording(title, prose)
-        spans = ((part, span) for part in prose for span in split_sentences(part, self.language))
-        sentences = [_ADDRESSED.sub("", part[start:stop]) for part, (start, stop) in spans]
+        spans = ((paragraph, span) for paragraph in prose for span in split_sentences(paragraph, self.language))
+        sentences = [_ADDRESSED.sub("", paragraph[start:stop]) for paragraph, (start, stop) in spans]
         name, section = self._name(title), self._part(title.rpartition(" > ")[2]).lower()
         questions = list[str]()
         is_open = section.rpartition(" ")[2] in self.stop_words
@@ -244,11 +302,11 @@ class QuestionWriter:
         asked = [sentence.rstrip(" ?") for sentence in sentences if _QUESTION.fullmatch(sentence)]
         asked = [sentence for sentence in asked if not _VAGUE & set(sentence.lower().split()) and _CUT not in sentence]
         phrases = [phrase for sentence in sentences for phrase in self._phrases(sentence)]
-        phrases, questions, long = (list(dict.fromkeys(found)) for found in (phrases, questions, long))
+        phrases, questions, long = (list(dict.fromkeys(texts)) for texts in (phrases, questions, long))
         return Wording(name, phrases, questions, long, asked)
 
     def _is_prose(self, text: str) -> bool:
-        """Return whether a text is sentences: mostly letters, and words between which there are stop words."""
+        """Return whether a text consists of sentences: mostly letters, with stop words between the other words."""
         signs = "".join(text.split())
         if not signs or sum(map(str.isalpha, signs)) < LETTERS * len(signs):
             return False
@@ -259,13 +317,13 @@ class QuestionWriter:
         return len(words) >= MIN_PASSAGE_WORDS and sum(word in self.stop_words for word in words) >= few * len(words)
 
     def _part(self, part: str) -> str:
-        """Return a part of a title as a phrase, without what only says where it stands."""
+        """Return a part of a title as a phrase, without numbers and parentheses, or an empty string."""
         words = _WORD.findall(clean(re.sub(r"\(.*?\)|^\W*(?:PEP )?[\d.]+\W", "", part)).replace(_CUT, " "))
         is_number = 2 * sum(any(map(str.isdigit, word)) for word in words) > len(words)
         return "" if is_number or len(words) > 2 * MAX_PHRASE_WORDS else self._lowered(" ".join(words))
 
     def _name(self, title: str) -> str:
-        """Return what a passage is about: its section, with its page where the section alone says too little."""
+        """Return the topic of a passage: its section, with its page if the section alone is too general."""
         *pages, section = (self._part(part) for part in title.split(" > "))
         words = {word for word in section.lower().split() if word not in self.stop_words}
         if len(words - _GENERAL) >= 2 or not pages:
@@ -275,19 +333,19 @@ class QuestionWriter:
         return " ".join([*page, section]) if section and page and len(page) + len(words) <= 2 * MAX_PHRASE_WORDS else ""
 
     def _lowered(self, text: str) -> str:
-        """Write words in lower case that are capitals only as the first ones of a heading or a sentence."""
+        """Convert words to lower case that are capitalised only because of their position in a heading or sentence."""
         words = text.split(" ")
         is_sentence = self.language == ENGLISH and any(word[:1].islower() and len(word) > 3 for word in words[1:])
-        for place, word in enumerate(words[:1] if is_sentence else words if self.language != "german" else ()):
+        for index, word in enumerate(words[:1] if is_sentence else words if self.language != "german" else ()):
             if word[1:].islower() or word.lower() in self.stop_words:
-                words[place] = word.lower()
+                words[index] = word.lower()
         return " ".join(words)
 
     def _asked(self, sentence: str, most: int = MAX_SHORT_CLAUSE_WORDS) -> Iterator[str]:
-        """Turn a sentence into questions that it answers, of at most ``most`` words that it says."""
+        """Yield the questions that a sentence answers, with at most ``most`` words of the sentence."""
         for pattern, questions in self.templates.answered:
-            if found := pattern.search(sentence):
-                groups = found.groupdict()
+            if match := pattern.search(sentence):
+                groups = match.groupdict()
                 asked = (
                     self._asked_name(groups["name"]) if "name" in groups else self._asked_clause(groups["clause"], most)
                 )
@@ -299,8 +357,8 @@ class QuestionWriter:
 
     def _asked_name(self, name: str) -> str:
         words = name.lower().split()
-        is_known = set(words) & (self.breaks - {"of", "de"} | _VAGUE) or set(words) <= _GENERAL
-        return "" if is_known or len(name) < MAX_PHRASE_WORDS or not _PLAIN.fullmatch(name) else self._lowered(name)
+        is_general = set(words) & (self.breaks - {"of", "de"} | _VAGUE) or set(words) <= _GENERAL
+        return "" if is_general or len(name) < MAX_PHRASE_WORDS or not _PLAIN.fullmatch(name) else self._lowered(name)
 
     def _asked_clause(self, text: str, most: int) -> str:
         if self.language == CHARACTERS:
@@ -317,18 +375,19 @@ class QuestionWriter:
         return " ".join(self.templates.changed.get(word.lower(), word) for word in clause.split())
 
     def _phrases(self, sentence: str) -> Iterator[str]:
-        """List noun phrases: runs of words without stop words between them, which end with a noun."""
+        """Yield the noun phrases of a sentence: runs of content words that end with a noun."""
         run: list[str] = []
         for number, token in enumerate([*_TOKEN.findall(sentence), _CUT]):
             word = token.lower()
             is_word = token[0].isalnum() and word not in self.breaks and len(word) > 1 and word[-2:] != "ly"
-            if self.language == "german":  # no capital after a full stop, and no verb, which ends as no adjective does
+            # Exclude the capitalised first word, and verbs, whose endings differ from those of adjectives.
+            if self.language == "german":
                 is_word = is_word and number > 0 and (not token.islower() or word[-1] in "enrsm")
             if is_word:
                 run.append(self._lowered(token) if number == 0 else token)
                 continue
             if word in self.determiners and word != "of":
-                run = run[:-1]  # a verb
+                run = run[:-1]  # The word before a determiner is a verb.
             if run and len(run) <= MAX_PHRASE_WORDS and self._ends_with_noun(run):
                 yield " ".join(run)
             run = []
@@ -343,30 +402,31 @@ class QuestionWriter:
         return not self.determiners or (self.is_noun[last] > (len(run) == 1) and not is_verb)
 
     def _unspaced_wording(self, title: str, prose: Sequence[str]) -> Wording:
-        runs = [run.strip() for part in prose for run in _UNSPACED_CLAUSE.findall(part)]
+        runs = [run.strip() for paragraph in prose for run in _UNSPACED_CLAUSE.findall(paragraph)]
         clauses = [run for run in runs if 2 <= len(run) <= 16 and _CLAUSE.fullmatch(run)]
         page, _, section = re.sub("[`*]", "", title).rpartition(" > ")
         name = page.partition(" > ")[0] or section
         is_headed = page and section not in _GENERAL
         headed = [form.format(name, section) for form in self.templates.headed] if is_headed else []
-        sentences = (part[start:stop] for part in prose for start, stop in split_sentences(part, self.language))
+        spans = ((paragraph, span) for paragraph in prose for span in split_sentences(paragraph, self.language))
+        sentences = (paragraph[start:stop] for paragraph, (start, stop) in spans)
         asked = [question for sentence in sentences for question in self._asked(sentence)]
         asked = [question if name in question else f"{name}{question}" for question in asked]
         return Wording(name, clauses, [*headed, *asked])
 
     def _code_wording(self, title: str, text: str) -> Wording | None:
-        """Ask for functions and classes by their first sentence, and by the words of their names."""
+        """Suggest questions about functions and classes, from their first sentence and the words of their names."""
         names, questions, is_only = list[str](), list[str](), True
-        for found in _NAMED.finditer(text):
-            kind = "class" if found[1] in ("class", "struct", "interface", "trait", "enum") else "function"
-            name = " ".join(part.lower() for part in _PARTS.findall(found[2]))
+        for match in _NAMED.finditer(text):
+            kind = "class" if match[1] in ("class", "struct", "interface", "trait", "enum") else "function"
+            name = " ".join(word.lower() for word in _PARTS.findall(match[2]))
             is_test = name.startswith("test ")
             if (4 if is_test else 2) <= len(name.split()) <= 2 * MAX_PHRASE_WORDS and not re.search(r"\d", name):
                 names.append(name)
-                is_only &= self.defined[found[2]] <= 1
-                asked = (f"where is the {name} {kind} defined", f"where is {found[2]} defined", f"{found[2]} {kind}")
-                questions += [f"test for {name[5:]}"] if is_test else asked
-            if described := _described(kind, _description(text, found)):
+                is_only &= self.defined[match[2]] <= 1
+                forms = (f"where is the {name} {kind} defined", f"where is {match[2]} defined", f"{match[2]} {kind}")
+                questions += [f"test for {name[5:]}"] if is_test else forms
+            if described := _described(kind, _description(text, match)):
                 questions.append(described)
         module = re.sub(rf"{_CODE_FILE.pattern}.*|[\s#>].*", "", title)
         words = [word.lower() for word in _PARTS.findall(re.split(r"[/.]|::", module)[-1])]
@@ -375,23 +435,37 @@ class QuestionWriter:
 
 
 def clean(text: str) -> str:
-    """Remove markup, links, addresses, paths and code; a cut remains where no phrase may go on."""
-    for pattern, kept in _MARKUP:
-        text = pattern.sub(kept, text)
+    """Remove markup, links, addresses, paths and code from a text.
+
+    Args:
+        text: Text with markup.
+
+    Returns:
+        Plain text, with a null character in place of removed code.
+    """
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
     return text
 
 
 def paragraphs(text: str) -> list[str]:
-    """List the paragraphs and list items of a passage's prose, each in one line and clean."""
-    found: list[list[str]] = [[]]
+    """Return the paragraphs and list items of a passage's prose.
+
+    Args:
+        text: Text of the passage.
+
+    Returns:
+        Clean paragraphs (:func:`clean`), each in one line.
+    """
+    blocks: list[list[str]] = [[]]
     for line in _FENCE.sub("\n\n", text).splitlines():
         item = _ITEM.match(line)
         is_prose = line.strip() and (item is not None or not _NO_PROSE.match(line))
         if item is not None or not is_prose:
-            found.append([])
+            blocks.append([])
         if is_prose:
-            found[-1].append(line[item.end() if item else 0 :].strip())
-    return [clean(" ".join(lines)) for lines in found if lines]
+            blocks[-1].append(line[item.end() if item else 0 :].strip())
+    return [clean(" ".join(lines)) for lines in blocks if lines]
 
 
 def _share_of_lines(pattern: re.Pattern[str], text: str) -> float:
@@ -399,16 +473,16 @@ def _share_of_lines(pattern: re.Pattern[str], text: str) -> float:
     return sum(pattern.match(line) is not None for line in lines) / max(1, len(lines))
 
 
-def _description(text: str, found: re.Match[str]) -> str:
+def _description(text: str, match: re.Match[str]) -> str:
     """Return the docstring below a definition, or the comment above it."""
-    if below := _DOCSTRING.match(text, found.end(), found.end() + 2000):
+    if below := _DOCSTRING.match(text, match.end(), match.end() + 2000):
         return below[1]
-    above = _COMMENT.search(text[max(0, found.start() - 2000) : found.start()])
+    above = _COMMENT.search(text[max(0, match.start() - 2000) : match.start()])
     return " ".join(_COMMENT_SIGN.sub("", above[0]).split()) if above else ""
 
 
 def _described(kind: str, description: str) -> str:
-    """Return the question that a definition's first sentence answers, if it does."""
+    """Return the question that the first sentence of a definition answers, or an empty string."""
     sentence = clean(description).strip()
     start, stop = next(iter(split_sentences(sentence)), (0, 0))
     first = _CUT_CLAUSE.split(f"{sentence[start:stop].strip(' .:')} ")[0].strip(" .:,")
