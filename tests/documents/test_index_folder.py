@@ -231,7 +231,7 @@ def test_a_crate_below_two_folders_named_src(tmp_path):
         tmp_path / "docs",
         {
             "README.md": "# Ship\n\nServices.\n",
-            "src/freight/src/main.rs": "mod fee;\n\nfn main() { fee::cost(1); }\n",
+            "src/freight/src/main.rs": 'mod fee;\n\nfn main() { println!("{} fee::gone(2)", fee::cost(1)); }\n',
             "src/freight/src/fee.rs": "pub fn cost(n: i32) -> i32 { n }\n",
         },
     )

@@ -28,6 +28,7 @@ _MAX_DEPTH, _MAX_NESTED = 300, 20  # maximum depth of the syntax tree, and of ne
 _MAX_MARKS, _MAX_OPEN = 5000, 200  # maximum number of punctuation marks in a syntax error, and of unclosed brackets
 _GENERATED = re.compile(r"^\W*(?:Code generated .* DO NOT EDIT|.*@generated\b)", re.MULTILINE)
 _OPEN = re.compile(r"(?:<[^<>;{}()]*+)++")
+_TOKEN_CALL = re.compile(r'"(?:[^"\\]|\\.)*+"|(?<![\w.:])([A-Za-z_]\w*(?:::[A-Za-z_]\w*){0,15})\(')
 _WORD, _SPLIT = re.compile(r"[\w$]+"), re.compile(r"::|\.")
 _TEST_FILE = re.compile(
     r"(?:^|/)(?:tests?|__tests__|spec)/(?!.*conftest\.)|(?:^|/)test_[^/]*$|(?:_test|_spec|[.]test|[.]spec|Tests?)\.\w+$"
@@ -323,6 +324,17 @@ class _File:
             text, part = ".".join(map(self._text, [*captures.get("object", ()), node])), self._part(node)
             if target := self._target(text, part):
                 self._add(part, target, node.start_point[0], self._edge(text, part))
+
+        for node in self._nodes("tokens"):
+            self._link_tokens(node)
+
+    def _link_tokens(self, node: Any) -> None:
+        """Add links for the calls in the arguments of a macro, such as ``println!("{}", pump::speed(1))``."""
+        text = self.source[node.start_byte : min(node.end_byte, node.start_byte + 20_000)].decode(errors="ignore")
+        part, row = self._part(node), node.start_point[0]
+        for found in _TOKEN_CALL.finditer(text):
+            if (name := found[1]) and (target := self._target(name, part)) and not target.startswith("."):
+                self._add(part, target, row + text.count("\n", 0, found.start()), self._edge(name, part))
 
     def _edge(self, text: str, part: _Part) -> str:
         """Return ``tests`` if a test calls code outside itself (in Rust, outside its test module), else ``call``."""

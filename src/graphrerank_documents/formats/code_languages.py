@@ -15,6 +15,7 @@ from graphrerank_documents.module_names import module_of
 #   class as `owner` and the name of its receiver as `self`.
 # - `call` (with `object`), `base`, `import`, and `load` for an import that remains in the text.
 # - `var` or `field`, with its `type`. `made` marks a type that is inferred from a constructor call.
+# - `tokens` of a macro, whose calls are found by their spelling.
 # - `constant` of the module, and `declared` function.
 # - `lead`, a comment or decorator that belongs to the next definition, and `skip`, which is omitted from the text.
 _PYTHON = """
@@ -142,6 +143,7 @@ _RUST = """
 (call_expression function: [(identifier) (scoped_identifier) (field_expression) (generic_function)] @call)
 (struct_expression name: [(type_identifier) (scoped_type_identifier)] @call)
 (macro_invocation macro: [(identifier) (scoped_identifier)] @call)
+(macro_invocation (token_tree) @tokens)
 [(use_declaration) (extern_crate_declaration)] @import
 (mod_item !body) @load
 (source_file [(const_item name: (_) @constant) (static_item name: (_) @constant) (type_item name: (_) @constant)])
