@@ -76,7 +76,9 @@ def test_the_service_takes_scores_or_goes_without(artifact: Path) -> None:
 
 
 def test_scores_for_a_model_that_does_not_read_them_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`cross_encoder_scores` need a model .* \(features=scores_match_typed_cross"):
+    with pytest.raises(
+        ValueError, match=r"`cross_encoder_scores` require a model .* \(features=scores_match_typed_cross"
+    ):
         GraphReranker.from_pretrained("attack").rerank("q", PASSAGES, cross_encoder_scores=SCORES)
 
 

@@ -131,7 +131,7 @@ def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_pat
     assert answers["a"].detail.startswith("`min_probability` requires a calibrated model")
     assert "graphrerank calibrate" in answers["a"].detail
     assert answers["c"].detail.startswith("`return_confidence` needs")
-    assert answers["d"].detail.startswith("`min_perfect_recall` needs")
+    assert answers["d"].detail.startswith("`min_perfect_recall` requires")
     assert answers["b"].results[0].doc_id == "d0"
     assert answers["b"].results[0].probability is None
     engine, _ = search_by_base(tmp_path, confidence=None)

@@ -17,7 +17,7 @@ from graphrerank.utils.checks import UserError
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
-NO_CONFIDENCE = f"`return_confidence` needs an artifact with a `list_confidence`, but this one has none; {CALIBRATE}"
+NO_CONFIDENCE = f"`return_confidence` needs an artifact with a `list_confidence`, but this one has none. {CALIBRATE}"
 
 
 def limits_of(info: ValidationInfo) -> Limits:
