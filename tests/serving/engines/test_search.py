@@ -137,7 +137,7 @@ def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_pat
     engine, _ = search_by_base(tmp_path, confidence=None)
     assert ask(engine, "city", min_probability=0.0)["results"]
     (refused,) = engine.answer({"a": SearchRequest(query="city", min_perfect_recall=0.5)}).values()
-    assert "`list_confidence`, this has none" in refused.detail
+    assert "`list_confidence`, got one without it" in refused.detail
 
 
 def test_a_new_corpus_takes_the_place_of_the_old_one(folder):
