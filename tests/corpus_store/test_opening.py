@@ -113,7 +113,7 @@ def test_only_its_encoder_or_none_is_taken(make_dataset: MakeDataset, tmp_path: 
     prepared = prepare(opened, encoder=None, build_retriever=RETRIEVERS["bm25"], cache=tmp_path)
     assert prepared.dataset.graph.embedding is None
     other = HashEncoder(fingerprint="another")
-    with pytest.raises(ValueError, match="`encoder` must be the one that data set 'drawn' was prepared with"):
+    with pytest.raises(ValueError, match="`encoder` must be the encoder that data set 'drawn' was prepared with"):
         prepare(opened, encoder=other, build_retriever=RETRIEVERS["dense"], cache=tmp_path)
 
 

@@ -311,9 +311,9 @@ class _Growth:
         row, slot = row_slots(graph.indptr, touched, graph.row_stop)
         mask = ~torch.isin(graph.indices[slot], gone)
         row, slot = row[mask], slot[mask]
-        position, old_weight, old_types = graph.types_of(slot)
+        edge_row, old_weight, old_types = graph.types_of(slot)
         both = torch.cat([pairs, pairs.flip(1)])
-        edges = torch.cat([torch.stack([touched[row], graph.indices[slot]], dim=1)[position], both])
+        edges = torch.cat([torch.stack([touched[row], graph.indices[slot]], dim=1)[edge_row], both])
         weights, kinds = torch.cat([old_weight, weight, weight]), torch.cat([old_types, types, types])
         merged, largest = merge_parallel(edges, weights, num_nodes)
         if graph.weight_by_type is None and bool((types != OTHER).any()):  # From now on, all edges have types.

@@ -102,8 +102,8 @@ def read_run(
     for line, query_id, doc_id, numbers in _read_rows(path):
         names = names or list(numbers)
         if numbers.keys() != set(names):
-            features = [name for name in numbers if name != BASE_SCORE]
-            raise bad_line(path, line, needed=f"the features {names[1:]} for every candidate", actual=features)
+            feature_names = [name for name in numbers if name != BASE_SCORE]
+            raise bad_line(path, line, needed=f"the features {names[1:]} for every candidate", actual=feature_names)
         query, node = query_number.get(query_id), node_number.get(doc_id)
         if query is None or node is None:
             kind, unknown = ("query of the data set", query_id) if query is None else ("document of the corpus", doc_id)
