@@ -110,13 +110,13 @@ class TreeList(NamedTuple):
     Attributes:
         files: Files to parse.
         unread: Skipped files and folders, by reason.
-        by_name: Whether the tree contains one of :data:`~graphrerank_documents.site.NAMING`.
+        naming: Those of :data:`~graphrerank_documents.site.NAMING` that the tree contains.
         failure: Reason why the tree cannot be listed, or empty.
     """
 
     files: tuple[TreeFile, ...] = ()
     unread: Mapping[str, Sequence[str]] = {}
-    by_name: bool = False
+    naming: tuple[str, ...] = ()
     failure: str = ""
 
 
@@ -275,7 +275,7 @@ class GitReader:
         """
         unread: defaultdict[str, list[str]] = defaultdict(list)
         files: list[TreeFile] = []
-        by_name, count = False, 0
+        naming, count = set[str](), 0
         pending = [("", self._repository[commit].tree.id)]
         while pending:
             folder, tree = pending.pop()
@@ -290,7 +290,7 @@ class GitReader:
             known_names = {entry.name for entry in entries}
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{folder}{entry.name}"
-                by_name |= entry.name in NAMING and is_near(PurePosixPath(folder))
+                naming |= {entry.name} if entry.name in NAMING and is_near(PurePosixPath(folder)) else set()
                 if entry.kind not in (_REGULAR, _FOLDER):
                     continue  # links and submodules
                 if not _is_plain(entry.name) or entry.name in known:
@@ -307,7 +307,7 @@ class GitReader:
                     folders.append((f"{path}/", entry.id))
                 known.add(entry.name)
             pending += reversed(folders)
-        return json.dumps(TreeList(tuple(files), unread, by_name)).encode()
+        return json.dumps(TreeList(tuple(files), unread, tuple(sorted(naming)))).encode()
 
     def _entries(self, tree: Any) -> list["_TreeEntry"]:
         """Return the entries of a tree, including those with invalid names."""

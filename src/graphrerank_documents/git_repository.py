@@ -200,4 +200,4 @@ class GitTree(DocumentSource):
             for path in sorted(found, key=lambda path: (path.parent.parts, order.index(path.name)))
             if (file := self._files[path.as_posix()])
         ]
-        return site_of(configs, by_name=self._tree.by_name)
+        return site_of(configs, naming=self._tree.naming)

@@ -31,6 +31,7 @@ from graphrerank_documents.document import Document
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.folder_walk import list_folder
 from graphrerank_documents.links import LinkAccount, resolve_links
+from graphrerank_documents.notes import is_vault, vault_note
 from graphrerank_documents.passages import Passage, passages_of
 from graphrerank_documents.readers import READERS
 from graphrerank_documents.reading import ReadFile, read_files
@@ -185,7 +186,10 @@ def index_folder(
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or NO_TEXT].append(file.path)
-    documents, passages, dropped = _divide([each for file in read for each in file.documents], max_words, unread)
+    site = source.site()
+    documents = [each for file in read for each in file.documents]
+    documents = list(map(vault_note, documents)) if site.is_vault or is_vault(documents) else documents
+    documents, passages, dropped = _divide(documents, max_words, unread)
     if not passages:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
@@ -193,7 +197,7 @@ def index_folder(
     names = {*files.names, *files.others}
     manifests = {file.path: file.manifest for file in read if file.manifest is not None}
     symbols = SymbolIndex(documents, manifests=manifests, files=names, failures=unread)
-    edges, links = resolve_links(documents, passages, source.site(), files=names, symbols=symbols, failures=unread)
+    edges, links = resolve_links(documents, passages, site, files=names, symbols=symbols, failures=unread)
     rows = [_row(passage) for passage in passages]
     update = None
     if held is not None:

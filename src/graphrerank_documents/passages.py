@@ -96,7 +96,8 @@ def passages_of(
     title, number = _name(document.title), 0
     for place, (section, own) in enumerate(zip(document.sections, _section_ids(document), strict=True)):
         heading = _name(section.heading)
-        shown = " > ".join(dict.fromkeys(filter(None, (title, heading))))
+        is_named = heading == title or title.endswith(f" > {heading}")
+        shown = " > ".join(filter(None, (title, "" if is_named else heading)))
         for part, pieces in enumerate(cutter.passages(section), 1):
             name, line = (f"{own}~{part}", pieces[0].line) if part > 1 else (own, section.line or pieces[0].line)
             links = tuple(link for piece in pieces for link in piece.links)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -20,7 +20,8 @@ CONFIGS = {
     "conf.py": ("html_baseurl",),
 }
 #: Configuration files of tools whose links contain the file name of a page without its folder.
-NAMING = ("writerside.cfg", ".obsidian")
+VAULT = ".obsidian"
+NAMING = ("writerside.cfg", VAULT)
 _SETTING = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*[:=][ \t]*["']?((?:https?:/)?/[^"'\s,#]*)""", re.MULTILINE)
 #: Maximum number of bytes to read from a configuration file.
 MAX_CONFIG = 1_000_000
@@ -35,11 +36,13 @@ class Site:
         bases: URLs or paths that correspond to the folder, such as ``https://docs.example.org/en/``.
         roots: Folders that contain a configuration, such as ``docs``. Empty for the folder of documents itself.
         by_name: Whether links contain the file name of a page without its folder.
+        is_vault: Whether the folder is a vault of Obsidian, in which the name of a note's file is its title.
     """
 
     bases: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     by_name: bool = False
+    is_vault: bool = False
 
 
 class SiteConfig(NamedTuple):
@@ -76,25 +79,25 @@ def find_site(source: Path) -> Site:
         for path in (folder / name for name in CONFIGS):
             if path.is_file() and not path.is_symlink():
                 configs.append(SiteConfig("" if within == "." else within, path.name, _start_of(path)))
-    return site_of(configs, source.name, by_name=any((folder / name).exists() for folder in folders for name in NAMING))
+    naming = {name for folder in folders for name in NAMING if (folder / name).exists()}
+    return site_of(configs, source.name, naming=naming)
 
 
-def site_of(configs: Sequence[SiteConfig], name: str = "", *, by_name: bool = False) -> Site:
+def site_of(configs: Sequence[SiteConfig], name: str = "", *, naming: Collection[str] = ()) -> Site:
     """Return the site described by configuration files.
 
     Args:
         configs: Configuration files, in order of precedence.
         name: Name of the folder of documents, which may be the first component of a link's path. Empty if the folder
             has no name.
-        by_name: Whether links contain the file name of a page without its folder, as in a folder with one of
-            :data:`NAMING`.
+        naming: Those of :data:`NAMING` that are in the folder.
 
     Returns:
         Location of the documents on their site.
     """
     bases = dict.fromkeys(base for config in configs for base in _bases(config))
     roots = dict.fromkeys(config.folder for config in configs if config.folder is not None)
-    return Site((*bases, *[f"/{name}/"] * bool(name)), tuple(roots), by_name)
+    return Site((*bases, *[f"/{name}/"] * bool(name)), tuple(roots), bool(naming), VAULT in naming)
 
 
 def is_near(folder: PurePosixPath) -> bool:

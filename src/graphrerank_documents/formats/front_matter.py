@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from posixpath import dirname, join, normpath
+from typing import Any
 
 from graphrerank.installation.extras import optional
-from graphrerank_documents.document import MAX_NAME, MAX_TARGET
+from graphrerank_documents.document import MAX_NAME, MAX_TARGET, PAGE, Link
 
 _YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$", re.MULTILINE)
 _MAX_CHARS = 20_000  # maximum length of front matter; longer metadata is treated as text
 _ALIASES = ("aliases", "alias", "redirect_from", "permalink", "url")
+_NAMES = ("aliases", "alias")  # properties whose values are names of the page
+_WIKI = re.compile(r"!?\[\[([^\[\]\n]{1,2000})\]\]")
+_DATA = re.compile(r"[\d\s.,+-]*\Z|.*\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)  # no page
+_MAX_LEVELS = 4  # maximum depth of nested lists in a property
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,16 @@ class FrontMatter:
         title: Title, or empty.
         description: Description, or empty.
         aliases: Alternative names: wiki names, and paths of the site that start with ``/``.
+        links: Wiki links in the values of the properties, except in aliases.
+        text: Properties as lines of the form ``name: value``, for a page without text.
         length: Number of characters of the front matter at the start of the file. 0 if there is none.
     """
 
     title: str = ""
     description: str = ""
     aliases: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    text: str = ""
     length: int = 0
 
 
@@ -47,13 +56,37 @@ def front_matter(text: str, name: str) -> FrontMatter:
     """
     said, length = _said(text[:_MAX_CHARS])
     folder, slug = dirname(name), said.get("slug", ("",))[0]
-    pages = [page for key in _ALIASES for page in said.get(key, ())]
+    names = [_shown(page) for key in _NAMES for page in said.get(key, ())]
+    names += [part for page in names if "," in page for part in map(str.strip, page.split(","))]
+    pages = [*names, *(page for key in _ALIASES if key not in _NAMES for page in said.get(key, ()))]
     pages += [f"/{join(folder, slug)}" if slug[0] != "/" else slug] if slug else []
     near = [page for page in pages if "/" in page and page[0] != "/"]  # paths relative to the page, not wiki names
     pages += [f"/{normpath(join(folder, page))}" for page in near]
     aliases = tuple(dict.fromkeys(page for page in pages if 0 < len(page) <= MAX_TARGET))
     title, description = (" ".join(said.get(key, ("",))[0].split()) for key in ("title", "description"))
-    return FrontMatter(title[:MAX_NAME], description, aliases, length)
+    rows = (f"{key}: {', '.join(map(_shown, texts))}" for key, texts in said.items() if key not in (*_ALIASES, "title"))
+    links = _property_links(text[:length])
+    return FrontMatter(title[:MAX_NAME], description, aliases, links, "\n".join(rows), length)
+
+
+def _property_links(head: str) -> tuple[Link, ...]:
+    """Return the wiki links in the values of front matter, quoted or, in YAML, unquoted."""
+    links, is_alias = [], False
+    is_yaml = head.startswith("-")
+    for number, line in enumerate(head.split("\n"), 1):
+        if key := _KEY.match(line):
+            is_alias = key[1].lower() in _NAMES
+        for found in () if is_alias or "[[" not in line else _WIKI.finditer(line):
+            target = re.split(r"\\?\|", found[1])[0].strip()
+            is_value = is_yaml or line.count('"', 0, found.start()) % 2 == 1  # TOML and JSON have lists of lists
+            if is_value and target and not _DATA.match(target):
+                links.append(Link(target, number, PAGE))
+    return tuple(links)
+
+
+def _shown(value: str) -> str:
+    """Return the value of a property with the text of its wiki links."""
+    return _WIKI.sub(lambda found: found[1].rpartition("|")[2].strip(), value)
 
 
 def file_title(name: str) -> str:
@@ -97,5 +130,17 @@ def _yaml(text: str) -> object:
         return {key: value.strip("\"' \t") for key, value in _KEY.findall(text)} or None
     if not isinstance(node, yaml.MappingNode):
         return None if node else {}
-    items = ((key.value, value.value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
-    return {key: [getattr(e, "value", e) for e in v] if isinstance(v, list) else v for key, v in items}
+    items = ((key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
+    return {key: _strings(value) if isinstance(value.value, list) else value.value for key, value in items}
+
+
+def _strings(node: Any, depth: int = 0) -> list[object]:
+    """Return the strings in a list of YAML. A list in a list is an unquoted wiki link, such as ``[[Pump]]``."""
+    strings: list[object] = []
+    for each in node.value:
+        nested = getattr(each, "value", None)
+        if isinstance(nested, str):
+            strings.append(nested)
+        elif depth < _MAX_LEVELS and isinstance(nested, list) and len(nested) == 1:
+            strings += _strings(each, depth + 1)
+    return strings

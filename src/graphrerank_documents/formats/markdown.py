@@ -1,6 +1,7 @@
 """Parse Markdown and MDX in the dialects of common site generators and wikis."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html import unescape
@@ -126,6 +127,8 @@ class MarkdownReader(LinedReader):
         self._ids: list[str] = []  # pending anchors of the next heading or block, from HTML tags
         self._labels: list[str] = []
         self._has_title = False  # whether `title` is a heading of level 1 rather than the first heading
+        self._title_level = 0
+        self._levels = Counter[int]()  # number of headings by level
         self._line = 1  # line of the current token
 
     def define(self, text: str) -> None:
@@ -159,16 +162,21 @@ class MarkdownReader(LinedReader):
             self.add(block.text, block.line, is_whole=True)
 
     def document(self, said: FrontMatter) -> Document:
-        """Return the document. A page without text contains its description.
+        """Return the document. A page without text contains its description, or properties that link to other pages.
+
+        The title is that of the front matter, the first heading if it is above all others, or the name of the file.
 
         Args:
             said: Front matter of the page.
         """
         self._mark()
         self._flush()
-        if said.description and not any(span.blocks for span in self.spans):
-            self.spans[0].blocks.append(Block(said.description, 1))
-        self.title = said.title or self.title or file_title(self.name)
+        if not any(span.blocks for span in self.spans) and (text := said.description or said.text * bool(said.links)):
+            self.spans[0].blocks.append(Block(text, 1))
+        if said.links and (first := next((span for span in self.spans if span.blocks), None)):
+            first.blocks[0] = replace(first.blocks[0], links=(*said.links, *first.blocks[0].links))
+        has_siblings = sum(count for level, count in self._levels.items() if level <= self._title_level) > 1
+        self.title = said.title or (self.title if not has_siblings else "") or file_title(self.name)
         return replace(self.documents()[0], aliases=said.aliases)
 
     def _flush(self) -> None:
@@ -188,8 +196,9 @@ class MarkdownReader(LinedReader):
         self._flush()
         is_first = not any(span.blocks or span.heading for span in self.spans[:2])
         heading = self.open(heading, line, links).heading
+        self._levels[int(tag[1])] += 1
         if is_first or (tag == "h1" and not self._has_title):
-            self.title, self._has_title = heading, tag == "h1"
+            self.title, self._has_title, self._title_level = heading, tag == "h1", int(tag[1])
         self.spans[-1].anchors += (*ids, *self._slugs.of(heading))
         self._mark()
 
