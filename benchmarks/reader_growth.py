@@ -29,6 +29,7 @@ TOKENS = {  # by suffix: what is repeated; single characters and pairs of marks 
     ".org": "* a\n|[[a][b]] |#+a: b\n|:a: |{{{a}}} |=a= |~a || a |\n|#+begin_src\n|#+end_src\n|[fn:a] |<<a>>",
     ".tex": "\\a{ \\a{b} \\begin{a} \\end{a} \\[ \\] $$ $ \\\\ \\section{a} \\href{a}{b} \\def\\a{b} % & {} \\cite{a} \\verb|a|",  # noqa: E501
     ".xml": "<a> </a> <a/> &a; <!-- --> <![CDATA[ ]]> <section> <title>a</title> <para>",
+    ".wiki": "[[a]] [[a|b]] {{a}} {| |} |- <pre> <ref> </ref> <!-- --> == '' [//a b] |* a\n|== a ==\n|{|\n| a\n|}\n",
     ".ipynb": "[ { \" \\",
     ".json": "[ { [] {} {\"a\": \"a\", 1, \\\" \\u0000",
     ".jsonl": "{}\n|{\"a\": \"b\"}\n|[ |{ |{\"text\": \"a\"}\n|1\n",

@@ -46,7 +46,7 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 2"
+FORMAT = "graphrerank documents 3"
 EDGES = "edges.tsv"
 #: Reason why a file or record has no passages. Links and imports may still point to it.
 NO_TEXT = "no text"

@@ -21,6 +21,7 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "org.read_org": "org",
     "latex.read_latex": "tex ltx",
     "xml.read_xml": "xml dita dbk docbook topic",
+    "mediawiki.read_wikitext": "wiki mediawiki wikitext",
     "notebook.read_notebook": "ipynb",
     "office.read_docx": "docx",
     "office.read_pptx": "pptx",

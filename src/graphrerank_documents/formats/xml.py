@@ -1,5 +1,6 @@
 """Parse documents and data in XML by converting them to HTML."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import escape
@@ -9,6 +10,7 @@ from typing import Any
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import LABEL, Block, Document, UnreadableError
 from graphrerank_documents.formats.html import read_html
+from graphrerank_documents.formats.mediawiki import read_dump
 
 _PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # elements that distinguish documents from data
 # HTML elements and the corresponding elements of DocBook, DITA, TEI and Writerside. Other elements in text are inline.
@@ -26,6 +28,8 @@ _SHOWN_AS = {
 _HTML = {name: shown for shown, names in _SHOWN_AS.items() for name in names.split()}
 _TARGETS = ("linkend", "href", "url", "target", "conref")  # attributes of links; `linkend` is an id in any document
 _LABEL = "label:"  # prefix of `linkend` targets in the HTML page
+_HEAD = 4096  # number of bytes in which the root element is searched for
+_DUMP = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,99}(?:<[?!][^<>]{0,1000}>\s{0,99}){0,9}<mediawiki[\s>]")
 _MAX_ATTRIBUTES = 1000  # maximum number of attributes of an element, because their time is quadratic
 
 
@@ -39,11 +43,13 @@ def read_xml(content: bytes, name: str) -> list[Document]:
         name: Path of the file, relative to the source.
 
     Returns:
-        One document.
+        One document, or one per page of a dump of MediaWiki.
 
     Raises:
         UnreadableError: If ``content`` is not XML.
     """
+    if _DUMP.match(content[:_HEAD]):
+        return read_dump(content, name)
     root = parse_xml(content)
     if local_name(root) == "html":
         return read_html(content, name)
