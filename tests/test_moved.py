@@ -23,8 +23,12 @@ MOVED_FROM_EVALUATION = [
     ("graphrerank.evaluation.cost", "peak_memory_mib", "graphrerank.evaluation.memory"),
     ("graphrerank.evaluation.sequential", "preference_evidence", "graphrerank.evaluation.sequential_test"),
     ("graphrerank.evaluation.exposure", "crossing_edges", "graphrerank.evaluation.permission_leakage"),
+    ("graphrerank.evaluation.analysis", "break_down", "graphrerank.evaluation.comparisons"),
 ]
 MOVED_FROM_READERS = [
+    ("graphrerank.data.enrichment.knn", "nearest_neighbor_edges", "graphrerank.data.enrichment.neighbours"),
+    ("graphrerank.data.enrichment.random_edges", "random_edges", "graphrerank.data.enrichment.neighbours"),
+    ("graphrerank.data.enrichment.shared_entities", "entity_names", "graphrerank.data.folder"),
     ("graphrerank.data.readers.attack", "load_attack", "graphrerank.data.loaders.attack"),
     ("graphrerank.data.readers.folder", "read_corpus", "graphrerank.data.folder"),
     ("graphrerank.data.readers.merged", "load_merged", "graphrerank.data.loaders.merged"),
@@ -50,6 +54,9 @@ MOVED_FROM_GRAPHS = [
     ("graphrerank.graphs.metadata", "Metadata", "graphrerank.corpus.metadata"),
     ("graphrerank.graphs.passages", "Postings", "graphrerank.corpus.inverted_index"),
     ("graphrerank.graphs.passages", "NodeVectors", "graphrerank.corpus.passages"),
+    ("graphrerank.graphs.pair_encoder", "PairEncoder", "graphrerank.core.encoder"),
+    ("graphrerank.graphs.routes", "choose_routes", "graphrerank.pipelines.router"),
+    ("graphrerank.graphs.word_index", "WordIndex", "graphrerank.corpus.inverted_index"),
 ]
 
 
