@@ -24,7 +24,7 @@ from graphrerank.corpus_store.preparation import prepare_corpus
 from graphrerank.corpus_store.word_columns import with_words
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, FoundEdges
+from graphrerank.data.derived_edges import DerivedEdges, EdgeRecipe, EdgeRule
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.operators.bm25 import BM25Retriever
@@ -138,14 +138,14 @@ def dataset_of(drawn: Drawn, rule: EdgeRule | None, knn: int) -> Dataset:
     graph = graph.with_embedding(ENCODER.encode(passages).reshape(len(passages), 16))
     if graph.is_guarded:  # the words of parts that are compared with are read from their texts
         graph = with_words(graph)
-    found = None
+    recipe = None
     if graph.is_guarded and (rule is not None or knn):
         names_of = None if names is None else partial(chosen, names)
-        found = FoundEdges(derived.stated, derived.rule, names_of, knn, None)
+        recipe = EdgeRecipe(derived.stated, derived.rule, names_of, knn, None)
     if knn:
         near, similarity = nearest_neighbor_edges(graph.encoded, k=knn)
         graph = graph.with_edges(near, similarity, edge_type=SIMILARITY)
-    return Dataset("drawn", graph, [], [], {}, found=found)
+    return Dataset("drawn", graph, [], [], {}, edge_recipe=recipe)
 
 
 class Degrees:
@@ -364,8 +364,8 @@ def test_answers_over_edges_that_are_chosen_automatically(tmp_path: Path) -> Non
             if not part.ids:
                 continue
             seen = reads(write(tmp_path / f"{seed} {''.join(sorted(caller))}", part), **settings)
-            if whole.found is not None and seen.derived is not None:
-                num_other_choices += whole.found.rule.mention_type != seen.derived.rule.mention_type
+            if whole.edge_recipe is not None and seen.derived is not None:
+                num_other_choices += whole.edge_recipe.rule.mention_type != seen.derived.rule.mention_type
             engines = [engine_of(data, pipeline, tmp_path) for data in (whole, with_vectors(seen, ENCODER, tmp_path))]
             for query in ("metz river", "stone harbour of Nero"):
                 request = SearchRequest(query=query, return_documents=True, as_of=rng.choice([None, "2015"]))

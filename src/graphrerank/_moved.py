@@ -190,6 +190,7 @@ MOVED: dict[str, tuple[str, ...]] = {
 RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the new module
     ("graphrerank.api", "Named"): "SystemSpec",
     ("graphrerank.corpus_store.opening", "read_manifest"): "read_corpus_manifest",
+    ("graphrerank.data.derived_edges", "FoundEdges"): "EdgeRecipe",
     ("graphrerank.data.encoder", "check_vectors"): "check_finite_vectors",
     ("graphrerank.data.readers.documents", "Document"): "CorpusRecord",
     ("graphrerank.data.readers.fetch", "check_file"): "check_download",
@@ -232,6 +233,16 @@ def new_homes(module: str) -> tuple[str, ...]:
     homes = MOVED.get(module, ())
     is_old_path = module in sys.modules and isinstance(sys.modules[module], MovedModule)
     return homes if is_old_path else (*homes, module)
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn that a method or property has a new name. Its caller is the deprecated alias.
+
+    Args:
+        old: Class and old name.
+        new: Class and new name.
+    """
+    warnings.warn(f"{old} is now {new}; the old name will be removed in 0.5.0", DeprecationWarning, stacklevel=3)
 
 
 def moved_names(module: str) -> Callable[[str], Any]:

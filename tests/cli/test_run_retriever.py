@@ -106,7 +106,7 @@ def test_a_missing_split_is_refused_before_anything_is_encoded(run_command: Any,
     encoder = ("encoder=sentence_transformer", "encoder.model=/nowhere")
     done = train(run_command, folder, tmp_path / "run", *encoder, status=1)
     assert done.stderr == (
-        "data set 'things' has the splits ['all'], got 'train'; to divide the existing splits: "
+        "data set 'things' must have the split 'train', got the splits ['all']; to divide the existing splits: "
         "data.splits=auto, or "
         '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\'\n'
     )

@@ -72,7 +72,7 @@ def test_metadata_and_their_index() -> None:
 
 
 def test_judgements_by_split() -> None:
-    splits = {"train": Qrels.of([(0, 2, 1.0)]), "test": Qrels.of([(1, 0, 2.0)])}
+    splits = {"train": Qrels.from_rows([(0, 2, 1.0)]), "test": Qrels.from_rows([(1, 0, 2.0)])}
     columns = judgement_columns(Dataset("d", GRAPH, ["q", "r"], ["?", "!"], splits))
     assert columns["split0.node"].tolist() == [2]
     assert columns["split1.gain"].tolist() == [2.0]

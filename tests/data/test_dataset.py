@@ -56,7 +56,7 @@ def test_gains_against_naive_dict(seed: int) -> None:
         (["all"], '{train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}'),
         (["train", "dev"], '{train: "train[:90%]", val: "train[90%:]", test: dev}'),
         (["train", "test"], '{train: "train[:90%]", val: "train[90%:]", test: test}'),
-        (["a", "b"], "got 'val'"),
+        (["a", "b"], "got the splits ['a', 'b']"),
     ],
 )
 def test_a_split_that_is_missing_can_be_made(dataset: Dataset, splits: list[str], remedy: str) -> None:

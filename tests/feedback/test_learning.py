@@ -58,7 +58,7 @@ def test_a_worse_guard_refuses(material: LearningData, simulate: Simulate, linke
     dataset = material.prepared.dataset
     ids = {name: node for node, name in enumerate(dataset.graph.node_ids)}
     rows = [(row, ids[f"p{text.split('word')[1].split('a')[0]}"], 1.0) for text, row in material.row.items()]
-    judged = replace(dataset, splits={"judged": Qrels.of(rows)}, known_fingerprint="x")
+    judged = replace(dataset, splits={"judged": Qrels.from_rows(rows)}, known_fingerprint="x")
     guarded = replace(material, prepared=replace(material.prepared, dataset=judged), guards=["judged"])
     learned: LearningResult = learn_from_sessions(guarded, simulate(1500))
     assert "nDCG@10 on judged drops by" in learned.refusals[0]

@@ -51,7 +51,7 @@ def judged(material: LearningData, count: int = TOPICS) -> Dataset:
     ids = {name: node for node, name in enumerate(dataset.graph.node_ids)}
     topics = {row: text.split("word")[1].split("a")[0] for text, row in list(material.row.items())[:count]}
     rows = [(row, ids[f"{letter}{topic}"], 1.0) for row, topic in topics.items() for letter in "po"]
-    return replace(dataset, splits={JUDGED_GUARD: Qrels.of(rows)}, known_fingerprint="x")
+    return replace(dataset, splits={JUDGED_GUARD: Qrels.from_rows(rows)}, known_fingerprint="x")
 
 
 def guarded(material: LearningData, count: int = TOPICS) -> LearningData:

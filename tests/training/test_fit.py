@@ -154,7 +154,7 @@ def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, p
         ({"model": "gatv3"}, "Could not find 'model/gatv3'|must be the name of a file of conf/model"),
         ({"calibration": "linear"}, "calibration"),
         ({"calibration": "start"}, "`start` must be a checkpoint"),
-        ({"train_split": "dev"}, "has the splits"),
+        ({"train_split": "dev"}, "must have the split 'dev', got the splits"),
         ({"features": "full"}, "`encoder` must be chosen"),
     ],
 )

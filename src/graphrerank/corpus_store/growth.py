@@ -9,7 +9,6 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from graphrerank._moved import warn_renamed
 from graphrerank.core import Encoder
 from graphrerank.core.sparse_rows import row_slots
 from graphrerank.corpus import PackedStrings
@@ -95,7 +95,7 @@ class EdgeError(UserError):
     @property
     def place(self) -> int:
         """Deprecated alias of :attr:`position`."""
-        warnings.warn("EdgeError.place is now EdgeError.position; removed in 0.5.0", DeprecationWarning, stacklevel=2)
+        warn_renamed("EdgeError.place", "EdgeError.position")
         return self.position
 
 
@@ -434,7 +434,7 @@ def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest
         knn_below=len(nodes) if manifest.knn_below == manifest.num_prepared else manifest.knn_below,
         encoded_by=None,
         derived=derived,
-        found=None,
+        edge_recipe=None,
     )
 
 

@@ -41,7 +41,7 @@ from graphrerank.corpus.metadata import Metadata
 from graphrerank.corpus.metadata_index import Entries
 from graphrerank.corpus.passages import NodeVectors, Passages
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.derived_edges import EdgeRule, Edges, FoundEdges
+from graphrerank.data.derived_edges import EdgeRecipe, EdgeRule, Edges
 from graphrerank.data.qrels import Qrels
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.utils.checks import UserError
@@ -475,11 +475,11 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         answers=manifest.answers,
         encoded_by=None if manifest.encoder is None else manifest.encoder.fingerprint,
         known_fingerprint=manifest.fingerprint,
-        found=_found(columns, manifest, graph) if graph.is_guarded else None,
+        edge_recipe=_edge_recipe(columns, manifest, graph) if graph.is_guarded else None,
     )
 
 
-def _found(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> FoundEdges | None:
+def _edge_recipe(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> EdgeRecipe | None:
     """Map the sources from which the derived edges of a visible subgraph are computed."""
     if manifest.derived is None and not manifest.knn:
         return None
@@ -488,7 +488,7 @@ def _found(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> Fo
         strings = columns.strings("stated.entities")
         names = lambda nodes: [set(json.loads(row) or ()) for row in strings.chosen(nodes)]  # noqa: E731
     below = graph.num_nodes if manifest.knn_below == manifest.num_prepared else manifest.knn_below
-    return FoundEdges(
+    return EdgeRecipe(
         stated_edges(columns), manifest.derived or EdgeRule(mention_type=None), names, manifest.knn, below
     )
 
@@ -642,7 +642,7 @@ def _vectors(columns: Columns) -> NodeVectors:
 
 
 def _metadata(columns: Columns, num_prepared: int) -> Metadata:
-    """Map metadata with the index of the preparation. The index of added passages is built on demand."""
+    """Map metadata and the index that was written at preparation. The index of added passages is built on demand."""
     ptr, holders = columns.array("metadata.ptr", "<i8"), columns.array("metadata.holders", "<i4")
     return Metadata(columns.strings("metadata"), Entries(columns.strings("metadata.terms"), ptr, holders), num_prepared)
 

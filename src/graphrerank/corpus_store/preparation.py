@@ -123,7 +123,7 @@ def prepare_corpus(
 
 
 def check_vector_settings(encoder: Encoder | None, *, vectors: str, index: str | None) -> list[str]:
-    """Check how vectors are stored, and return the settings for the name of the folder of columns.
+    """Check the settings of vectors, and return those that determine the name of the folder of columns.
 
     Args:
         encoder: Text encoder. None for a corpus without vectors.

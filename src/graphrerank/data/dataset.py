@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank._moved import warn_renamed
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.filters import Filter
-from graphrerank.data.derived_edges import DerivedEdges, FoundEdges
+from graphrerank.data.derived_edges import DerivedEdges, EdgeRecipe
 from graphrerank.data.folder import (
     AUTO,
     NEEDED_FILES,
@@ -62,7 +63,7 @@ class Dataset:
         answers: Correct answers by query id. Retrievers do not see them.
         encoded_by: Fingerprint of the encoder of the vectors that came with the graph. None if there are no vectors.
         derived: Sources of the derived edges, kept for a corpus folder that grows. None if they were discarded.
-        found: Recipe for the derived edges of a visible subgraph. None if all passages and edges are public.
+        edge_recipe: Recipe for the derived edges of a visible subgraph. None if all passages and edges are public.
         drafted: Whether the questions of ``train`` and ``val`` were drafted from passages or edges.
         known_fingerprint: Fingerprint, if it was computed before. If None, it is computed.
         fingerprint: Hash of passages, edges, queries and judgements, used as a cache key.
@@ -79,7 +80,7 @@ class Dataset:
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     encoded_by: str | None = None
     derived: DerivedEdges | None = None
-    found: FoundEdges | None = None
+    edge_recipe: EdgeRecipe | None = None
     drafted: bool = False
     known_fingerprint: InitVar[str | None] = None
     fingerprint: str = field(init=False)
@@ -267,7 +268,7 @@ class Dataset:
             graph,
             [query.query_id for query in queries],
             [query.text for query in queries],
-            {split: Qrels.of(rows) for split, rows in judged.items()},
+            {split: Qrels.from_rows(rows) for split, rows in judged.items()},
             answers={query.query_id: query.answers for query in queries if query.answers is not None},
             **further,
         )
@@ -303,7 +304,9 @@ class Dataset:
                 remedy = f"; to divide the existing splits: {rule}'data.splits={{{setting}}}'" if setting else ""
                 if self.drafted and name == TEST:
                     remedy = f"; there are no judged questions: add qrels/test.tsv, or use test_split={VAL}"
-                raise UserError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
+                raise UserError(
+                    f"data set {self.name!r} must have the split {name!r}, got the splits {list(self.splits)}{remedy}"
+                )
 
     def merged(self) -> Qrels:
         """Return the judgements of all splits."""
@@ -338,7 +341,7 @@ class Dataset:
         """
         number = torch.full((len(self.query_ids),), -1)
         number[queries] = torch.arange(len(queries))
-        selected = {name: qrels.of_queries(queries) for name, qrels in self.splits.items()}
+        selected = {name: qrels.select_queries(queries) for name, qrels in self.splits.items()}
         ids = [self.query_ids[query] for query in queries.tolist()]
         return replace(
             self,
@@ -374,14 +377,14 @@ class Dataset:
                 f"`filter` must match a passage of data set {self.name!r}, got {conditions!r}, which matches none"
             )
         nodes = passing.nonzero().flatten()
-        splits = {name: qrels.of_nodes(passing) for name, qrels in self.splits.items()}
+        splits = {name: qrels.select_nodes(passing) for name, qrels in self.splits.items()}
         return replace(
             self,
             graph=self.graph.select(nodes),
             splits={name: qrels for name, qrels in splits.items() if len(qrels.query)},
             edge_counts={},
             derived=None,
-            found=None,
+            edge_recipe=None,
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *map(str, nodes.tolist())])),
         )
 
@@ -404,9 +407,9 @@ class Dataset:
         check_choice(STATISTICS, statistics=statistics)
         visible = self.graph.seen_by(principals, own_statistics=statistics == "visible")
         is_whole = visible.num_nodes == self.graph.num_nodes and self.graph.row_stop is None
-        if self.found is None or statistics == "global" or (is_whole and self.graph.guarded is None):
+        if self.edge_recipe is None or statistics == "global" or (is_whole and self.graph.guarded is None):
             return visible
-        return self.found.again(visible, self.graph, principals)
+        return self.edge_recipe.apply(visible, self.graph, principals)
 
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
         """Replace the queries of ``train`` and ``val`` by drafted questions. The last tenth of them becomes ``val``.
@@ -427,7 +430,7 @@ class Dataset:
         first, num_train = len(others.query_ids), len(drafts) - int(VALIDATION * len(drafts))
         rows = [[(first + number, node, 1.0) for node in draft.nodes] for number, draft in enumerate(drafts)]
         rows_of_split = {TRAIN: rows[:num_train], VAL: rows[num_train:]}
-        splits = {split: Qrels.of(chain.from_iterable(rows)) for split, rows in rows_of_split.items() if rows}
+        splits = {split: Qrels.from_rows(chain.from_iterable(rows)) for split, rows in rows_of_split.items() if rows}
         return replace(
             others,
             query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
@@ -463,6 +466,12 @@ class Dataset:
         language = self.graph.passages.language
         words = "" if language == ENGLISH else f", language {language}"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{words}"
+
+    @property
+    def found(self) -> EdgeRecipe | None:
+        """Deprecated alias of ``edge_recipe``."""
+        warn_renamed("Dataset.found", "Dataset.edge_recipe")
+        return self.edge_recipe
 
     @property
     def has_edges(self) -> bool:

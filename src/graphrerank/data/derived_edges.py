@@ -12,6 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from graphrerank._moved import moved_names
 from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.corpus.edge_lists import adjacency_edges
 from graphrerank.corpus.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, REFERENCE, SIMILARITY
@@ -22,6 +23,8 @@ from graphrerank.data.readers.documents import split_passage
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.utils.checks import UserError
+
+__getattr__ = moved_names(__name__)
 
 Edges = tuple[Tensor, Tensor, Tensor]  # Pairs `[M, 2]`, weights `[M]` and types `[M]`.
 FILE_ENTITIES = "file"  # Source of entities that are listed in the data set folder.
@@ -195,7 +198,7 @@ class DerivedEdges:
 
 
 @dataclass(frozen=True)
-class FoundEdges:
+class EdgeRecipe:
     """Recipe for edges that depend on the whole corpus. They are computed again for a visible subgraph.
 
     Attributes:
@@ -212,7 +215,7 @@ class FoundEdges:
     knn: int = 0
     knn_below: int | None = None
 
-    def again(self, subgraph: CorpusGraph, whole: CorpusGraph, principals: AbstractSet[str]) -> CorpusGraph:
+    def apply(self, subgraph: CorpusGraph, whole: CorpusGraph, principals: AbstractSet[str]) -> CorpusGraph:
         """Return a visible subgraph with the edges that are derived from its passages alone.
 
         Args:

@@ -27,9 +27,9 @@ from graphrerank.data.derived_edges import (
     EXTRACTORS,
     AutomaticChoices,
     DerivedEdges,
+    EdgeRecipe,
     EdgeRule,
     Edges,
-    FoundEdges,
     graph_of,
     joined,
     of_type,
@@ -93,7 +93,7 @@ class EdgeSettings:
 
     @cached_property
     def automatic(self) -> AutomaticChoices | None:
-        """Choices of ``edges=auto``, which are made again for a visible subgraph. None for other edges."""
+        """Choices that are made again for a visible subgraph. None unless ``edges`` is ``auto``."""
         if not self.is_automatic:
             return None
         return AutomaticChoices(mentions=self.mentions, adjacency=self.adjacency is None)
@@ -472,7 +472,7 @@ def edges_to_find_again(graph: CorpusGraph, edges: FolderEdges, *, keep_derived:
         keep_derived: Whether the corpus will grow.
 
     Returns:
-        ``derived`` and ``found`` of :class:`~graphrerank.data.dataset.Dataset`, if there are such edges.
+        ``derived`` and ``edge_recipe`` of :class:`~graphrerank.data.dataset.Dataset`, if there are such edges.
     """
     derived = edges.derived
     rule, names = derived.rule, derived.entity_names
@@ -482,7 +482,7 @@ def edges_to_find_again(graph: CorpusGraph, edges: FolderEdges, *, keep_derived:
         fields["derived"] = derived
     if graph.is_guarded and (has_rule or edges.knn):
         names_of_nodes = None if names is None else partial(chosen, names)
-        fields["found"] = FoundEdges(derived.stated, rule, names_of_nodes, edges.knn, edges.knn_below)
+        fields["edge_recipe"] = EdgeRecipe(derived.stated, rule, names_of_nodes, edges.knn, edges.knn_below)
     return fields
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphrerank._moved import warn_renamed
+
 
 @dataclass(frozen=True)
 class Qrels:
@@ -23,7 +25,7 @@ class Qrels:
     gain: Tensor
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
+    def from_rows(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
         """Create judgements from rows.
 
         Args:
@@ -33,7 +35,7 @@ class Qrels:
             Judgements in the order of the rows.
 
         Example:
-            >>> Qrels.of([(0, 7, 1.0), (0, 3, 2.0)]).node
+            >>> Qrels.from_rows([(0, 7, 1.0), (0, 3, 2.0)]).node
             tensor([7, 3])
         """
         rows = list(rows)
@@ -44,12 +46,25 @@ class Qrels:
             torch.tensor(gains, dtype=torch.float32),
         )
 
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
+        """Deprecated alias of :meth:`from_rows`.
+
+        Args:
+            rows: Query number, passage number and gain of each judgement.
+
+        Returns:
+            Judgements in the order of the rows.
+        """
+        warn_renamed("Qrels.of", "Qrels.from_rows")
+        return cls.from_rows(rows)
+
     @property
     def queries(self) -> Tensor:
         """Sorted numbers of the queries with a judgement, ``[Q]`` int64."""
         return torch.unique(self.query)
 
-    def of_queries(self, queries: Tensor) -> "Qrels":
+    def select_queries(self, queries: Tensor) -> "Qrels":
         """Return the judgements of the given queries.
 
         Args:
@@ -61,7 +76,7 @@ class Qrels:
         mask = torch.isin(self.query, queries)
         return Qrels(self.query[mask], self.node[mask], self.gain[mask])
 
-    def of_nodes(self, mask: Tensor) -> "Qrels":
+    def select_nodes(self, mask: Tensor) -> "Qrels":
         """Return the judgements of the selected passages, which are renumbered by their rank in the selection.
 
         Args:
@@ -72,6 +87,30 @@ class Qrels:
         """
         selected, number = mask[self.node], mask.cumsum(0) - 1
         return Qrels(self.query[selected], number[self.node[selected]], self.gain[selected])
+
+    def of_queries(self, queries: Tensor) -> "Qrels":
+        """Deprecated alias of :meth:`select_queries`.
+
+        Args:
+            queries: Query numbers ``[Q']``.
+
+        Returns:
+            Judgements with the same query numbers.
+        """
+        warn_renamed("Qrels.of_queries", "Qrels.select_queries")
+        return self.select_queries(queries)
+
+    def of_nodes(self, mask: Tensor) -> "Qrels":
+        """Deprecated alias of :meth:`select_nodes`.
+
+        Args:
+            mask: Boolean mask ``[N]`` of the selected passages.
+
+        Returns:
+            Judgements with the new passage numbers.
+        """
+        warn_renamed("Qrels.of_nodes", "Qrels.select_nodes")
+        return self.select_nodes(mask)
 
     def relevance(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
         """Look up the gains of candidates.

@@ -132,12 +132,12 @@ def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: i
     judged = {name: qrels for name, qrels in dataset.splits.items() if name != TEST} or dict(dataset.splits)
     drafts = [] if not drafted else draft_questions(dataset.graph, drafted, seed=seed)
     rows = [[(len(queries) + index, node, 1.0) for node in draft.nodes] for index, draft in enumerate(drafts)]
-    splits = {DRAFTED_GUARD: Qrels.of(chain.from_iterable(rows))} if rows else {}
+    splits = {DRAFTED_GUARD: Qrels.from_rows(chain.from_iterable(rows))} if rows else {}
     texts, first = [*queries, *(draft.text for draft in drafts)], len(queries) + len(drafts)
     if judged and not dataset.drafted:
         merged = replace(dataset, splits=judged, known_fingerprint=dataset.fingerprint).merged()
         sample = evenly_spaced(merged.queries, MAX_JUDGED_QUERIES)
-        qrels = merged.of_queries(sample)
+        qrels = merged.select_queries(sample)
         splits[JUDGED_GUARD] = replace(qrels, query=torch.searchsorted(sample, qrels.query) + first)
         texts += [dataset.query_texts[query] for query in sample.tolist()]
     ids = [f"query {number}" for number in range(len(texts))]

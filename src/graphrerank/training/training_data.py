@@ -194,7 +194,7 @@ def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -
     dataset, few = prepared.dataset, {}
     for number, name in enumerate(splits):
         queries = dataset.split(name).queries if number else prepared.answerable(name)
-        few[name] = dataset.split(name).of_queries(evenly_spaced(queries, count))
+        few[name] = dataset.split(name).select_queries(evenly_spaced(queries, count))
     dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
     return replace(prepared, dataset=dataset)
 
@@ -232,7 +232,7 @@ def _queries_of_pairs(
     train, val = (dataset.split(split).queries for split in names)
     read = [train, val] if limit is None else [evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))]
     if only_these:
-        few = {split: dataset.split(split).of_queries(some) for split, some in zip(names, read, strict=True)}
+        few = {split: dataset.split(split).select_queries(some) for split, some in zip(names, read, strict=True)}
         dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
     if len(read[0]):
         read += [dataset.split(table).queries for table in splits[2:]]

@@ -106,7 +106,7 @@ def parts_done() -> int:
 
 
 def advance(count: int) -> None:
-    """Advance the current work, if any.
+    """Advance the progress of the current work, if any.
 
     Args:
         count: Number of steps completed since the last call.

@@ -97,7 +97,7 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     queries = [(r, text) for r in held_out if len(text := clean_description(r["text"])) >= MIN_QUERY_CHARACTERS]
     split_of = split_objects(sorted({r["source"] for r in uses}), rng)
     splits = {
-        name: Qrels.of(
+        name: Qrels.from_rows(
             (query, node_of[r[end]], 1.0)
             for query, (r, _) in enumerate(queries)
             if split_of[r["source"]] == name
@@ -189,7 +189,7 @@ class PathQuestion(NamedTuple):
 
     @property
     def shared(self) -> set[Any]:
-        """Sentence, and edges from starts to answers, which questions in different splits must not share."""
+        """Content that questions in different splits must not share: the sentence and the edges to the answers."""
         return {self.sentence, *(frozenset((s, answer)) for s in self.starts for answer in self.answers)}
 
 
@@ -248,7 +248,7 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
     ordered = [question for members in questions_of_split.values() for question in members]
     number = {question.id: i for i, question in enumerate(ordered)}
     splits = {
-        name: Qrels.of((number[q.id], node, 1.0) for q in members for node in (*q.starts, *q.answers))
+        name: Qrels.from_rows((number[q.id], node, 1.0) for q in members for node in (*q.starts, *q.answers))
         for name, members in questions_of_split.items()
     }
     texts = [f"{question.sentence} {question.question}" for question in ordered]

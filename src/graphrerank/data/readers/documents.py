@@ -177,7 +177,7 @@ def _right_answers(file: Path, line: int, metadata: Mapping[str, Any]) -> list[s
 def _key(record: Any) -> str:
     key = as_id(record)
     if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
-        raise ValueError("a non-empty string or an integer, without tabs, line breaks, and spaces at either end")
+        raise ValueError("a non-empty string or an integer, without tabs, line breaks, or leading and trailing spaces")
     return key
 
 

@@ -219,7 +219,7 @@ def _check_type_names(
         if absent := sorted(names - set(type_of)):
             raise UserError(
                 f"`{argument}` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
-                f"there are {sorted(type_of)}"
+                f"the files contain {sorted(type_of)}"
             )
 
 

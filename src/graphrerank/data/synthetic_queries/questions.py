@@ -176,7 +176,7 @@ class _Drafter:
         return is_rare and MIN_WORDS <= len(words) <= most and (kind == PAIR or self._is_only(text, nodes[0]))
 
     def _is_only(self, text: str, node: int) -> bool:
-        """Return whether no other passage contains the words that this passage contributes or defines its names."""
+        """Return whether a question identifies the passage by words or names that no other passage has."""
         if (wording := self.wording(node)) is not None and wording.is_only:
             return True
         words = set(self.word.findall(text.lower())) & self.words_of[node] - self.writer.stop_words
