@@ -102,7 +102,7 @@ def split_words(text: str) -> list[str]:
 
 
 def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[NameWords, dict[int, Owner]]:
-    """Return the names, and for each the passages for which it is strongest."""
+    """Return the passages of each name. A name belongs only to the passages for which it is strongest."""
     tiers: list[dict[NameWords, dict[int, Owner]]] = [{} for _ in range(5)]
     for node, (title, text) in enumerate(zip(titles, texts, strict=True)):
         for tier, words in _names_of(title, text):
