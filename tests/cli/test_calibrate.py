@@ -112,7 +112,7 @@ def test_what_cannot_be_calibrated_is_refused(
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
     changed = "was trained on data set 'attack' with fingerprint 000000000000, got fingerprint"
     assert changed in refused(f"checkpoint={other}")
-    assert "`num_queries` needs the judged queries of a corpus of yours" in refused("checkpoint=base", "num_queries=20")
+    assert "`num_queries` must be null without `data`, got 20" in refused("checkpoint=base", "num_queries=20")
 
 
 def test_several_data_sets_are_fitted_together() -> None:

@@ -210,7 +210,7 @@ def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tm
     refused = run_command("train.py", *settings, mix, "shares={folder: 1}", status=1)
     assert "`shares` must give each of ['folder', 'other']" in refused.stderr
     refused = run_command("train.py", *settings, with_itself, status=1)
-    assert "`mix` must name other data sets than `data`" in refused.stderr
+    assert "`mix` must not contain the data set of `data`" in refused.stderr
 
 
 def test_drafted_questions_train_and_neither_validate_nor_calibrate(

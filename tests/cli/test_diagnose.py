@@ -37,7 +37,7 @@ def test_without_judgements_a_set_to_judge(
     folder, run = write_films(tmp_path / "films", edges=False, judged=False), tmp_path / "run"
     arguments = (str(folder), *small_encoder, "num_queries=5", f"hydra.run.dir={run}")
     done = run_command("doctor", *arguments)
-    assert "those that the texts give are judged (data.edges=auto)" in done.stdout
+    assert "so edges are extracted from the texts (data.edges=auto)" in done.stdout
     assert "No question is judged" in done.stdout
     with (run / "to_judge.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -57,7 +57,7 @@ def test_without_questions(run_command: RunCommand, tmp_path: Path) -> None:
     folder = write_films(tmp_path / "films", edges=True, judged=False, questions=False)
     done = run_command("doctor", str(folder), f"hydra.run.dir={tmp_path / 'run'}")
     assert "reference: 12 edges, 1.00 neighbours of a passage, 100.0% of the passages have one" in done.stdout
-    assert "No questions: write queries.jsonl" in done.stdout
+    assert "The data set has no questions. Write queries.jsonl" in done.stdout
     assert "data.drafted=200" in done.stdout
 
 

@@ -334,5 +334,5 @@ def test_the_old_name_of_a_setting_works_with_a_warning(old: str, new: str) -> N
     cfg = OmegaConf.create({old: None, new: ["a"]})
     assert renamed_setting(cfg, old, new) == ["a"]
     cfg[old] = ["b"]
-    with pytest.warns(DeprecationWarning, match=f"the setting `{old}` is now called `{new}`"):
+    with pytest.warns(DeprecationWarning, match=f"the setting `{old}` is deprecated .* Use `{new}`"):
         assert renamed_setting(cfg, old, new) == ["b"]

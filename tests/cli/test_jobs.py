@@ -113,7 +113,7 @@ def test_an_experiment_is_one_class_and_one_yaml_file(
         ("train", [ADAPTER, "job.settings.num_selected=0"], "`num_selected` must be a positive integer, got 0"),
         ("evaluate", ["experiment=ea_benchmark"], "`job.checkpoint` must be set"),
         ("evaluate", ["job._target_=graphrerank.nowhere.Job"], "`job._target_` must name a class, got 'graphrerank.n"),
-        ("evaluate", ["job=ket"], "`job` must be settings with a `_target_`"),
+        ("evaluate", ["job=ket"], "`job` must be a mapping with the class to build as `_target_`"),
     ],
 )
 def test_a_plan_is_refused_by_name(script: str, overrides: list[str], message: str) -> None:
@@ -123,5 +123,5 @@ def test_a_plan_is_refused_by_name(script: str, overrides: list[str], message: s
 
 @pytest.mark.parametrize("path", ["os.system", "pathlib.Path", "nowhere.Model"])
 def test_models_are_classes_of_models(path: str) -> None:
-    with pytest.raises(ValueError, match=f"`models` must name classes of models, got '{path}'"):
+    with pytest.raises(ValueError, match=f"`models` must contain import paths of model classes, got '{path}'"):
         register_models([path])

@@ -53,8 +53,8 @@ def test_sigterm_ends_any_command_with_one_line(
     ("arguments", "status", "message"),
     [
         (["trian"], 2, "unknown command 'trian'"),
-        (["doctor", "one", "two"], 1, "takes one dataset, got 'two' too"),
-        (["train", "base"], 1, "graphrerank train takes settings (NAME=...), got 'base'"),
+        (["doctor", "one", "two"], 1, "accepts only one dataset, got 'two' in addition"),
+        (["train", "base"], 1, "arguments of graphrerank train must be settings (NAME=...), got 'base'"),
         (["completion", "bash", "x"], 2, "unknown command 'completion'"),  # once a TypeError
     ],
 )

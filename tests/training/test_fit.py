@@ -155,7 +155,7 @@ def test_nothing_to_learn_is_refused_and_leaves_nothing_finished(folder: Path, p
         ({"calibration": "linear"}, "calibration"),
         ({"calibration": "start"}, "`start` must be a checkpoint"),
         ({"train_split": "dev"}, "must have the split 'dev', got the splits"),
-        ({"features": "full"}, "`encoder` must be chosen"),
+        ({"features": "full"}, "`encoder` must be set"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_training(

@@ -1,1 +1,1 @@
-"""Entry points: compose a configuration and call one job."""
+"""Commands: each composes a configuration and calls one job."""

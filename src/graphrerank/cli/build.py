@@ -1,4 +1,4 @@
-"""``graphrerank build``: a data set folder from the files that its authors publish."""
+"""``graphrerank build``: convert the published files of a public data set into a data set folder."""
 
 import os
 from argparse import ArgumentParser
@@ -16,19 +16,37 @@ from graphrerank.utils.safe_loading import shown_name
 
 
 def parser() -> ArgumentParser:
-    """Build the parser of the arguments."""
+    """Return the argument parser of the command."""
     parser = ArgumentParser(
-        "graphrerank build", description="A data set folder from the files that its authors publish."
+        "graphrerank build",
+        description="Convert the published files of a public data set into a data set folder.",
     )
-    parser.add_argument("name", help="spider, bird, hotpotqa, ...: docs/papers/builders.md")
-    parser.add_argument("--from", dest="files", nargs="+", required=True, help="paths, archives, URLs#sha256=...")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of this builder")
+    parser.add_argument(
+        "name", help="name of the data set, such as spider, bird or hotpotqa (all names: docs/papers/builders.md)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="files",
+        nargs="+",
+        required=True,
+        help="published files: paths, archives or URLs, optionally followed by #sha256=...",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="data set folder to write")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the builder; may be repeated"
+    )
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build a public data set from its authors' files, and print its counts and what was dropped."""
+    """Build a data set folder, and print its counts and the number of dropped records.
+
+    Args:
+        arguments: Command-line arguments after the name of the command.
+
+    Returns:
+        Exit status.
+    """
     given = parser().parse_args(arguments)
     require_extra("train", "graphrerank build")
     options = parse_options(given.option)
@@ -45,7 +63,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse_options(given: Sequence[str]) -> dict[str, Any]:
-    """Parse ``KEY=VALUE``, with values in YAML.
+    """Parse options of the form ``KEY=VALUE``.
+
+    Args:
+        given: Options, whose values are YAML.
+
+    Returns:
+        Values by key.
+
+    Raises:
+        ValueError: If an option has another form or its value is not valid YAML.
 
     Example:
         >>> parse_options(["sample=2000", "all_pages=true", "keep_types=[ppi, target]", "dialect=oracle"])

@@ -1,4 +1,4 @@
-"""``graphrerank calibrate``: a finished checkpoint's scores as probabilities, as trained or for one corpus."""
+"""``graphrerank calibrate``: calibrate the scores of a finished checkpoint to probabilities of relevance."""
 
 from pathlib import Path
 
@@ -14,19 +14,39 @@ from graphrerank.utils.files import write_json
 
 
 def run(cfg: DictConfig) -> Path | None:
-    """Run the command."""
+    """Run the command.
+
+    Args:
+        cfg: Settings of ``conf/calibrate.yaml``.
+
+    Returns:
+        Run folder, or None in a process that is not the first.
+    """
     return run_job(cfg, calibrate)
 
 
 def calibrate(command: CommandContext) -> Path:
-    """Calibrate a finished checkpoint: for the corpus of ``data``, else on the validation splits of its training."""
+    """Calibrate a checkpoint on the corpus of ``data`` or, without ``data``, on the validation splits of its training.
+
+    Args:
+        command: Running command.
+
+    Returns:
+        Run folder with the calibrated checkpoint.
+
+    Raises:
+        ValueError: If ``num_queries`` is set without ``data``, or the checkpoint cannot be calibrated.
+    """
     cfg = command.cfg
     checkpoint = load_primary(cfg.checkpoint)
     command.tracking.reads_checkpoint(cfg.checkpoint)
     if checkpoint.graph_reranker.reads_cross_encoder:
-        print("calibrated without a cross-encoder's scores, as for lists that have none")
+        print("calibrating without cross-encoder scores, as for rankings that have none")
     if cfg.data is None and cfg.num_queries is not None:
-        raise UserError("`num_queries` needs the judged queries of a corpus of yours: data=folder data.path=DIR")
+        raise UserError(
+            f"`num_queries` must be null without `data`, got {cfg.num_queries}. "
+            "To use your own corpus, set data=folder data.path=DIR"
+        )
     calibrate_checkpoint(
         command.parts,
         checkpoint,

@@ -1,4 +1,4 @@
-"""One command: its configuration, the parts that it chose, and its loggers."""
+"""Context of a running command: its configuration, components and loggers."""
 
 import shlex
 from copy import deepcopy
@@ -13,12 +13,22 @@ from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.redaction import redact, without_passwords
 
-NONE = "none"  # the file of `conf/encoder` for no encoder
-SCRIPTS = ("train", "evaluate", "serve")  # commands with a script in a checkout
+NONE = "none"  # file of `conf/encoder` that disables the encoder
+SCRIPTS = ("train", "evaluate", "serve")  # commands that have a script in a checkout
 
 
 class CommandContext:
-    """Configuration, run folder, loggers and components of a running command."""
+    """Configuration, run folder, loggers and components of a running command.
+
+    Args:
+        cfg: Composed configuration of the command.
+
+    Attributes:
+        cfg: Composed configuration of the command.
+        run_dir: Run folder.
+        tracking: Tracked runs of the command.
+        parts: Factory that builds the components.
+    """
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.run_dir, self.tracking = cfg, Path(cfg.paths.run_dir), Tracking()
@@ -32,7 +42,7 @@ class CommandContext:
 
     @property
     def line(self) -> str:
-        """The command as it was given, without folders of this machine."""
+        """Command line, without paths of this machine."""
         hydra = HydraConfig.get()
         name = str(hydra.job.name)
         program = ["python", f"{name}.py"] if name in SCRIPTS else ["graphrerank", name]
@@ -40,15 +50,26 @@ class CommandContext:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration as written, without folders of this machine."""
+        """Unresolved configuration, without paths of this machine."""
         return portable_config(self.cfg)
 
     def choice(self, group: str) -> str:
-        """Return the chosen file of ``conf/<group>``."""
+        """Return the name of the selected file of ``conf/<group>``.
+
+        Args:
+            group: Name of the group.
+        """
         return str(HydraConfig.get().runtime.choices[group])
 
     def chosen(self, group: str) -> ConfiguredComponent | None:
-        """Return the chosen part of ``conf/<group>``, with its settings; None for none."""
+        """Return the configured component of a group.
+
+        Args:
+            group: Name of the group of ``conf``.
+
+        Returns:
+            The component with its resolved settings, or None if the group is null.
+        """
         settings: DictConfig | None = deepcopy(self.cfg[group])
         if settings is None:
             return None
@@ -56,32 +77,39 @@ class CommandContext:
         return ConfiguredComponent(settings, self.choice(group))
 
     def mixed_data(self) -> dict[str, ConfiguredComponent]:
-        """Return the data sets of ``mix``, which are trained on in addition to ``data``.
+        """Return the data sets of ``mix``, on which a model is trained in addition to ``data``.
 
         Returns:
-            Data sets by name.
+            Configured data sets by name.
 
         Raises:
-            ValueError: If ``mix`` names ``data``, or a data set that does not exist.
+            ValueError: If ``mix`` contains the data set of ``data``, or a data set that does not exist.
         """
         first, mixed = self.choice("data"), dict[str, ConfiguredComponent]()
         for name, entry in (self.cfg.mix or {}).items():
             if name == first:
-                raise UserError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
+                raise UserError(f"`mix` must not contain the data set of `data`, got {first!r}")
             changes = dict(entry or {})
             mixed[str(name)] = self.parts.component("data", str(changes.pop("data", name)), **changes)
         return mixed
 
 
 def portable_config(cfg: DictConfig) -> dict[str, Any]:
-    """Return a command's configuration as written, without the folders of this machine."""
+    """Return the unresolved configuration of a command, without paths of this machine.
+
+    Args:
+        cfg: Composed configuration.
+    """
     content = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(content, dict)
     return {str(key): redact(entry) for key, entry in content.items() if key not in ("paths", "ckpt_path")}
 
 
 def without_paths(override: str) -> str:
-    """Hide the folders of this machine, and passwords.
+    """Return an override without paths of this machine and without passwords.
+
+    Args:
+        override: Override of a setting, as ``KEY=VALUE``.
 
     Example:
         >>> without_paths("paths.datasets=/home/me/data")

@@ -1,4 +1,4 @@
-"""Standard streams of commands: log records of the library, and output whose reader has gone."""
+"""Console output of commands: log records of the library, and writing to a closed pipe."""
 
 import logging
 import os
@@ -13,10 +13,10 @@ PACKAGE_LOGGER = logging.getLogger("graphrerank")
 
 
 class ConsoleHandler(logging.Handler):
-    """Write messages plainly: results to standard output; progress, warnings and errors to standard error.
+    """Logging handler that writes results to standard output, and progress, warnings and errors to standard error.
 
     Args:
-        show_progress: Whether to show lines of progress.
+        show_progress: Whether to write records of the progress logger.
     """
 
     def __init__(self, *, show_progress: bool) -> None:
@@ -26,8 +26,10 @@ class ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message of a record as a line.
 
+        The stream is looked up for each record, because a command may redirect it.
+
         Args:
-            record: Record of a logger. The stream is looked up for each record, because a command may redirect it.
+            record: Log record.
         """
         is_progress = record.name == PROGRESS_LOGGER.name
         if is_progress and not self._show_progress:
@@ -38,10 +40,10 @@ class ConsoleHandler(logging.Handler):
 
 @contextmanager
 def records_shown(*, progress: bool = True) -> Iterator[None]:
-    """Show the library's log records from the level INFO on the console while the block runs.
+    """Yield while log records of the library at level INFO and above are written to the console.
 
     Args:
-        progress: Whether to show lines of progress too.
+        progress: Whether to write records of the progress logger, too.
     """
     handler, level = ConsoleHandler(show_progress=progress), PACKAGE_LOGGER.level
     PACKAGE_LOGGER.addHandler(handler)
@@ -54,27 +56,30 @@ def records_shown(*, progress: bool = True) -> Iterator[None]:
 
 
 class PipeOutput:
-    """Text stream that discards what is written after the reader of its pipe has gone.
+    """Text stream that discards all output after its pipe has been closed by the reader.
 
-    ``graphrerank index DOCUMENTS --out F | head -1`` closes the pipe after the first line. The command still completes
-    its work and succeeds: what it writes into files does not depend on who reads its messages.
+    ``graphrerank index DOCUMENTS --out F | head -1`` closes the pipe after the first line. The command must still write
+    its files and succeed.
 
     Args:
-        stream: Stream to write to. All other methods and attributes are those of this stream.
+        stream: Stream to write to. All other attributes and methods are delegated to this stream.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the stream."""
+        """Return an attribute of the wrapped stream."""
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, and return its length.
+        """Write a text.
 
         Args:
             text: Text to write.
+
+        Returns:
+            Number of characters.
         """
         try:
             return self._stream.write(text)
@@ -92,14 +97,14 @@ class PipeOutput:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Flush the buffer of the stream."""
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._discard()
 
     def _discard(self) -> None:
-        """Let the file descriptor of the stream point to the null device, so that nothing fails at exit either."""
+        """Redirect the file descriptor of the stream to the null device, so that flushing at exit does not fail."""
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)
@@ -107,7 +112,7 @@ class PipeOutput:
 
 @contextmanager
 def closed_pipes_ignored() -> Iterator[None]:
-    """Discard output whose reader has gone, instead of raising BrokenPipeError, while the block runs."""
+    """Yield while output to a closed pipe is discarded instead of raising BrokenPipeError."""
     streams = sys.stdout, sys.stderr
     outputs: list[Any] = [PipeOutput(stream) for stream in streams]
     sys.stdout, sys.stderr = outputs

@@ -1,4 +1,4 @@
-"""``graphrerank demo``: the page over MITRE ATT&CK, from what is installed; nothing is downloaded."""
+"""``graphrerank demo``: serve the search page over MITRE ATT&CK from an installed package, without any download."""
 
 import os
 import sys
@@ -23,26 +23,38 @@ QUESTIONS = (
     "worms that spread through removable drives to networks without internet",
 )
 LOOK_SECONDS = 0.25
-PATIENCE_SECONDS = 300.0  # for the service to be ready
+PATIENCE_SECONDS = 300.0  # maximum waiting time until the service is ready
 
 
 def run(cfg: DictConfig) -> Path:
-    """Build the corpus, serve it with ``checkpoint`` or ``artifact``, and open the page as soon as it is ready.
+    """Build the corpus, serve it, and open the page in a browser as soon as the service is ready.
 
-    Without either setting the shipped checkpoint ``base`` ranks.
+    Args:
+        cfg: Settings of ``conf/serve.yaml``. If both ``checkpoint`` and ``artifact`` are null, the shipped checkpoint
+            ``base`` is used.
+
+    Returns:
+        Folder of the artifact.
     """
     cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
     if cfg.checkpoint is None and cfg.artifact is None:
         cfg.artifact = ARTIFACT
     address = f"http://localhost:{cfg.port}"
-    print(f"ATT&CK is indexed; the page opens at {address}/ when the service is ready. Ctrl+C ends it.", flush=True)
+    print(f"ATT&CK is indexed. The page opens at {address}/ when the service is ready. Stop with Ctrl+C.", flush=True)
     if cfg.browser and has_screen():
         Thread(target=open_page, args=(address,), daemon=True).start()
     return serve_http(cfg)
 
 
 def write_demo_corpus(folder: Path) -> Path:
-    """Write ATT&CK of the installed package as a data set folder: all its objects and relations, some questions."""
+    """Write ATT&CK as a data set folder, with all objects and relations and with four sample questions.
+
+    Args:
+        folder: Folder to write.
+
+    Returns:
+        The folder.
+    """
     nodes, relations = read_attack()
     id_of = {node["id"]: node["external_id"] for node in nodes}
     pairs = sorted({tuple(sorted((id_of[r["source"]], id_of[r["target"]]))) for r in relations})
@@ -62,12 +74,16 @@ def write_demo_corpus(folder: Path) -> Path:
 
 
 def has_screen() -> bool:
-    """Return whether a browser would open in a window, rather than in the terminal."""
+    """Return whether the machine has a display, so that a browser opens in a window and not in the terminal."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 def open_page(address: str) -> None:
-    """Open the page in the browser when the service is ready; give up after five minutes."""
+    """Open the page in the browser as soon as the service is ready. Give up after five minutes.
+
+    Args:
+        address: URL of the service.
+    """
     opener: Any = build_opener(ProxyHandler({}))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:

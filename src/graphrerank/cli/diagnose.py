@@ -1,4 +1,4 @@
-"""``graphrerank doctor DATA``: does the graph of a corpus help?"""
+"""``graphrerank doctor DATA``: measure whether the graph of a corpus improves reranking."""
 
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,14 @@ from graphrerank.utils.safe_loading import printable, read_json
 
 
 def diagnose(command: CommandContext) -> Path:
-    """Measure whether the edges of a corpus help a reranker, by judged questions; without any, write some to judge."""
+    """Measure on judged questions whether edges improve reranking. Without judgements, write a sheet to judge.
+
+    Args:
+        command: Running command.
+
+    Returns:
+        Run folder.
+    """
     cfg = command.cfg
     source = str(cfg.checkpoint)
     checkpoint = load_primary(source)
@@ -44,10 +51,10 @@ def diagnose(command: CommandContext) -> Path:
     print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
     if dataset.graph.is_guarded:
         pairs, crossing = crossing_edges(dataset.graph)
-        print(f"principals: {crossing:,} of {pairs:,} joined pairs have ends with different ones")
+        print(f"principals: {crossing:,} of {pairs:,} edges connect passages with different principals")
     if not len(dataset.query_ids):
-        print("No questions: write queries.jsonl, and run this again for a set to judge.")
-        print("Or judge by drafted questions, which were made along the edges: data.drafted=200.")
+        print("The data set has no questions. Write queries.jsonl and repeat the command to get passages to judge.")
+        print("Or evaluate on questions that are drafted along the edges: data.drafted=200")
         return command.run_dir
     torch.set_num_threads(parts.num_threads)
     dataset, encodes, build_retriever = parts.load(
@@ -78,7 +85,11 @@ def diagnose(command: CommandContext) -> Path:
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print the scores, the edge ablations and the verdict."""
+    """Print the scores, the edge ablations and the verdict.
+
+    Args:
+        diagnosis: Result of the measurement.
+    """
     result = diagnosis.result
     print_result(result, ties="own")
     if result.counterfactuals:
@@ -87,17 +98,21 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
 
 
 def show_sheet(sheet: JudgingSheet) -> None:
-    """Print how to judge the passages of a sheet."""
-    print("No question is judged, so that ceilings and gains are unknown.")
-    print(f"The first {DEPTH} passages are others without the graph for {sheet.share_changed:.0%} of the questions.")
+    """Print instructions for judging the passages of a sheet.
+
+    Args:
+        sheet: Sheet of passages to judge.
+    """
+    print("The questions have no judgements, so the gain from the graph is unknown.")
+    print(f"The graph changes the top {DEPTH} passages of {sheet.share_changed:.0%} of the questions.")
     print(
-        f"next: fill in the column score of {sheet.path} (1 relevant, 0 not; {sheet.num_queries:,} questions), save it "
-        "as qrels/test.csv of the folder, and run this again."
+        f"next: fill in the column score of {sheet.path} (1 relevant, 0 not; {sheet.num_queries:,} questions), "
+        "save it as qrels/test.csv in the data set folder, and repeat the command."
     )
 
 
 def _read(command: CommandContext, manifest: RerankerManifest) -> Dataset:
-    """Read the data set; of a folder in which no edges lie, with those that its texts give."""
+    """Load the data set. Extract edges from the texts if a data set folder has no edges."""
     parts, named = command.parts, str(command.cfg.dataset)
     folder = f"{named.rstrip('/')}/" if Path(named).is_dir() else named
     given = command.chosen("data")
@@ -106,7 +121,7 @@ def _read(command: CommandContext, manifest: RerankerManifest) -> Dataset:
     dataset = parts.dataset(data)
     has_edges = dataset.graph.edge_types() or dataset.knn
     if not has_edges and "edges" in data and data.edges is None:
-        print("no edges are given: those that the texts give are judged (data.edges=auto)")
+        print("the data set has no edges, so edges are extracted from the texts (data.edges=auto)")
         data.edges = AUTO
         dataset = parts.dataset(data)
     return dataset

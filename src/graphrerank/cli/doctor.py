@@ -1,4 +1,4 @@
-"""``graphrerank doctor``: what is installed, the device and the cache; with a data set: whether its graph helps."""
+"""``graphrerank doctor``: show the installation, the device and the cache, or diagnose a data set."""
 
 import os
 import platform
@@ -20,13 +20,27 @@ WIDTH = 80
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what is installed."""
+    """Print the installed versions and extras, the device and the cache.
+
+    Args:
+        arguments: Command-line arguments. Ignored.
+
+    Returns:
+        Exit status 0.
+    """
     print(examination(os.environ))
     return 0
 
 
 def run(cfg: "DictConfig") -> Path | None:
-    """Evaluate whether the graph of a data set helps (:func:`~graphrerank.cli.diagnose.diagnose`)."""
+    """Measure whether the graph of a data set improves reranking (:func:`~graphrerank.cli.diagnose.diagnose`).
+
+    Args:
+        cfg: Settings of ``conf/doctor.yaml``.
+
+    Returns:
+        Run folder, or None in a process that is not the first.
+    """
     from graphrerank.cli.diagnose import diagnose
     from graphrerank.cli.jobs import run_job
 
@@ -34,7 +48,14 @@ def run(cfg: "DictConfig") -> Path | None:
 
 
 def examination(environment: Mapping[str, str]) -> str:
-    """Describe this installation, in lines of text."""
+    """Return a description of the installation, the device and the cache.
+
+    Args:
+        environment: Environment variables.
+
+    Returns:
+        Lines of text.
+    """
     import torch
 
     device = "device: cpu"
@@ -54,9 +75,9 @@ def _extras() -> list[str]:
     margin = " " * (width + 13)
     for name, extra in EXTRAS.items():
         missing = missing_modules(name)
-        state = "missing" if len(missing) == len(extra.modules) else "in part"
+        state = "missing" if len(missing) == len(extra.modules) else "partly"
         lines.append(f"  {name:{width}}  {state if missing else 'yes':7}  {extra.purpose}")
-        if missing and state == "in part":
+        if missing and state == "partly":
             without = f"without {', '.join(missing)}"
             lines += wrap(without, WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
     return lines
@@ -64,13 +85,13 @@ def _extras() -> list[str]:
 
 def _cache(folder: Path) -> list[str]:
     if not folder.is_dir():
-        return [f"cache: {folder}, empty; GRAPHRERANK_CACHE=DIR moves it"]
+        return [f"cache: {folder}, empty (set GRAPHRERANK_CACHE=DIR to move it)"]
     parts = {
         path.name: sum(
             file.lstat().st_size for file in (path, *path.rglob("*")) if not file.is_dir() or file.is_symlink()
         )
         for path in sorted(folder.iterdir())
     }
-    lines = [f"cache: {folder}, {sum(parts.values()) / 1e6:,.1f} MB; GRAPHRERANK_CACHE=DIR moves it"]
+    lines = [f"cache: {folder}, {sum(parts.values()) / 1e6:,.1f} MB (set GRAPHRERANK_CACHE=DIR to move it)"]
     lines += [f"  {name}: {size / 1e6:,.1f} MB" for name, size in parts.items()]
-    return [*lines, f"  to clear it: rm -r {quote(str(folder))} (all of it is computed again when needed)"]
+    return [*lines, f"  to clear it: rm -r {quote(str(folder))} (its content is recomputed when needed)"]

@@ -1,4 +1,4 @@
-"""How a command ends: the message of a user's error, the traceback of ours, and the exit status after a signal."""
+"""Exit handling: short messages for user errors, tracebacks for bugs, and exit statuses for signals."""
 
 import os
 import signal
@@ -14,14 +14,22 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.safe_loading import printable
 
 _formatted = warnings.formatwarning
-INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them
+INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, following the convention of shells
 
 
 def report_error(error: BaseException, *, full: bool = False, signals: Sequence[int] = ()) -> int:
-    """Print an error, and return the exit status: one message for a user's, else (or for ``full``) the traceback.
+    """Print an error, and return the exit status.
 
-    An error that a signal caused is reported as by :func:`report_end`: a C extension that is interrupted while it is
-    imported raises ImportError.
+    An error that was caused by a signal is reported by :func:`report_end`. For example, a C extension that is
+    interrupted during its import raises ImportError.
+
+    Args:
+        error: Error that ended the command.
+        full: Whether to print a traceback for user errors, too.
+        signals: Signals that were received, from :func:`terminating`.
+
+    Returns:
+        Exit status.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
@@ -36,28 +44,42 @@ def report_error(error: BaseException, *, full: bool = False, signals: Sequence[
 
 
 def report_end(signals: Sequence[int]) -> int:
-    """Print one line after Ctrl+C or SIGTERM (:func:`terminating`), and return the exit status."""
+    """Print one line after Ctrl+C or SIGTERM, and return the exit status.
+
+    Args:
+        signals: Signals that were received, from :func:`terminating`. Empty after Ctrl+C.
+
+    Returns:
+        Exit status.
+    """
     print("terminated" if signals else "interrupted", file=sys.stderr)
     return TERMINATED if signals else INTERRUPTED
 
 
 def is_users(error: BaseException) -> bool:
-    """Return whether an error is about what the user gave: of our checks, of Hydra, or of the file system."""
+    """Return whether an error is a user error: one of our checks, of Hydra, or of the file system.
+
+    Args:
+        error: Error that ended the command.
+    """
     if _is_of_hydra(error):
-        cause = error.__cause__  # of what it builds
+        cause = error.__cause__  # error of the constructor that Hydra called
         return cause is None or _is_of_hydra(cause) or is_users(cause)
     return isinstance(error, OSError | UserError)
 
 
 def _is_of_hydra(error: BaseException) -> bool:
-    """Return whether Hydra or OmegaConf raised an error, without importing them."""
+    """Return whether Hydra or OmegaConf raised the error, without importing them."""
     return any(kind.__name__ in ("HydraException", "OmegaConfBaseException") for kind in type(error).__mro__)
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error, and that of its cause where Hydra only says that it failed.
+    """Return the message of an error. If Hydra raised the error, the message of its cause is added or used instead.
 
-    Hydra's advice to add a setting with ``+`` is left out: no job has settings that ``conf`` has not.
+    Hydra's advice to add a setting with ``+`` is removed, because commands only accept settings of ``conf``.
+
+    Args:
+        error: Error that ended the command.
     """
     lines = [line for line in str(error).splitlines() if not line.strip().startswith("To append to your config")]
     message = "\n".join(lines) or type(error).__name__
@@ -68,18 +90,27 @@ def message_of(error: BaseException) -> str:
 
 
 def format_warning(*warning: Any, **further: Any) -> str:
-    """Format a warning as Python does, without characters that control the terminal."""
+    """Return a warning in Python's format, without terminal control characters.
+
+    Args:
+        *warning: Positional arguments of ``warnings.formatwarning``.
+        **further: Keyword arguments of ``warnings.formatwarning``.
+    """
     return printable(_formatted(*warning, **further))
 
 
 @contextmanager
 def terminating() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt in the main thread on SIGTERM too; the list holds the signal once it came."""
+    """Raise KeyboardInterrupt in the main thread on SIGTERM, too, while the block runs.
+
+    Yields:
+        List to which the signal is added when it is received.
+    """
     received: list[int] = []
     owner = os.getpid()
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a forked process
+        if os.getpid() != owner:  # in a forked process, keep the default behaviour
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
             return

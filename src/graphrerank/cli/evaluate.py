@@ -22,14 +22,27 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 
 
 def run(cfg: DictConfig) -> Path | None:
-    """Run the job of ``conf/evaluate.yaml``."""
+    """Run the job of ``conf/evaluate.yaml``, which is :func:`evaluate` unless an experiment replaces it.
+
+    Args:
+        cfg: Settings of ``conf/evaluate.yaml``.
+
+    Returns:
+        Run folder, or None if the job wrote none.
+    """
     return run_job(cfg)
 
 
 def evaluate(command: CommandContext) -> Path:
-    """Evaluate all systems that the command names on every data set; the last one is compared with the others.
+    """Evaluate all systems of the command on every data set, and compare the last system with the others.
 
-    With ``expect`` the command exits with status 1 where its metrics differ from those of an earlier run.
+    If ``expect`` is set and the metrics differ from those of the earlier run, the command exits with status 1.
+
+    Args:
+        command: Running command.
+
+    Returns:
+        Run folder.
     """
     cfg = command.cfg
     expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
@@ -76,7 +89,7 @@ def track_checkpoints(command: CommandContext, systems: Any) -> None:
 
     Args:
         command: Running command.
-        systems: Systems as :func:`named_systems` returns them.
+        systems: Systems in the form that :func:`named_systems` returns.
     """
     for system in name_systems(systems, group_choices("pipeline")):
         if system.kind == CHECKPOINT:
@@ -94,18 +107,29 @@ def renamed_setting(cfg: DictConfig, old: str, new: str) -> list[str]:
         new: Current name.
 
     Returns:
-        The list under the old name if there is one, otherwise the one under the new name.
+        Value of the old setting if it is not null, otherwise value of the new setting.
     """
     if cfg[old] is None:
         return list(cfg[new])
     warnings.warn(
-        f"the setting `{old}` is now called `{new}`; the old name goes in 0.5.0", DeprecationWarning, stacklevel=2
+        f"the setting `{old}` is deprecated and will be removed in 0.5.0. Use `{new}`", DeprecationWarning, stacklevel=2
     )
     return list(cfg[old])
 
 
 def named_systems(command: CommandContext) -> tuple[Any, bool]:
-    """Return one checkpoint alone, a list of systems, or pipelines by name; and whether they are pipelines."""
+    """Return the systems to evaluate.
+
+    Args:
+        command: Running command.
+
+    Returns:
+        Tuple of the systems and whether they are pipelines. The systems are one checkpoint, a list of systems, or a
+        mapping from name to pipeline.
+
+    Raises:
+        ValueError: If no system is named, a pipeline is unknown, or checkpoints and pipelines are mixed.
+    """
     cfg = command.cfg
     given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
     checkpoints = [] if given is None else list(given) if OmegaConf.is_list(given) else [given]
@@ -118,26 +142,36 @@ def named_systems(command: CommandContext) -> tuple[Any, bool]:
         return sources if cfg.systems or OmegaConf.is_list(given) else sources[0], False
     if sources:
         raise UserError(
-            f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
-            "too; leave `pipeline` and `pipelines` out"
+            f"`checkpoint` and `systems` must not be combined with `pipeline` or `pipelines`, got {sources}. "
+            "Add the pipelines to `systems` instead"
         )
     if unknown := [name for name in names if name != main and name not in group_choices("pipeline")]:
         raise UserError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
     if main in cfg.settings:
-        raise UserError(f"`settings.{main}` must be written as pipeline.KEY=... of pipeline={main}")
+        raise UserError(f"`settings.{main}` must not be used with pipeline={main}. Use pipeline.KEY=... instead")
     if main is not None and (missing := sorted(OmegaConf.missing_keys(cfg.pipeline))):
         key = missing[0].replace("[", ".").replace("]", "").removeprefix("pipeline.")
-        raise UserError(f"`pipeline.{key}` must be given for {main}")
+        raise UserError(f"`pipeline.{key}` must be set for pipeline={main}")
     return {name: command.chosen("pipeline") if name == main else name for name in names}, True
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Read a ``metrics.json``, or that of a run folder."""
+    """Read the metrics of an earlier run.
+
+    Args:
+        path: File ``metrics.json`` or its run folder.
+
+    Returns:
+        Content of the file.
+
+    Raises:
+        ValueError: If the file is missing or is not a ``metrics.json`` of ``evaluate.py``.
+    """
     path = path / METRICS if path.is_dir() else path
     try:
         content: dict[str, Any] = read_json(path, max_bytes=MAX_LARGE_BYTES)
         content["datasets"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        needed = "a metrics.json of evaluate.py, or its folder"
+        needed = "a metrics.json of evaluate.py, or its run folder"
         raise UserError(f"`expect` must be {needed}, got {path}: {error}") from error
     return content

@@ -1,4 +1,4 @@
-"""Export of a checkpoint: ``graphrerank export`` and ``python serve.py mode=export`` are two names of one function."""
+"""Export of a checkpoint to an artifact, for ``graphrerank export`` and ``python serve.py mode=export``."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.rerank.hub import is_hub_id, locate_model, model_source
 from graphrerank.utils.checks import UserError
 
-SLOW = "aot"  # the format whose compilation takes minutes
+SLOW = "aot"  # format that takes minutes to compile
 
 
 def run(cfg: DictConfig) -> Path:
@@ -33,7 +33,7 @@ def run(cfg: DictConfig) -> Path:
 
 
 def export(cfg: DictConfig) -> Path:
-    """Export a checkpoint, and print how far each format differs from it; the artifact is the last line printed.
+    """Export a checkpoint, and print how much the scores of each format differ. The last printed line is the artifact.
 
     Args:
         cfg: Settings with ``checkpoint``, ``revision``, ``artifact``, ``formats`` and ``paths.run_dir``.
@@ -44,7 +44,7 @@ def export(cfg: DictConfig) -> Path:
     formats = None if cfg.formats is None else list(cfg.formats)
     checkpoint = load_named_checkpoint(cfg)
     if SLOW in (FORMATS if formats is None else formats) and FORMATS[SLOW].missing() is None:
-        print(f"{SLOW}: compiling for this kind of processor takes minutes", flush=True)
+        print(f"{SLOW}: compiling for this type of processor takes minutes", flush=True)
     folder = export_artifact(checkpoint, Path(cfg.artifact or cfg.paths.run_dir), formats, on_skip=print_skipped)
     parity = read_artifact_manifest(folder).content["artifact"]["parity"]
     for name, difference in parity["max_difference"].items():
@@ -54,12 +54,12 @@ def export(cfg: DictConfig) -> Path:
 
 
 def exported(cfg: DictConfig) -> Path:
-    """Return the artifact of ``checkpoint``, exported at the first call and reused while the checkpoint is the same.
+    """Export ``checkpoint`` unless its artifact already exists, and return the artifact.
 
     Args:
-        cfg: Settings of ``conf/serve.yaml``. The artifact is written to ``artifact``, or if that is null to a folder
-            of ``<paths.runs>/export`` that the checkpoint's fingerprint names. ``formats`` and ``format`` choose its
-            formats (:func:`formats_to_serve`).
+        cfg: Settings of ``conf/serve.yaml``. The artifact is written to ``artifact`` or, if null, to a folder in
+            ``<paths.runs>/export`` whose name contains the checkpoint's fingerprint. ``formats`` and ``format``
+            determine the formats (:func:`formats_to_serve`).
 
     Returns:
         The artifact's folder.
@@ -74,16 +74,16 @@ def exported(cfg: DictConfig) -> Path:
 
 
 def formats_to_serve(cfg: DictConfig, checkpoint: Checkpoint, folder: Path) -> list[str]:
-    """Return the formats that a checkpoint is exported in before it is served.
+    """Return the formats in which a checkpoint is exported before it is served.
 
     Args:
         cfg: Settings with ``formats`` and ``format``.
-        checkpoint: Model and manifest.
-        folder: Folder of the artifact, whose formats are reused if it is one of this checkpoint.
+        checkpoint: Checkpoint to export.
+        folder: Folder of the artifact. If it already contains an artifact of this checkpoint, its format is reused.
 
     Returns:
-        ``formats``, or if that is null ``format`` and TorchScript, in whose place a model that does not script has
-        another format (:func:`~graphrerank.artifacts.export.preferred_format`).
+        ``formats`` if set. Otherwise ``format`` and the preferred format, which is TorchScript unless the model cannot
+        be scripted (:func:`~graphrerank.artifacts.export.preferred_format`).
     """
     if cfg.formats is not None:
         return list(cfg.formats)
@@ -93,9 +93,21 @@ def formats_to_serve(cfg: DictConfig, checkpoint: Checkpoint, folder: Path) -> l
 
 
 def load_named_checkpoint(cfg: DictConfig) -> Checkpoint:
-    """Load the checkpoint that a command's setting names, of a run folder the primary model."""
+    """Load the checkpoint of the setting ``checkpoint``. In a run folder, this is the primary model.
+
+    Args:
+        cfg: Settings with ``checkpoint`` and ``revision``.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        ValueError: If ``checkpoint`` is null or cannot be loaded.
+    """
     if cfg.checkpoint is None:
-        raise UserError("`checkpoint` must be a run folder, a .ckpt file, a shipped name or owner/name, got null")
+        raise UserError(
+            "`checkpoint` must be a run folder, a .ckpt file, the name of a shipped checkpoint or owner/name, got null"
+        )
     name = str(cfg.checkpoint)
     located = locate_model(name, revision=cfg.revision)
     if is_hub_id(name):
@@ -104,5 +116,10 @@ def load_named_checkpoint(cfg: DictConfig) -> Checkpoint:
 
 
 def print_skipped(name: str, reason: str) -> None:
-    """Say that a format is left out of an artifact."""
+    """Print that a format is not exported.
+
+    Args:
+        name: Name of the format.
+        reason: Reason, for the message.
+    """
     print(f"{name}: skipped, {reason}", flush=True)

@@ -1,4 +1,4 @@
-"""``python serve.py``: read the settings of ``conf/serve.yaml``, set up the service, and run it."""
+"""``python serve.py``: configure the HTTP service from ``conf/serve.yaml`` and run it."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -51,9 +51,9 @@ __getattr__ = moved_names(__name__)
 
 
 def serve_http(cfg: DictConfig) -> Path:
-    """Serve until a signal ends it.
+    """Serve a checkpoint or an artifact over HTTP until a signal stops the service.
 
-    The artifact's folder is the last line printed, before the first request.
+    The last line that is printed before the first request is the artifact's folder.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
@@ -62,13 +62,10 @@ def serve_http(cfg: DictConfig) -> Path:
         The artifact's folder.
 
     Raises:
-        UserError: If a setting is invalid, or does not fit the artifact or the corpus.
+        UserError: If a setting is invalid, or incompatible with the artifact or the corpus.
     """
     if cfg.artifact is None and cfg.checkpoint is None:
-        raise UserError(
-            "mode=http needs `checkpoint`, which is exported once and served, or `artifact`: a folder that mode=export "
-            "wrote, got neither"
-        )
+        raise UserError("`checkpoint` or `artifact` must be set for mode=http, got null for both")
     if cfg.language != AUTO:
         language_of(cfg.language)
     settings, command = service_settings(cfg), CommandContext(cfg)
@@ -89,12 +86,12 @@ def serve_http(cfg: DictConfig) -> Path:
 def service_of_reranker(
     command: CommandContext, folder: Path, manifest: RerankerManifest, settings: ServiceSettings
 ) -> Service:
-    """Set up the service of a reranker.
+    """Return the service of a reranker.
 
     Args:
-        command: The command.
-        folder: Folder of the artifact that answers.
-        manifest: Manifest of this artifact.
+        command: Running command.
+        folder: Folder of the served artifact.
+        manifest: Manifest of the served artifact.
         settings: Settings of the service.
 
     Returns:
@@ -114,26 +111,26 @@ def service_of_reranker(
 
 
 def check_other_model(cfg: DictConfig, artifact: Artifact) -> None:
-    """Check that no setting of rerankers is given for another model.
+    """Check that no setting that requires a reranker is set for another model.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
-        artifact: The artifact of a model that is no reranker.
+        artifact: Artifact of a model that is not a reranker.
 
     Raises:
-        UserError: If there is such a setting.
+        UserError: If ``interleave``, ``shadow``, ``feedback`` or ``index`` is set.
     """
     if any((cfg.interleave, cfg.shadow, cfg.feedback.path)):
         raise UserError(
-            f"`interleave`, `shadow` and `feedback` are of rerankers, {artifact.folder} holds another model"
+            f"`interleave`, `shadow` and `feedback` require a reranker, but {artifact.folder} contains another model"
         )
     if cfg.index is not None:
         name = artifact.manifest.model.name
-        raise UserError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
+        raise UserError(f"`index` requires a reranker, but {artifact.folder} contains a {name}")
 
 
 def print_addresses(cfg: DictConfig, service: Service) -> None:
-    """Print where a service answers.
+    """Print the addresses of a service.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
@@ -147,9 +144,9 @@ def print_addresses(cfg: DictConfig, service: Service) -> None:
 
 
 def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
-    """Find the artifact that a setting names.
+    """Return the folder of the artifact in a setting.
 
-    With ``checkpoint``, the setting ``artifact`` is the folder that the checkpoint is exported to
+    If ``checkpoint`` is set, it is exported to the folder ``artifact`` first
     (:func:`~graphrerank.cli.export.exported`).
 
     Args:
@@ -157,10 +154,10 @@ def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
         name: Name of the setting: ``artifact``, ``shadow`` or ``interleave``.
 
     Returns:
-        The artifact's folder. A link is returned as it is.
+        The artifact's folder. A symbolic link is not resolved.
 
     Raises:
-        UserError: If there is no such artifact.
+        UserError: If the artifact does not exist.
     """
     check_format(cfg.format)
     if name == "artifact" and cfg.checkpoint is not None:
@@ -178,15 +175,15 @@ def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
 def encoder_of_requests(
     command: CommandContext, manifest: RerankerManifest
 ) -> OncePerProcess[MemoryVectorCache] | None:
-    """Return the factory of the encoder of the documents of requests.
+    """Return the factory of the text encoder for queries and documents in requests.
 
     Args:
-        command: The command.
-        manifest: Manifest of the artifact that answers.
+        command: Running command.
+        manifest: Manifest of the served artifact.
 
     Returns:
-        The factory of the chosen encoder, or by default of the one that the artifact was trained with. None for models
-        without vectors and for ``encoder=none``.
+        Factory of the configured encoder. If no encoder is configured, the encoder of the training is used. None for
+        models without vectors and for ``encoder=none``.
     """
     encoder, trained = command.cfg.encoder, manifest.encoder
     if encoder is None and trained is not None and command.choice("encoder") != NONE:
@@ -198,12 +195,12 @@ def pair_encoder_of_requests(command: CommandContext, manifest: RerankerManifest
     """Return the factory of the cross-encoder of a GRanker head.
 
     Args:
-        command: The command.
-        manifest: Manifest of the artifact that answers.
+        command: Running command.
+        manifest: Manifest of the served artifact.
 
     Returns:
-        The factory of the chosen cross-encoder, or by default of the one that the head was trained with. None for
-        other models.
+        Factory of the configured cross-encoder. If none is configured, the cross-encoder of the training is used. None
+        for other models.
     """
     trained = manifest.pair_encoder
     if trained is None:
@@ -213,18 +210,19 @@ def pair_encoder_of_requests(command: CommandContext, manifest: RerankerManifest
 
 
 def indexed_corpus(command: CommandContext, artifacts: ServedArtifacts, settings: ServiceSettings) -> IndexedCorpus:
-    """Describe the corpus of ``index``, whose pipeline ends with the reranker of the artifact.
+    """Return the corpus of the setting ``index``, whose pipeline reranks with the artifact.
 
     Args:
-        command: The command.
-        artifacts: The artifacts of the service.
+        command: Running command.
+        artifacts: Artifacts of the service.
         settings: Settings of the service.
 
     Returns:
-        The corpus, which workers load.
+        Corpus, which the workers load.
 
     Raises:
-        UserError: If there is no such folder, or artifacts are compared by a pipeline that does not end with them.
+        UserError: If the folder does not exist, or artifacts are compared although the last step of the pipeline does
+            not rerank with a checkpoint.
     """
     cfg, parts, folder = command.cfg, command.parts, Path(command.cfg.index)
     if not folder.is_dir():
@@ -255,16 +253,16 @@ def indexed_corpus(command: CommandContext, artifacts: ServedArtifacts, settings
 def compared_pipelines(
     command: CommandContext, pipeline: DictConfig, retriever: str, artifact: Path
 ) -> Mapping[str, MakePipeline]:
-    """Return builders of the pipelines of ``compare``, whose rankings the page shows.
+    """Return functions that build the pipelines of the setting ``compare``, whose rankings the page shows.
 
     Args:
-        command: The command.
-        pipeline: Settings of the pipeline that searches, which checkpoints are compared in.
+        command: Running command.
+        pipeline: Settings of the pipeline of the service, in which compared checkpoints are used.
         retriever: Settings of the retriever, in YAML.
-        artifact: Folder of the artifact that answers, the reranker of compared pipelines.
+        artifact: Folder of the served artifact, with which compared pipelines rerank.
 
     Returns:
-        Builders by the name that the page shows.
+        Functions by the name that the page shows.
     """
     parts, compare = command.parts, list(command.cfg.compare)
     makers: dict[str, MakePipeline] = {}
@@ -278,13 +276,13 @@ def compared_pipelines(
 
 
 def ends_with_checkpoint(pipeline: DictConfig) -> bool:
-    """Return whether the last step of a pipeline ranks by a checkpoint, which the artifact replaces.
+    """Return whether the last step of a pipeline reranks with a checkpoint, which the artifact replaces.
 
     Args:
         pipeline: Settings of the pipeline.
 
     Returns:
-        Whether the class of its scorer has the base :class:`~graphrerank.core.loads_checkpoint.LoadsCheckpoint`.
+        True if the scorer's class is a subclass of :class:`~graphrerank.core.loads_checkpoint.LoadsCheckpoint`.
     """
     last = (pipeline.get("steps") or [{}])[-1]
     target = (last.get("scorer") or {}).get("_target_")
@@ -294,18 +292,19 @@ def ends_with_checkpoint(pipeline: DictConfig) -> bool:
 
 @cache
 def shared_encoder(settings: str) -> OncePerProcess[MemoryVectorCache]:
-    """Return the factory of the encoder of some settings. Equal settings have one factory, and so one encoder."""
+    """Return the factory of an encoder. Equal settings return the same factory, so that the encoder is built once.
+
+    Args:
+        settings: Settings of the encoder, in YAML.
+    """
     return OncePerProcess(partial(build_cached_encoder, settings))
 
 
 def service_settings(cfg: DictConfig) -> ServiceSettings:
-    """Read how the service runs.
+    """Return the settings of the service.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
-
-    Returns:
-        The settings of the service.
     """
     named = {field.name: cfg[field.name] for field in fields(ServiceSettings) if field.name in cfg}
     device = cfg.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -323,13 +322,13 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
 
 
 def chosen_page(cfg: DictConfig) -> PageSettings | None:
-    """Read what the page shows.
+    """Return the settings of the search page.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
 
     Returns:
-        The settings of the page. None without a page.
+        Settings of the page, or None if the page is disabled.
     """
     if not cfg.page:
         return None

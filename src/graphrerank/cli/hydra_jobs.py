@@ -1,4 +1,4 @@
-"""The commands that take settings of ``conf``, as Hydra runs them."""
+"""Execution of commands with Hydra: composition and checks of their settings, errors and exit statuses."""
 
 import os
 import sys
@@ -16,36 +16,35 @@ from graphrerank.cli.overrides import read_override
 from graphrerank.installation.plugins import check_settings_folders
 from graphrerank.utils.redaction import check_no_password
 
-OPEN = ("service.", "settings.", "filter.", "filter={")  # mappings to which keys are added
-FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
+OPEN = ("service.", "settings.", "filter.", "filter={")  # prefixes of mappings that accept new keys
+FULL_ERROR = "HYDRA_FULL_ERROR"  # environment variable that prints a traceback for every error
 
 
 def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[DictConfig], object]) -> int:
     """Compose ``conf/<name>.yaml`` with overrides, check the settings, and call a task with them.
 
-    Help and the checks need neither torch nor Lightning, so that both are quick. A task should import its module when
-    it is called.
+    The help and the checks do not import torch or Lightning, so that they are fast. A task should therefore import its
+    modules when it is called.
 
-    A user's error is one message on standard error. An error of ours has its traceback, and with
-    ``HYDRA_FULL_ERROR=1`` every error has. Ctrl+C and SIGTERM end a command with one line, and a sweep with all its
-    further runs.
+    A user error prints one message to standard error. A bug prints a traceback, and with ``HYDRA_FULL_ERROR=1`` every
+    error does. Ctrl+C and SIGTERM print one line and stop the command, including all remaining runs of a sweep.
 
     Args:
-        name: Command's file of ``conf``.
+        name: Name of the command's file in ``conf``.
         arguments: Overrides of settings, and flags of Hydra.
         conf: Folder of settings.
-        task: Function called with the composed settings.
+        task: Function that is called with the composed settings.
 
     Returns:
         Exit status.
     """
     schema.register(name)
     if set(arguments) & {"--help", "-h"}:
-        # Hydra would compose the command and list all groups before it fills in the same template: seconds of CPU
+        # printed directly, because Hydra would first compose the command and list all groups, which takes seconds
         print(schema.command_help(name).replace("$$", "$"))
         return 0
     full = os.environ.get(FULL_ERROR, "0") != "0"
-    os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
+    os.environ[FULL_ERROR] = "1"  # makes Hydra raise errors instead of printing them
     with terminating() as signals:
         try:
             check_settings_folders(conf)
@@ -63,11 +62,14 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
 
 
 class _StoppedError(BaseException):
-    """An error on its way past Hydra, which would print the overrides once more."""
+    """Wrapper of an error that Hydra does not handle. Hydra would print the overrides again for other errors."""
 
 
 def _stopping(task: Callable[[DictConfig], object], name: str) -> Callable[[DictConfig], None]:
-    """Check the settings and call the task. Errors of a single run pass Hydra; in a sweep Hydra names the run."""
+    """Return a function that checks the settings and calls the task.
+
+    Errors of a single run bypass Hydra. Errors in a sweep are reported by Hydra, which names the run.
+    """
 
     def run(cfg: DictConfig) -> None:
         try:
@@ -82,9 +84,18 @@ def _stopping(task: Callable[[DictConfig], object], name: str) -> Callable[[Dict
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write settings of pipelines and filters as Hydra adds them, and paths as it reads them.
+    """Return command-line arguments in the form that Hydra's parser requires.
 
-    URLs with a password, which Hydra would log, are refused.
+    Settings of pipelines and filters get the prefix ``+``, and paths are quoted.
+
+    Args:
+        arguments: Overrides of settings, and flags of Hydra.
+
+    Returns:
+        Arguments for Hydra.
+
+    Raises:
+        ValueError: If an argument contains a URL with a password, because Hydra would log it.
 
     Example:
         >>> read_arguments(["settings.fastinsight.budget=50"])

@@ -1,4 +1,4 @@
-"""From a composed configuration to its one job: checked by name and type, built, called, and its folder printed."""
+"""Execution of the job of a composed configuration: check its settings, build it, call it, and print its folder."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -23,28 +23,29 @@ from graphrerank.utils.files import sole_use
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
 
-Job = Callable[..., Path | None]  # takes a command; or parts and a run folder, and to train a `TrainingPlan`
+#: Function of a :class:`CommandContext`, or of a component factory, a run folder and (optionally) a training plan.
+Job = Callable[..., Path | None]
 
 
 @quiet_lightning()
 def run_job(cfg: DictConfig, job: Job | None = None) -> Path | None:
-    """Call a job, and print the folder that it wrote to as the last line.
+    """Call a job, and print its run folder as the last line.
 
     Args:
         cfg: Checked settings of the command.
-        job: Function to call. If None, the one that ``cfg.job`` describes.
+        job: Function to call. If None, the job is built from ``cfg.job``.
 
     Returns:
-        Folder of the run. None if the job wrote none, and in all processes of a joint training but the first.
+        Run folder. None if the job wrote none. In distributed training, None in all processes except the first.
     """
     check_processes(cfg)
     if cfg.get("logger"):
         from graphrerank.cli.tracking.trackers import check_loggers  # imports Lightning
 
-        check_loggers(cfg.logger)  # before anything is computed
+        check_loggers(cfg.logger)  # fail before anything is computed
     register_models(cfg.models)
     job, command = job or build_job(cfg), CommandContext(cfg)
-    helps = "trainer" in cfg and not is_first_process()  # to train: the first one prints, and holds the folder
+    helps = "trainer" in cfg and not is_first_process()  # only the first process prints and locks the folder
     with redirect_stdout(StringIO()) if helps else sole_use(command.run_dir):
         try:
             folder = _call(job, command)
@@ -59,7 +60,7 @@ def run_job(cfg: DictConfig, job: Job | None = None) -> Path | None:
 
 
 def _call(job: Job, command: CommandContext) -> Path | None:
-    """Call a job with the command; an experiment with parts and a folder, and if it trains with ``training``."""
+    """Call a job with the command, or an experiment with the factory, the run folder and, if it trains, the plan."""
     parameters = inspect.signature(job).parameters
     if len(parameters) == 1:
         return job(command)
@@ -72,7 +73,17 @@ def _call(job: Job, command: CommandContext) -> Path | None:
 
 
 def build_job(cfg: DictConfig) -> Job:
-    """Build a configuration's ``job``: a class with its settings, or a function without any."""
+    """Build the job of a configuration, which is an instance of a class or a function without settings.
+
+    Args:
+        cfg: Configuration with ``job``.
+
+    Returns:
+        The job.
+
+    Raises:
+        ValueError: If a setting of the job is unknown or invalid.
+    """
     node = deepcopy(cfg).job
     target = check_plan(node, "job")
     if not isinstance(target, type):
@@ -87,21 +98,36 @@ def build_job(cfg: DictConfig) -> Job:
 
 
 def register_models(paths: Sequence[str]) -> None:
-    """Let checkpoints name the classes that a command's ``models`` names."""
+    """Register model classes, so that checkpoints can load them.
+
+    Args:
+        paths: Import paths of the classes, as ``PACKAGE.CLASS``.
+
+    Raises:
+        ValueError: If a path cannot be imported, or is not a model class.
+    """
     for path in paths:
         try:
             register_model(get_object(path))
         except (ImportError, ValueError) as error:
-            raise UserError(f"`models` must name classes of models, got {path!r}: {error}") from error
+            raise UserError(f"`models` must contain import paths of model classes, got {path!r}: {error}") from error
 
 
 def check_plan(node: DictConfig, key: str) -> Any:
-    """Return the class or function of settings with a ``_target_``, at any depth with the types of its parameters.
+    """Check settings with a ``_target_`` against the parameters and types of their class, including nested settings.
 
-    ``key`` is the place of the settings in the configuration, for messages.
+    Args:
+        node: Settings to check.
+        key: Key of the settings in the configuration, for messages.
+
+    Returns:
+        Class or function that ``_target_`` names.
+
+    Raises:
+        ValueError: If the target cannot be imported, or a setting is unknown, missing or of a wrong type.
     """
     if not OmegaConf.is_dict(node) or "_target_" not in node:
-        raise UserError(f"`{key}` must be settings with a `_target_`, the class to build, got {node}")
+        raise UserError(f"`{key}` must be a mapping with the class to build as `_target_`, got {node}")
     try:
         target = get_object(node._target_)
     except (ImportError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Training by several processes from the command line: the first one alone prints, writes and evaluates.
+"""Distributed training from the command line, in which only the first process prints, writes and evaluates.
 
-With ``trainer.strategy=ddp`` Lightning starts the same command once more for every further device; ``torchrun`` and
-Slurm start it for all of them.
+With ``trainer.strategy=ddp``, Lightning starts the same command again for every additional device. ``torchrun`` and
+Slurm start the command for all devices.
 """
 
 import sys
@@ -18,15 +18,16 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.processes import is_first_process
 
-JOINT_JOB = "graphrerank.cli.train.train"  # the one that processes can do together
+JOINT_JOB = "graphrerank.cli.train.train"  # the only job that supports several processes
 
 
 @contextmanager
 def joint_training() -> Iterator[None]:
-    """Let the trainers of a block share the processes that the first of them starts, by the same command line.
+    """Yield to a block whose trainings share the processes that the first training starts.
 
-    Lightning starts them with ``sys.argv``, which for a run of a sweep is that of the whole sweep. It is restored at
-    the end of the block, and so is the run folder in Hydra's configuration.
+    Lightning starts the processes with the command line in ``sys.argv``. In a sweep, ``sys.argv`` is that of the whole
+    sweep, so the block uses that of the current run. ``sys.argv`` and the run folder in Hydra's configuration are
+    restored at the end of the block.
     """
     from graphrerank.training.joint import shared_processes  # imports Lightning
 
@@ -35,7 +36,7 @@ def joint_training() -> Iterator[None]:
     if hydra.mode == RunMode.MULTIRUN:
         sys.argv = [arguments[0], *hydra.overrides.task]
         _set_folder(hydra.runtime.output_dir)
-    if Path(arguments[0]).stem == "graphrerank":  # the console script takes the command first
+    if Path(arguments[0]).stem == "graphrerank":  # the first argument of the console script is the command
         sys.argv = [arguments[0], str(hydra.job.config_name), *sys.argv[1:]]
     try:
         with shared_processes():
@@ -46,24 +47,38 @@ def joint_training() -> Iterator[None]:
 
 
 def check_processes(cfg: DictConfig) -> None:
-    """Refuse several processes of another job than the ordinary training, or without a folder in common."""
+    """Check that several processes are only used for ordinary training, and with a common run folder.
+
+    Args:
+        cfg: Configuration of the command.
+
+    Raises:
+        ValueError: If there are several processes and the job does not support them, or ``hydra.run.dir`` is not set.
+    """
     if "trainer" not in cfg:
         return
     first = is_first_process()
     if OmegaConf.select(cfg, "job._target_") == JOINT_JOB:
         if not first and not folder_is_named(HydraConfig.get()):
-            raise UserError("`hydra.run.dir` must be set for processes that are started from outside, got none")
+            raise UserError("`hydra.run.dir` must be set if a launcher such as torchrun starts the processes, got none")
     elif not first or (cfg.trainer.devices != 1 and instantiate(cfg.trainer, logger=False).world_size > 1):
-        raise UserError(f"`trainer.devices` must be 1 for this job, which is one process's, got {cfg.trainer.devices}")
+        raise UserError(
+            f"`trainer.devices` must be 1 for this job, which supports a single process, got {cfg.trainer.devices}"
+        )
 
 
 def folder_is_named(hydra: Any, kind: str = "run") -> bool:
-    """Return whether the command line says where to write, for a ``run`` or a ``sweep``."""
+    """Return whether the command line sets the output folder.
+
+    Args:
+        hydra: Hydra's configuration.
+        kind: ``"run"`` or ``"sweep"``.
+    """
     return any(override.lstrip("+").startswith(f"hydra.{kind}.dir=") for override in hydra.overrides.hydra)
 
 
 def _set_folder(folder: str) -> None:
-    """Set the run folder that Lightning names to the processes that it starts."""
+    """Set the run folder that Lightning passes to the processes it starts."""
     cfg: Any = HydraConfig.instance().cfg
     with read_write(cfg.hydra.run):
         cfg.hydra.run.dir = folder

@@ -1,4 +1,4 @@
-"""``graphrerank learn``: a checkpoint that learns from use, and replaces its parent only if it is better."""
+"""``graphrerank learn``: update a checkpoint from logged clicks, and accept the update only if it ranks better."""
 
 from pathlib import Path
 
@@ -11,12 +11,19 @@ from graphrerank.utils.files import write_json, write_text
 
 
 def run(cfg: DictConfig) -> Path | None:
-    """Run the command."""
+    """Run the command.
+
+    Args:
+        cfg: Settings of ``conf/learn.yaml``.
+
+    Returns:
+        Run folder, or None in a process that is not the first.
+    """
     return run_job(cfg, _learn)
 
 
 def _learn(command: CommandContext) -> Path:
-    """Learn from a log, print what was learned, and write the artifact if it was accepted; return the run folder."""
+    """Learn from a log, print the result, write the artifact if the update is accepted, and return the run folder."""
     cfg = command.cfg
     command.tracking.reads_checkpoint(cfg.start)
     artifact = Path(cfg.artifact or command.run_dir / "artifact")

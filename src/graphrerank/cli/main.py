@@ -1,4 +1,4 @@
-"""``graphrerank COMMAND``: each command is a module of :mod:`graphrerank.cli`, or of an installed package."""
+"""``graphrerank COMMAND``: run a command, which is a module of :mod:`graphrerank.cli` or of an installed plugin."""
 
 import os
 import sys
@@ -18,20 +18,21 @@ from graphrerank.installation.extras import require_extra
 from graphrerank.installation.plugins import command_entries, describe_entry_point, plugin_command_help
 from graphrerank.utils.checks import UserError
 
-Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the exit status
+#: Function that parses the command-line arguments, runs a command, and returns the exit status.
+Main = Callable[[Sequence[str]], int]
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of ``graphrerank``, which a module of its own runs.
+    """Description of a ``graphrerank`` command.
 
     Attributes:
-        usage: Arguments, as ``graphrerank --help`` shows them.
-        summary: One line of description in ``graphrerank --help``.
+        usage: Arguments for ``graphrerank --help``.
+        summary: One-line description for ``graphrerank --help``.
         config: File of ``conf`` that Hydra composes for the module's ``run(cfg)``. If None, the module's
             ``main(arguments)`` parses the arguments itself.
-        extra: Optional dependencies that the command needs (``pip install graphrerank[EXTRA]``).
-        positional: Setting that a first argument without ``=`` stands for. If None, there is none.
+        extra: Extra that the command needs (``pip install graphrerank[EXTRA]``).
+        positional: Setting that an argument without ``=`` sets. If None, there are no positional arguments.
         module: Module that runs the command. If None, the module of ``graphrerank.cli`` with the command's name.
     """
 
@@ -44,57 +45,65 @@ class Command:
 
 
 COMMANDS = {
-    "train": Command("SETTING=... ...", "train a reranker, and evaluate it with frozen systems", "train"),
+    "train": Command("SETTING=... ...", "train a reranker, and evaluate it against untrained baselines", "train"),
     "evaluate": Command("checkpoint=... ...", "compare checkpoints, pipelines and run files on data sets", "evaluate"),
     "serve": Command("checkpoint=... ...", "answer HTTP requests from a checkpoint or an artifact", "serve", "serve"),
-    "demo": Command("SETTING=... ...", "look at rankings of MITRE ATT&CK in the browser", "serve", "serve"),
+    "demo": Command("SETTING=... ...", "search MITRE ATT&CK in the browser", "serve", "serve"),
     "export": Command("checkpoint=... ...", "write a checkpoint as an artifact to serve", "export"),
     "prepare": Command(
-        "FOLDER data=... ...", "encode and index a data set, or change it", "prepare", "train", "folder"
+        "FOLDER data=... ...", "encode and index a data set, or change a corpus folder", "prepare", "train", "folder"
     ),
-    "forget": Command("LOG USER", "delete what a service remembers of a user", extra="serve"),
-    "calibrate": Command("checkpoint=... ...", "fit a checkpoint's probabilities, for a corpus of yours", "calibrate"),
+    "forget": Command("LOG USER", "delete all logged events of a user", extra="serve"),
+    "calibrate": Command("checkpoint=... ...", "calibrate the scores of a checkpoint to probabilities", "calibrate"),
     "learn": Command(
-        "LOG data=... ...", "learn from what users opened, if it makes answers better", "learn", "serve", "log"
+        "LOG data=... ...", "update a checkpoint from logged clicks, if it then ranks better", "learn", "serve", "log"
     ),
     "report": Command("RUN RUN ...", "compare finished runs of evaluate without ranking again"),
-    "build": Command("NAME --from F ...", "write a public data set from the files that its authors publish"),
+    "build": Command("NAME --from F ...", "convert the published files of a public data set"),
     "doctor": Command(
-        "[DATA ...]", "show what is installed; with DATA: does its graph help?", "doctor", "train", "dataset"
+        "[DATA ...]", "show the installation, or measure whether the graph of DATA helps", "doctor", "train", "dataset"
     ),
 }
 
 
 @cache
 def commands() -> dict[str, Command]:
-    """Return the built-in commands and those of installed packages, by name.
+    """Return the built-in commands and those of installed plugins, by name.
 
     Returns:
         Commands in the order of ``graphrerank --help``.
 
     Raises:
-        ValueError: If the command of a package has the name of a built-in one, or lacks a usage or a summary.
+        ValueError: If the command of a plugin has the name of a built-in command, or has no usage or summary.
     """
     added = {}
     for name, entry in command_entries().items():
         if name in COMMANDS:
-            raise UserError(f"{describe_entry_point(entry)} must have a name other than {sorted(COMMANDS)}")
+            raise UserError(f"{describe_entry_point(entry)} must not have a name in {sorted(COMMANDS)}")
         usage, summary = plugin_command_help(entry)
         added[name] = Command(usage, summary, module=entry.value)
     return {**COMMANDS, **added}
 
 
 FLAGS = """
-graphrerank COMMAND --help lists the settings of a command, --cfg job prints them as they would hold.
-eval "$(graphrerank -sc install=bash)" completes commands and settings; also zsh, and for fish: ... | source
+graphrerank COMMAND --help describes the settings of a command. --cfg job prints their values without running it.
+eval "$(graphrerank -sc install=bash)" enables completion in bash (or zsh; in fish: ... | source).
 """
 
 
 def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
-    """Run the command that the arguments name, and return the exit status; ``conf`` None: the package's settings."""
+    """Run a command of ``graphrerank``.
+
+    Args:
+        arguments: Command and its arguments. If None, those of ``sys.argv`` are used.
+        conf: Folder of settings. If None, the folder of the package is used.
+
+    Returns:
+        Exit status.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.formatwarning = format_warning
-    logs_json = given[0] in ("serve", "demo")  # on standard error
+    logs_json = given[0] in ("serve", "demo")  # these commands log JSON to standard error
     with closed_pipes_ignored(), terminating() as signals, records_shown(progress=not logs_json):
         try:
             status = _run(given[0], given[1:], conf or conf_folder())
@@ -129,13 +138,23 @@ def _run(name: str, arguments: list[str], conf: Path) -> int:
     elif name == "--commands":
         print(*commands())
     else:
-        print(f"unknown command {name!r}; graphrerank --help lists them", file=sys.stderr)
+        print(f"unknown command {name!r}. graphrerank --help lists all commands", file=sys.stderr)
         return 2
     return 0
 
 
 def settings(name: str, arguments: Sequence[str]) -> list[str]:
-    """Write the arguments of a command as settings; a first one without ``=`` is its positional argument.
+    """Return the arguments of a command as overrides of settings.
+
+    Args:
+        name: Name of the command.
+        arguments: Command-line arguments. One of them may be a positional argument, which has no ``=``.
+
+    Returns:
+        Overrides and flags for Hydra.
+
+    Raises:
+        ValueError: If there are too many positional arguments.
 
     Example:
         >>> settings("prepare", ["my corpus", "data=folder"])
@@ -149,9 +168,9 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
         is_word = ("=" not in argument or is_path) and not argument.startswith(("-", "~")) and not flags
         flags = argument.startswith("-")
         if is_word and positional is None:
-            raise UserError(f"graphrerank {name} takes settings (NAME=...), got {argument!r}")
+            raise UserError(f"arguments of graphrerank {name} must be settings (NAME=...), got {argument!r}")
         if is_word and any(override.startswith(f"{positional}=") for override in overrides):
-            raise UserError(f"graphrerank {name} takes one {positional}, got {argument!r} too")
+            raise UserError(f"graphrerank {name} accepts only one {positional}, got {argument!r} in addition")
         overrides.append(f"{positional}={quoted(argument)}" if is_word else argument)
         needs_group = any(word.startswith("data.") for word in arguments) and not any(
             word.startswith("data=") for word in arguments
@@ -163,10 +182,10 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _completing(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the command that Hydra's shell completion is for, and its arguments.
+    """Return the command whose settings the shell completes, and its arguments.
 
-    Hydra's scripts put the line so far into ``COMP_LINE`` and complete the settings of one program, so that the command
-    is removed from the line.
+    Hydra's completion scripts put the current line into ``COMP_LINE`` and expect a program without commands, so the
+    command is removed from the line.
     """
     if not any(argument.startswith("query=") for argument in arguments):
         return "train", ["-sc", *arguments]

@@ -1,11 +1,11 @@
-"""Settings on the command line, written so that Hydra's parser reads them as they were meant."""
+"""Quoting of command-line settings for Hydra's parser."""
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-PATHS = (  # last parts of settings that name a file or folder
+PATHS = (  # last components of the names of settings whose value is a file or folder
     *("add", "artifact", "cache", "checkpoint", "compare", "dataset", "datasets", "dir", "file", "folder", "index"),
     *("path", "remove", "run_dir", "start_from", "systems"),
 )
@@ -14,7 +14,10 @@ _ENTRY = re.compile(r"""(?:'(?:\\.|[^'])*'|"(?:\\.|[^"])*"|\[[^\]]*\]|\{[^}]*\}|
 
 
 def quoted(text: str) -> str:
-    r"""Quote a text as Hydra reads it: backslashes have a meaning before quotes only.
+    r"""Return a text in quotes for Hydra's parser, in which a backslash is special only before a quote.
+
+    Args:
+        text: Text to quote.
 
     Example:
         >>> print(quoted("it's"))
@@ -24,9 +27,12 @@ def quoted(text: str) -> str:
 
 
 def read_override(argument: str) -> str:
-    """Quote the value of a setting if Hydra's parser does not read it, or would divide a path that exists.
+    """Return an override in which the value is quoted if Hydra's parser would reject it or split an existing path.
 
-    A list is quoted entry by entry. Whatever Hydra reads and is no path stays as it is.
+    The entries of a list are quoted separately. Values that are not paths and that Hydra can parse are unchanged.
+
+    Args:
+        argument: Override as ``KEY=VALUE``, or a flag.
 
     Example:
         >>> print(read_override("data.path=Käse=1"), read_override("datasets=[./ü b, attack]"), read_override("seed=1"))
@@ -49,14 +55,14 @@ def read_override(argument: str) -> str:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """List the entries of a list, quoted where necessary."""
+    """Yield the entries of a list, quoted if necessary."""
     for entry in _ENTRY.findall(text):
         plain = entry.strip()
         yield quoted(plain) if isinstance(_parsed(f"x=[{plain}]"), Exception) else plain
 
 
 def _parsed(argument: str) -> object:
-    """Return the value that Hydra reads, or the error."""
+    """Return the value that Hydra parses, or the error that it raises."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -67,6 +73,6 @@ def _parsed(argument: str) -> object:
 
 
 def _exists(text: str) -> bool:
-    with suppress(OSError, ValueError):  # a name that is too long, or holds a null character
+    with suppress(OSError, ValueError):  # raised if the name is too long or contains a null character
         return Path(text).exists()
     return False

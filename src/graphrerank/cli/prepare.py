@@ -1,4 +1,4 @@
-"""``graphrerank prepare``: a data set as a corpus folder, which is memory-mapped; and changes of such a folder."""
+"""``graphrerank prepare``: write a data set as a memory-mapped corpus folder, or change such a folder."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,23 @@ from graphrerank.utils.checks import UserError
 
 
 def run(cfg: DictConfig) -> Path:
-    """Write or change the folder, which is the last line printed."""
+    """Write or change a corpus folder, and print it as the last line.
+
+    Args:
+        cfg: Settings of ``conf/prepare.yaml``.
+
+    Returns:
+        The corpus folder.
+
+    Raises:
+        ValueError: If the settings describe neither a data set nor a change, or both.
+    """
     changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
     given = [*changes, *(["data="] if cfg.data is not None else [])]
     if not given or (changes and cfg.data is not None):
         raise UserError(
-            "graphrerank prepare writes a data set (data=folder data.path=DIR) or changes a corpus folder "
-            f"(add=DIR, remove=FILE, compact=true), got {' and '.join(given) or 'neither'}"
+            "graphrerank prepare needs either a data set to write (data=folder data.path=DIR) or a change of a corpus "
+            f"folder (add=DIR, remove=FILE, compact=true), got {' and '.join(given) or 'neither'}"
         )
     parts = ComponentFactory(paths=dict(cfg.paths), device=cfg.device, num_threads=cfg.num_threads, seed=cfg.seed)
     folder = Path(cfg.folder)
@@ -43,7 +53,13 @@ def run(cfg: DictConfig) -> Path:
 
 
 def write_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> None:
-    """Encode and index a data set."""
+    """Encode and index a data set, and write it as a corpus folder.
+
+    Args:
+        cfg: Settings of ``conf/prepare.yaml``.
+        parts: Factory that builds the encoder.
+        folder: Folder to write.
+    """
     check_own_folder(folder)
     accepted = inspect.signature(get_object(cfg.data["_target_"])).parameters
     keeps = {"keep_derived": True} if {"keep_derived", "options"} & accepted.keys() else {}
@@ -60,7 +76,13 @@ def _encoder(cfg: DictConfig, parts: ComponentFactory) -> VectorCache | None:
 
 
 def change_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> None:
-    """Remove and add passages in one step; then compact the folder if ``compact`` is true."""
+    """Remove and add passages in one transaction, and compact the folder if ``compact`` is true.
+
+    Args:
+        cfg: Settings of ``conf/prepare.yaml``.
+        parts: Factory that builds the encoder.
+        folder: Corpus folder to change.
+    """
     manifest = read_corpus_manifest(folder)
     source_of_entities = None if manifest.derived is None else manifest.derived.entity_source
     if cfg.add or cfg.remove:
@@ -86,13 +108,13 @@ def change_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> Non
 
 
 def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[NewEdge], Sequence[tuple[str, str, str]]]:
-    """Read edges of any ids, and those relations that metadata hold; none if there is no such file."""
+    """Read edges between any ids, and the relations for the metadata. Both are empty if the file does not exist."""
     if not path.is_file():
         return [], []
     ids = _Numbering()
     pairs, weight, types, guarded, relations = read_edges([path], ids, edge_meanings=meanings)
     if guarded is not None:
-        raise UserError(f"{path}: edges with principals are not added to a corpus folder; prepare it again")
+        raise UserError(f"{path}: edges with principals cannot be added to a corpus folder. Prepare the folder again")
     names = list(ids)
     rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
     edges = [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]
@@ -100,7 +122,7 @@ def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[Ne
 
 
 def _read_entities(folder: Path | None, documents: Sequence[CorpusRecord]) -> list[Sequence[str]] | None:
-    """Read the names of each document's entities; None if there is no such file."""
+    """Read the names of each document's entities. None if the file does not exist."""
     path = None if folder is None else folder / ENTITIES_FILE
     if path is None or not path.is_file():
         return None
@@ -110,8 +132,8 @@ def _read_entities(folder: Path | None, documents: Sequence[CorpusRecord]) -> li
 
 
 class _Numbering(dict[str, int]):
-    """Numbers ids as they are looked up."""
+    """Mapping that assigns the next number to an id on its first look-up."""
 
     def get(self, key: str, default: object = None) -> int:
-        """Return the number of an id."""
+        """Return the number of an id, which is assigned on the first look-up."""
         return self.setdefault(key, len(self))

@@ -1,4 +1,4 @@
-"""``graphrerank report``: finished runs of ``evaluate`` in one table, without ranking again."""
+"""``graphrerank report``: compare finished runs of ``evaluate`` without ranking again."""
 
 import shlex
 from argparse import ArgumentParser
@@ -10,18 +10,38 @@ from graphrerank.installation.extras import require_extra
 
 
 def parser() -> ArgumentParser:
-    """Build the parser of the arguments."""
+    """Return the argument parser of the command."""
     parser = ArgumentParser("graphrerank report", description="Compare finished runs of graphrerank evaluate.")
-    parser.add_argument("runs", nargs="+", type=Path, help="run folders; the last system of the last run is tested")
-    parser.add_argument("--out", type=Path, help="the folder to write (runs/report/<time>)")
-    parser.add_argument("--tested", nargs="+", default=[], metavar="MEASURE", help="measures to test (the first run's)")
-    parser.add_argument("--resamples", type=int, default=10_000, help="of a test and of an interval (10000)")
-    parser.add_argument("--seed", type=int, default=0, help="of resampling (0)")
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="run folders; the last system of the last run is compared with all others"
+    )
+    parser.add_argument("--out", type=Path, help="folder to write (default: runs/report/<time>)")
+    parser.add_argument(
+        "--tested",
+        nargs="+",
+        default=[],
+        metavar="MEASURE",
+        help="measures to run significance tests on (default: those of the first run)",
+    )
+    parser.add_argument(
+        "--resamples",
+        type=int,
+        default=10_000,
+        help="number of sign flips of a test, and of bootstrap samples of an interval (default: 10000)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed for resampling (default: 0)")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare finished runs (:func:`~graphrerank.evaluation.compare.compare_runs`), and write the report."""
+    """Compare finished runs (:func:`~graphrerank.evaluation.compare.compare_runs`), and write the report.
+
+    Args:
+        arguments: Command-line arguments after the name of the command.
+
+    Returns:
+        Exit status.
+    """
     given = parser().parse_args(arguments)
     require_extra("train", "graphrerank report")
     from graphrerank.evaluation.compare import compare_runs

@@ -1,4 +1,4 @@
-"""A separate run folder for every command, claimed before Hydra writes its first file into it."""
+"""Hydra callbacks that give each command its own run folder and print the results of a sweep."""
 
 import json
 from pathlib import Path
@@ -11,26 +11,38 @@ from graphrerank.cli.joint_training import folder_is_named
 from graphrerank.utils.files import claim_folder, remove_leftovers
 from graphrerank.utils.processes import is_first_process
 
-LEFT_DEPTH = 2  # a run folder, and the folder of a model in it
+LEFT_DEPTH = 2  # depth of folders with temporary files: a run folder, and the folder of a model in it
 
 
 class ClaimRunFolder(Callback):
-    """Give two commands that start in the same second two folders: the later one gets a number after its name.
+    """Create the run folder before Hydra writes its first file.
 
-    A folder that the command line names (``hydra.run.dir=DIR``), or in which a job goes on (``goes_on``), is taken as
-    it is; in that of a sweep each run has a folder by its number.
+    If two commands start in the same second, a number is appended to the folder name of the later one. A folder that is
+    set on the command line (``hydra.run.dir=DIR``) is used unchanged. In a sweep, the folder of the sweep is created;
+    each run has a numbered folder in it.
+
+    Args:
+        goes_on: Whether the job continues in an existing folder, which is used unchanged.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
         self._goes_on = goes_on
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
-        """Claim ``hydra.run.dir``."""
+        """Create ``hydra.run.dir``.
+
+        Args:
+            config: Configuration of the run.
+        """
         if not self._goes_on:
             _claim(config, "run")
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Claim ``hydra.sweep.dir``."""
+        """Create ``hydra.sweep.dir``.
+
+        Args:
+            config: Configuration of the sweep.
+        """
         _claim(config, "sweep")
 
 
@@ -39,18 +51,22 @@ def _claim(config: DictConfig, kind: str) -> None:
     if folder_is_named(config.hydra, kind) or ("trainer" in config and not is_first_process()):
         return
     wanted = Path(str(OmegaConf.select(config, key)))
-    remove_leftovers(wanted.parent, depth=LEFT_DEPTH)  # of earlier runs that were killed
+    remove_leftovers(wanted.parent, depth=LEFT_DEPTH)  # temporary files of earlier runs that were killed
     claimed = claim_folder(wanted)
     with read_write(config.hydra):
         OmegaConf.update(config, key, str(claimed))
 
 
 class SweepTable(Callback):
-    """Print the validation score of each model of a sweep, the best first, when all runs have ended."""
+    """Print the validation scores of all models of a sweep after its last run, best first."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Read the manifests of the runs; models that did not finish, or were not validated, are left out."""
-        from graphrerank.models.manifest import MANIFEST  # imports torch, which errors in arguments should not wait for
+        """Print the table. Models whose training did not finish or was not validated are skipped.
+
+        Args:
+            config: Configuration of the sweep.
+        """
+        from graphrerank.models.manifest import MANIFEST  # imports torch, which is slow
 
         rows = []
         for path in sorted(Path(str(config.hydra.sweep.dir)).glob(f"*/*/{MANIFEST}")):

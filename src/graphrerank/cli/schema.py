@@ -1,4 +1,4 @@
-"""Settings of commands: which dataclass describes them, their help, and their checks after composition."""
+"""Dataclasses, help texts and checks of the settings of all commands."""
 
 import re
 from dataclasses import fields
@@ -23,7 +23,7 @@ from graphrerank.installation.conf_folder import CHOICES, conf_folder, listed_ch
 from graphrerank.installation.plugins import settings_folders
 from graphrerank.utils.checks import UserError
 
-SETTINGS = {  # by file of conf: the dataclass of its settings, imported when the command is used
+SETTINGS = {  # dataclass of the settings of each command, imported when the command is used
     "train": "graphrerank.config.settings.train.TrainSettings",
     "evaluate": "graphrerank.config.settings.evaluate.EvaluateSettings",
     "export": "graphrerank.config.settings.export.ExportSettings",
@@ -33,18 +33,15 @@ SETTINGS = {  # by file of conf: the dataclass of its settings, imported when th
     "serve": "graphrerank.serving.settings.ServeSettings",
     "prepare": "graphrerank.config.settings.prepare.PrepareSettings",
 }
-NOT_IN_HELP = rf"- override |{SUFFIX}\b|# Defaults of the settings"  # lines of a file of conf
-SHARED = "shared"  # components that files of conf/pipeline refer to
+NOT_IN_HELP = rf"- override |{SUFFIX}\b|# Defaults of the settings"  # lines of a file of `conf` to leave out
+SHARED = "shared"  # key of the components that files of `conf/pipeline` refer to
 
 
 def settings_class(name: str) -> type[Any]:
     """Return the dataclass of a command's settings.
 
     Args:
-        name: The command's file of ``conf``.
-
-    Returns:
-        The dataclass.
+        name: Name of the command's file in ``conf``.
     """
     module, _, class_name = SETTINGS[name].rpartition(".")
     found: type[Any] = getattr(import_module(module), class_name)
@@ -52,10 +49,10 @@ def settings_class(name: str) -> type[Any]:
 
 
 def register(*names: str) -> None:
-    """Tell Hydra the folders of extensions, the defaults of commands and their help, before it composes.
+    """Register the settings folders of plugins, and the defaults and help texts of commands, with Hydra.
 
     Args:
-        *names: Commands' files of ``conf`` that will be composed. If there is none, all of them.
+        *names: Names of the commands' files in ``conf``. If empty, all commands are registered.
     """
     OmegaConf.register_new_resolver("graphrerank_help", command_help, replace=True)
     register_settings()
@@ -64,19 +61,19 @@ def register(*names: str) -> None:
 
 
 def command_help(name: str) -> str:
-    """Return Hydra's template of ``--help``: examples, groups with their choices, and settings with descriptions.
+    """Return the help text of a command: examples, groups with their choices, and settings with descriptions.
 
     Args:
-        name: The command's file of ``conf``.
+        name: Name of the command's file in ``conf``.
 
     Returns:
-        Text in which ``$`` is doubled, as Hydra needs it.
+        Template for Hydra, in which every ``$`` is doubled.
     """
     folders = [conf_folder(), *settings_folders()]
     path = folders[0] / f"{name}.yaml"
     text = path.read_text(encoding="utf-8").split("\nhydra:\n")[0]
     lines = [line for line in text.splitlines() if not re.search(NOT_IN_HELP, line)]
-    head = "\n".join(lines).split("\n\n")[0].splitlines()  # without the settings that the file overrides
+    head = "\n".join(lines).split("\n\n")[0].splitlines()  # examples and groups, before the overridden settings
     lines = [*head, "", *help_lines(settings_class(name), overrides=_own_settings(name))]
     choices = {
         group: sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
@@ -85,8 +82,8 @@ def command_help(name: str) -> str:
     for group in CHOICES.keys() & choices.keys():
         choices[group] = sorted([*choices[group], *listed_choices(group)])
     listed = [f"  {group}: {', '.join(names)}" for group, names in choices.items()]
-    advice = "GROUP=CHOICE takes another file of conf/GROUP; --cfg job --package GROUP shows its settings:"
-    return "\n".join([*lines, "", advice, *listed, "", "--hydra-help: Hydra's flags"]).replace("$", "$$")
+    advice = "GROUP=CHOICE selects a file of conf/GROUP. --cfg job --package GROUP prints its settings. The choices:"
+    return "\n".join([*lines, "", advice, *listed, "", "--hydra-help describes Hydra's flags."]).replace("$", "$$")
 
 
 def composition_error(error: BaseException, name: str) -> UserError | None:
@@ -127,16 +124,16 @@ def _own_settings(name: str) -> dict[str, Any]:
 
 
 def check_settings(cfg: DictConfig, name: str) -> None:
-    """Refuse settings that a command does not have, or of another type; groups without a choice become null.
+    """Check the names and types of a command's settings, and set groups without a choice to null.
 
-    Settings below a group of ``conf`` are checked by the class that they build.
+    Settings inside a group of ``conf`` are checked later, by the class that is built from them.
 
     Args:
-        cfg: Composed configuration, in which the groups are completed.
-        name: The command's file of ``conf``.
+        cfg: Composed configuration. Missing groups are added.
+        name: Name of the command's file in ``conf``.
 
     Raises:
-        ValueError: If a setting is unknown or has another type. The message names it.
+        ValueError: If a setting is unknown or has a wrong type. The message names the setting.
     """
     groups, described = group_names(_content(name)), settings_class(name)
     names = {*_own_settings(name), *(field.name for field in fields(described))}

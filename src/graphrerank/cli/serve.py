@@ -1,4 +1,4 @@
-"""``python serve.py``: export a checkpoint, answer HTTP requests from it, or time its formats."""
+"""``python serve.py``: export a checkpoint, serve it over HTTP, or benchmark its formats."""
 
 from pathlib import Path
 
@@ -16,31 +16,41 @@ MODES = ("http", "bench", "export")
 
 
 def run(cfg: DictConfig) -> Path:
-    """Do what ``mode`` says; the last line printed is a folder.
+    """Serve, export or benchmark, depending on ``mode``. The last printed line is the returned folder.
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
 
     Returns:
-        The artifact's folder, or with ``mode=bench`` the run's, which has the times.
+        Folder of the artifact. With ``mode=bench``, the run folder with the measured times.
 
     Raises:
-        ValueError: If a setting is unknown, or does not fit ``mode``.
+        ValueError: If ``mode`` is unknown, or a setting is invalid for it.
     """
     check_choice(MODES, mode=cfg.mode)
     if cfg.mode != "export":
         return bench(cfg) if cfg.mode == "bench" else serve_http(cfg)
     if cfg.checkpoint is None:
-        raise UserError("mode=export needs `checkpoint`: what to export, written to the folder `artifact`, got none")
+        raise UserError("`checkpoint` must be set for mode=export, got null")
     if cfg.format is not None:
-        raise UserError(f"mode=export writes `formats`; `format` says which one serves, got format={cfg.format}")
+        raise UserError(f"`format` must be null for mode=export, got {cfg.format}. Use `formats` to select the formats")
     return export(cfg)
 
 
 def bench(cfg: DictConfig) -> Path:
-    """Time the formats of an artifact."""
+    """Measure the latency of each format of an artifact.
+
+    Args:
+        cfg: Settings of ``conf/serve.yaml``.
+
+    Returns:
+        Run folder with ``bench.json``.
+
+    Raises:
+        ValueError: If both ``artifact`` and ``checkpoint`` are null.
+    """
     if cfg.artifact is None and cfg.checkpoint is None:
-        raise UserError("mode=bench needs `checkpoint`, or `artifact`: a folder that mode=export wrote, got neither")
+        raise UserError("`checkpoint` or `artifact` must be set for mode=bench, got null for both")
     torch.set_num_threads(cfg.num_threads)
     artifact, folder = artifact_folder(cfg), Path(cfg.paths.run_dir)
     times = bench_artifact(artifact, **cfg.bench)

@@ -20,7 +20,14 @@ from graphrerank.utils.processes import is_first_process
 
 
 def run(cfg: DictConfig) -> Path | None:
-    """Run the job of ``conf/train.yaml``."""
+    """Run the job of ``conf/train.yaml``, which is :func:`train` unless an experiment replaces it.
+
+    Args:
+        cfg: Settings of ``conf/train.yaml``.
+
+    Returns:
+        Run folder, or None in a process that is not the first.
+    """
     return run_job(cfg)
 
 
@@ -31,7 +38,7 @@ def train(command: CommandContext) -> Path:
         command: Running command.
 
     Returns:
-        The folder of the run.
+        Run folder.
     """
     with training_folder(command) as run_dir:
         run = read_train_run(command, run_dir)
@@ -77,7 +84,7 @@ def evaluate_rows(
     Args:
         command: Running command.
         rerankers: Trained models by name.
-        data: Data that they were trained on.
+        data: Data that the models were trained on.
         run_dir: Folder of the run.
     """
     cfg = command.cfg

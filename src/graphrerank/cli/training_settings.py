@@ -1,4 +1,4 @@
-"""What a command that trains reads from its configuration: the run folder, the models of the run and their data."""
+"""Configuration of commands that train: the run folder, the models of the run and their data."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -22,19 +22,19 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use
 from graphrerank.utils.processes import is_first_process
 
-# settings of `conf/train.yaml` that are fields of `FitSettings`, in addition to `seed` and those of `batches`
+# settings of `conf/train.yaml` that are fields of `FitSettings`, except `seed` and the settings in `batches`
 FURTHER = ("shares", "augmentation", "cross_encoder_queries", "num_queries", "start", "train_only", "calibration")
-BUILT_GROUPS = ("loss", "module", "callbacks", "trainer")  # groups from which each model of a run is trained
+BUILT_GROUPS = ("loss", "module", "callbacks", "trainer")  # groups that are built separately for each model of a run
 
 
 @dataclass(frozen=True, eq=False)
 class ModelRow:
-    """A model to train: one row of the table of results.
+    """Model to train, which is one row of the result table.
 
     Attributes:
-        config: Configuration of the command for this model, which names the model's folders.
-        recorded: The configuration as the manifest records it.
-        model: Settings of the model, which is built when the sizes of its data are known.
+        config: Configuration of the command for this model, with the model's folders.
+        recorded: Configuration to record in the manifest.
+        model: Configured model, which is built when the sizes of its data are known.
         groups: Plain settings of the groups ``loss``, ``module``, ``callbacks`` and ``trainer``.
     """
 
@@ -44,10 +44,10 @@ class ModelRow:
     groups: Mapping[str, Any]
 
     def built_groups(self) -> dict[str, Any]:
-        """Build the loss, the module's factory, the callbacks and the trainer's arguments.
+        """Build the loss, the factory of the module, the callbacks and the arguments of the trainer.
 
         Returns:
-            Arguments of :class:`~graphrerank.training.trainer.RerankerTrainer`.
+            Keyword arguments of :class:`~graphrerank.training.trainer.RerankerTrainer`.
         """
         return {
             "loss": build_component(self.groups["loss"]),
@@ -59,17 +59,18 @@ class ModelRow:
 
 @dataclass(frozen=True, eq=False)
 class TrainRun:
-    """Everything that ``conf/train.yaml`` says, read once before the data are.
+    """Configuration of a run of ``train.py``, which is read once, before the data are loaded.
 
     Attributes:
         rows: Models to train by name: the ablations, and the primary model last.
-        data: Data sets by name. The first one is that of the table of results.
-        settings: Settings of the training, which all models share.
-        retriever: Retriever of the candidates.
+        data: Configured data sets by name. The result table is computed on the first one.
+        settings: Settings of the training, which are the same for all models.
+        retriever: Retriever that produces the candidates.
         encoder: Text encoder. If None, nothing is encoded.
-        pair_encoder: Cross-encoder. If None, there is none.
+        pair_encoder: Cross-encoder. If None, no cross-encoder is used.
         features: Settings of ``conf/features``.
-        restart_probs: Restart probabilities of ``gcs`` and ``ppr``; None where the validation split decides.
+        restart_probs: Restart probabilities of ``gcs`` and ``ppr``. None for a probability to tune on the validation
+            split.
     """
 
     rows: Mapping[str, ModelRow]
@@ -85,11 +86,11 @@ class TrainRun:
         """Return the settings for the next model of the run.
 
         Args:
-            rerankers: Models that are trained already. The restart probabilities that the first one chose on the
-                validation split hold for all models.
+            rerankers: Models that have already been trained. The restart probabilities that were tuned for the first
+                model are used for all models.
 
         Returns:
-            The settings with the restart probabilities.
+            Settings with restart probabilities.
         """
         first = next(iter(rerankers.values()), None)
         chosen = self.restart_probs if first is None else dict(first.checkpoint.reranker.operators)
@@ -101,13 +102,13 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
 
     Args:
         command: Running command.
-        run_dir: Folder of the run, in which each model has a folder.
+        run_dir: Folder of the run. Each model has a subfolder.
 
     Returns:
-        The models to train, their data and their settings.
+        Models to train, their data and their settings.
 
     Raises:
-        ValueError: If two rows of the table have one name, or a setting does not fit.
+        ValueError: If two rows of the table have the same name, or a setting is invalid.
     """
     cfg = command.cfg
     configs = model_configs(cfg, run_dir)
@@ -133,13 +134,13 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
 
 @contextmanager
 def training_folder(command: CommandContext) -> Iterator[Path]:
-    """Yield the run folder of a training: that of the run to resume (``ckpt_path``), in sole use, or a new one.
+    """Yield the run folder of a training: that of the run to resume (``ckpt_path``), which is locked, or a new one.
 
     Args:
         command: Running command.
 
     Yields:
-        The folder.
+        Run folder.
     """
     resume = command.cfg.ckpt_path
     run_dir = command.run_dir if resume is None else run_folder(resume)
@@ -148,17 +149,17 @@ def training_folder(command: CommandContext) -> Iterator[Path]:
 
 
 def model_configs(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:
-    """Return the configuration of each model of a run by its name: the ablations, and the primary model last.
+    """Return the configuration of each model of a run: the ablations, and the primary model last.
 
     Args:
         cfg: Configuration of the command.
-        run_dir: Folder of the run, in which each model has a folder.
+        run_dir: Folder of the run. Each model has a subfolder.
 
     Returns:
-        A copy of the configuration for each model.
+        Changed copy of the configuration by name of the model.
 
     Raises:
-        ValueError: If two rows of the table have one name.
+        ValueError: If two rows of the table have the same name.
     """
     configs = {}
     for name, changes in row_changes(cfg).items():
@@ -169,15 +170,12 @@ def model_configs(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:
 
 
 def model_config(cfg: DictConfig, run_dir: Path, name: str) -> DictConfig:
-    """Return a copy of a command's configuration for one model of a run, which names the model's folders.
+    """Return a copy of a command's configuration with the name and the folders of one model.
 
     Args:
         cfg: Configuration of the command.
         run_dir: Folder of the run.
         name: Name of the model.
-
-    Returns:
-        The copy.
     """
     copied = deepcopy(cfg)
     copied.system, copied.paths.run_dir = name, str(run_dir)
@@ -185,13 +183,13 @@ def model_config(cfg: DictConfig, run_dir: Path, name: str) -> DictConfig:
 
 
 def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
-    """Return the models to train by name, with their changes of the model's settings; the primary one last.
+    """Return the models to train: the ablations with their changes of the model's settings, and the primary model last.
 
     Args:
         cfg: Configuration of the command.
 
     Returns:
-        Changes by name of the model. An ablation of a setting that the model does not have is left out with a message.
+        Changes by name of the model. An ablation of a setting that the model does not have is skipped with a message.
 
     Raises:
         ValueError: If ``system`` has the name of a baseline or of an ablation.
@@ -199,54 +197,52 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
     rows: dict[str, Mapping[str, Any]] = {}
     for name, changes in cfg.ablations.items():
         if unknown := [key for key in changes or () if key not in cfg.model]:
-            print(f"no row {name}: the model has no setting {unknown[0]}")
+            print(f"skipping ablation {name}: the model has no setting {unknown[0]}")
         elif changes is not None:
             rows[str(name)] = changes
     if cfg.system in (*BASELINES, *rows):
         raise UserError(
-            f"`system` names the trained model, so it must not be one of {[*BASELINES, *rows]}, got {cfg.system!r}"
+            f"`system` must not be the name of a baseline or an ablation, {[*BASELINES, *rows]}, got {cfg.system!r}"
         )
     return {**rows, str(cfg.system): {}}
 
 
 def fit_settings(cfg: DictConfig) -> FitSettings:
-    """Return the settings of a training; epochs and learning rate are those of ``trainer`` and ``module``.
+    """Return the settings of a training, without those that are in the groups ``trainer`` and ``module``.
 
     Args:
         cfg: Configuration of the command.
-
-    Returns:
-        The settings.
     """
     batches = {name: setting for name, setting in cfg.batches.items() if name != "seed"}
     return FitSettings(seed=cfg.seed, **batches, **{name: resolved(cfg[name]) for name in FURTHER})
 
 
 def resolved(node: Any) -> Any:
-    """Return plain settings, with interpolations resolved."""
+    """Return settings as plain values, with interpolations resolved.
+
+    Args:
+        node: Node of a configuration, or a plain value, which is returned unchanged.
+    """
     return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 
 
 def trainer_settings(cfg: DictConfig) -> dict[str, Any]:
-    """Build the arguments ``trainer`` and ``callbacks`` of a training from these groups of the configuration.
+    """Build the trainer's arguments and the callbacks from the groups ``trainer`` and ``callbacks``.
 
     Args:
-        cfg: Configuration of one model, as :func:`model_config` returns it.
+        cfg: Configuration of one model, from :func:`model_config`.
 
     Returns:
-        The arguments by name.
+        Keyword arguments ``trainer`` and ``callbacks`` of :class:`~graphrerank.training.session.TrainingSession`.
     """
     return {"trainer": built_trainer(resolved(cfg.trainer)), "callbacks": built_callbacks(resolved(cfg.callbacks))}
 
 
 def training_plan(command: CommandContext) -> TrainingPlan:
-    """Return how an experiment of a command trains: its trainer, callbacks, loggers and the run to resume.
+    """Return the training plan of an experiment: its trainer, callbacks, loggers and run to resume.
 
     Args:
         command: Running command.
-
-    Returns:
-        The plan.
     """
 
     def settings(run_dir: Path, name: str) -> Mapping[str, Any]:

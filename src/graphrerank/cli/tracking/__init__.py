@@ -1,7 +1,7 @@
-"""Tracking of runs: what a command read, measured and wrote, in W&B, MLflow, TensorBoard or any Lightning logger.
+"""Tracking of the inputs, results and outputs of commands in W&B, MLflow, TensorBoard or any Lightning logger.
 
-``session.py`` opens the loggers of a command and sends its results. ``base.py`` says what a tracker can keep; each
-tracker is one file that overrides it. ``results.py`` reads the results of a job from its run folder.
+``session.py`` opens the loggers of a command and sends its results. ``base.py`` defines the base class of all trackers;
+each tracker overrides it in a separate file. ``results.py`` reads the results of a job from its run folder.
 """
 
 from graphrerank.cli.tracking.session import Tracking

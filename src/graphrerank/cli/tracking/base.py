@@ -1,4 +1,4 @@
-"""What a tracker can keep of a run: the class to extend for a further one."""
+"""Base class of trackers, to subclass for a new tracker."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,19 +13,21 @@ from graphrerank.cli.tracking.results import ResultTable
 
 
 class TrackedRun:
-    """A run of one Lightning logger.
+    """Run of one Lightning logger.
 
-    The base class serves any logger: it sends numbers with ``log_metrics``, which every logger has. A tracker that
-    can keep more overrides the methods named ``log_...``; one whose runs have ids overrides :meth:`open` and
-    :attr:`run_id`. Curves of a training are not sent here: Lightning sends them to the logger while it trains.
+    The base class works with any logger, because it sends numbers with ``log_metrics``, which every logger implements.
+    A tracker that supports tables, images or artifacts overrides the methods ``log_...``. A tracker whose runs have ids
+    overrides :meth:`open` and :attr:`run_id`. Training curves are not sent by this class, because Lightning logs them
+    during the training.
 
     Args:
-        logger: The logger.
+        logger: Lightning logger.
 
     Attributes:
-        logger_class: Loggers that the class serves, with their subclasses. To override.
-        extra: Extra of this package that installs the tracker; None if it needs no other package. To override.
-        keeps_results: Whether results are sent at all; False for a logger of curves alone. To override.
+        logger: Lightning logger.
+        logger_class: Class of the supported loggers, including its subclasses. Override in subclasses.
+        extra: Extra of this package that installs the tracker, or None. Override in subclasses.
+        keeps_results: Whether results are sent. False for a logger that only records curves. Override in subclasses.
     """
 
     logger_class: ClassVar[type[Logger]] = Logger
@@ -37,43 +39,79 @@ class TrackedRun:
 
     @classmethod
     def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "TrackedRun":
-        """Build the logger and begin its run, or continue an earlier one.
+        """Build the logger and start a new run, or continue an earlier run.
 
         Args:
-            settings: Settings of the logger, as in ``conf/logger``.
-            run_id: Id of the run to continue; None for a new one.
-            group: Name that the runs of one command, or of one sweep, share.
+            settings: Settings of the logger, in the form of ``conf/logger``.
+            run_id: Id of the run to continue. If None, a new run starts.
+            group: Group name that all runs of a command, or of a sweep, have in common.
+
+        Returns:
+            The run.
         """
         return cls(instantiate(settings))
 
     @property
     def run_id(self) -> str | None:
-        """Id of the run, with which a later command continues it; None if the tracker has none."""
+        """Id of the run, with which a later command can continue it. None if the tracker has no run ids."""
         return None
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Send the command, its configuration, and the facts of what it read."""
+        """Log the command, its configuration and the metadata of its inputs.
+
+        Args:
+            settings: Settings by name.
+        """
 
     def log_test(self, numbers: Mapping[str, float]) -> None:
-        """Send the test measures of the system that the run trained, as ``test/attack/ndcg@10``."""
+        """Log the test measures of the system that the run trained.
+
+        Args:
+            numbers: Means by log key, such as ``test/attack/ndcg@10``.
+        """
         self.logger.log_metrics(dict(numbers))
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Send the single numbers of the job's ``metrics.json``."""
+        """Log the numbers of the job's ``metrics.json``.
+
+        Args:
+            numbers: Numbers by log key.
+        """
         self.logger.log_metrics(dict(numbers))
 
     def log_table(self, table: ResultTable) -> None:
-        """Send a table of results."""
+        """Log a result table.
+
+        Args:
+            table: Result table.
+        """
 
     def log_image(self, name: str, path: Path) -> None:
-        """Send a plot, a PNG file."""
+        """Log a plot.
+
+        Args:
+            name: Name of the plot.
+            path: PNG file.
+        """
 
     def log_input(self, artifact: TrackedArtifact) -> None:
-        """Send what the run read."""
+        """Log an input of the run.
+
+        Args:
+            artifact: Data set or checkpoint.
+        """
 
     def log_output(self, artifact: TrackedArtifact) -> None:
-        """Send what the run wrote."""
+        """Log an output of the run.
+
+        Args:
+            artifact: Checkpoint or report.
+        """
 
     def close(self, *, failed: bool) -> None:
-        """End the run."""
+        """End the run.
+
+        Args:
+            failed: Whether the command failed.
+        """
         self.logger.finalize("failed" if failed else "success")

@@ -1,4 +1,4 @@
-"""Runs of Lightning's ``CSVLogger``: curves alone, as the results are files of the same folder."""
+"""Runs of Lightning's ``CSVLogger``, which only records curves."""
 
 from lightning.pytorch.loggers import CSVLogger
 
@@ -6,7 +6,7 @@ from graphrerank.cli.tracking.base import TrackedRun
 
 
 class CSVRun(TrackedRun):
-    """A ``metrics.csv``: a row per logged step; ``metrics.json`` and the report have the results."""
+    """Run that writes ``metrics.csv`` with one row per logged step. Results are in ``metrics.json`` and the report."""
 
     logger_class = CSVLogger
     keeps_results = False

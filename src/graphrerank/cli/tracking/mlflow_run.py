@@ -1,4 +1,4 @@
-"""Runs of MLflow, in a folder, a database or on a server."""
+"""Runs of MLflow, which are stored in a folder, in a database or on a server."""
 
 import json
 import os
@@ -16,20 +16,24 @@ from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
 from graphrerank.utils.processes import is_first_process
 
-# unless the user sets them: no usage reports, and a folder is a store, for which MLflow asks
+# defaults of environment variables: disable usage reports, and allow a folder as the store
 ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
-MAX_METRICS = 1000  # in one request
-LOGGED_TABLES = "mlflow.loggedArtifacts"  # tag by which MLflow's page finds tables
+MAX_METRICS = 1000  # maximum number of metrics per request
+LOGGED_TABLES = "mlflow.loggedArtifacts"  # tag in which MLflow's user interface looks up tables
 
 
 class ResumableMLFlowLogger(MLFlowLogger):
-    """Lightning's logger, which can also continue a run with other settings, such as more epochs.
+    """Lightning's MLflow logger with support for continuing a run with changed settings, such as more epochs.
 
-    MLflow refuses to change the parameters of a run; the first ones are kept.
+    MLflow does not allow the parameters of a run to change, so those of the first command remain.
     """
 
     def log_hyperparams(self, params: Any) -> None:
-        """Log parameters, unless the run has some."""
+        """Log parameters unless the run already has parameters.
+
+        Args:
+            params: Parameters by name.
+        """
         if is_first_process() and not self.experiment.get_run(self.run_id).data.params:
             super().log_hyperparams(params)
 
@@ -42,7 +46,16 @@ class MLflowRun(TrackedRun):
 
     @classmethod
     def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "MLflowRun":
-        """Begin or continue a run; the tag ``group`` names what the runs of a command share."""
+        """Start or continue a run, with the group as the tag ``group``.
+
+        Args:
+            settings: Settings of the logger, in the form of ``conf/logger``.
+            run_id: Id of the run to continue. If None, a new run starts.
+            group: Group name that all runs of a command, or of a sweep, have in common.
+
+        Returns:
+            The run.
+        """
         for variable, setting in ENVIRONMENT.items():
             os.environ.setdefault(variable, setting)
         tags = {"group": group, **(settings.tags or {})}
@@ -54,18 +67,18 @@ class MLflowRun(TrackedRun):
         return str(self.logger.run_id)
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Log parameters where the run has none yet, and ``settings.json``, which is always the latest."""
+        """Log parameters unless the run already has parameters, and replace ``settings.json``."""
         self.logger.log_hyperparams(dict(settings))
         self._log_json(settings, "settings.json")
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Log the numbers as metrics, in batches that MLflow accepts."""
+        """Log the numbers as metrics, in batches of at most :data:`MAX_METRICS`."""
         names = list(numbers)
         for start in range(0, len(names), MAX_METRICS):
             self.logger.log_metrics({name: numbers[name] for name in names[start : start + MAX_METRICS]})
 
     def log_table(self, table: ResultTable) -> None:
-        """Log a table in the form of ``MlflowClient.log_table``, which needs pandas; ``mlflow.load_table`` reads it."""
+        """Log a table in the format of ``MlflowClient.log_table``, which would need pandas."""
         name = re.sub(r"[^\w.,@ -]+", "-", table.name)
         file = f"tables/{name}.json"
         self._log_json({"columns": list(table.columns), "data": [list(row) for row in table.rows]}, file)
@@ -76,11 +89,11 @@ class MLflowRun(TrackedRun):
             client.set_tag(run_id, LOGGED_TABLES, json.dumps([*logged, entry]))
 
     def log_image(self, name: str, path: Path) -> None:
-        """Log a file in ``plots``."""
+        """Log an image to the folder ``plots``."""
         self.logger.experiment.log_artifact(self.logger.run_id, str(path), "plots")
 
     def log_input(self, artifact: TrackedArtifact) -> None:
-        """Log a dataset input, with the facts as its profile; checkpoints too, as MLflow has no inputs of files."""
+        """Log a data set or a checkpoint as a dataset input, because MLflow has no other kind of input."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         content = {"source": _json({"name": artifact.name}), "profile": _json(artifact.facts)}
@@ -90,7 +103,7 @@ class MLflowRun(TrackedRun):
         self.logger.experiment.log_inputs(self.logger.run_id, datasets=[DatasetInput(dataset, tags)])
 
     def log_output(self, artifact: TrackedArtifact) -> None:
-        """Log the files in a folder of the artifact's kind and name, and its fingerprint as a tag."""
+        """Log the files to the folder ``<kind>/<name>`` of the artifact, and the fingerprint as a tag."""
         client, run_id = self.logger.experiment, self.logger.run_id
         for name, path in artifact.files.items():
             client.log_artifact(run_id, str(path), str(Path(artifact.kind, artifact.name, name).parent))

@@ -1,4 +1,4 @@
-"""The results of a job as trackers show them: single numbers, tables and images, read from its run folder."""
+"""Results of a job for trackers: numbers, tables and images from its run folder."""
 
 import json
 import math
@@ -11,21 +11,21 @@ from typing import Any
 METRICS = "metrics.json"
 REPORTS = ("report.md", "report.html", METRICS)
 PLOTS = ("*.png", "plots/*.png")
-CONTAINERS = ("datasets", "systems")  # levels of metrics.json that every number lies in, so that names leave them out
-NOT_MEASURES = ("missing", "tied_share")  # numbers of a system that are no measures
-TESTS = {"p_value": "p", "p_holm": "p Holm"}  # entries of a comparison, and the columns that show them
+CONTAINERS = ("datasets", "systems")  # keys of metrics.json that are omitted in log keys
+NOT_MEASURES = ("missing", "tied_share")  # numbers of a system that are not measures
+TESTS = {"p_value": "p", "p_holm": "p Holm"}  # column title of each entry of a comparison
 
 CellValue = str | float | int | bool | None
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of results.
+    """Result table.
 
     Attributes:
-        name: Name of the table within the run, parts joined by ``/``, such as ``attack/systems``.
-        columns: Names of the columns; the first one names the rows.
-        rows: A cell per column; None where there is no value.
+        name: Name of the table in the run, such as ``attack/systems``.
+        columns: Names of the columns. The first column has the names of the rows.
+        rows: Cells of each row, one per column. None for an empty cell.
     """
 
     name: str
@@ -34,34 +34,48 @@ class ResultTable:
 
     @property
     def markdown(self) -> str:
-        """The table in Markdown."""
+        """Table as Markdown text."""
         lines = [self.columns, ["---"] * len(self.columns), *([_cell_text(cell) for cell in row] for row in self.rows)]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def job_metrics(folder: Path) -> Any:
-    """Return the content of a job's ``metrics.json``; an empty mapping if it wrote none."""
+    """Return the content of a job's ``metrics.json``.
+
+    Args:
+        folder: Run folder.
+
+    Returns:
+        Content of the file. An empty mapping if the file does not exist.
+    """
     file = folder / METRICS
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def plots_of(folder: Path) -> list[Path]:
-    """List the images of a run folder, or of a system's folder in it."""
+    """Return the plots in a folder.
+
+    Args:
+        folder: Run folder, or folder of a system.
+
+    Returns:
+        Paths of PNG files.
+    """
     return sorted(path for pattern in PLOTS for path in folder.glob(pattern))
 
 
 def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
-    """List the finite numbers of ``metrics.json`` under their joined keys, in lower case.
+    """Return all finite numbers of ``metrics.json`` by log key.
 
-    A list of rows is read like a mapping: each row is keyed by its first column, see :func:`row_keys`. Other lists,
-    texts and booleans are left out.
+    A list of rows is treated as a mapping from the key of each row (:func:`row_keys`) to the row. Other lists, strings
+    and booleans are skipped.
 
     Args:
-        content: The content, or a part of it.
-        path: Key of the part.
+        content: Content of the file, or a nested object of it.
+        path: Log key of the nested object.
 
     Returns:
-        Numbers by key, with ``/`` between the levels and ``_`` in the place of each ``/`` within a name.
+        Numbers by lower-case log key. Levels are separated by ``/``, and each ``/`` in a name is replaced by ``_``.
 
     Example:
         >>> flat_numbers({"datasets": {"toy": {"systems": {"a": {"PR@5": 0.5, "PR@5/multi": 0.4}}, "queries": 2}}})
@@ -84,10 +98,16 @@ def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
 
 
 def row_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a key for each row of a table: its first column, and the next ones that tell rows with equal keys apart.
+    """Return a unique key for each row of a table.
 
-    A single row that begins with a number needs no key, and gets an empty one: its number would be a name that differs
-    from run to run.
+    A key is the cell of the first column, extended by further columns as long as keys are equal. A single row whose
+    first cell is a number has an empty key, because a number would differ from run to run.
+
+    Args:
+        rows: Rows as mappings from column to cell.
+
+    Returns:
+        One key per row.
 
     Example:
         >>> row_keys([{"pipeline": "gar", "top": 5, "budget": 10}, {"pipeline": "gar", "top": 5, "budget": 20}])
@@ -111,11 +131,11 @@ def row_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def result_tables(content: Any, path: str = "") -> Iterator[ResultTable]:
-    """Yield the tables of ``metrics.json``: the comparison of systems of each data set, and every list of rows.
+    """Yield the tables of ``metrics.json``: the systems of each data set, and every list of rows.
 
     Args:
-        content: The content, or a part of it.
-        path: Name of the part.
+        content: Content of the file, or a nested object of it.
+        path: Name of the nested object.
 
     Example:
         >>> [table.name for table in result_tables({"datasets": {"toy": {"systems": {"a": {"PR@5": 0.5}}}}})]
@@ -135,16 +155,16 @@ def result_tables(content: Any, path: str = "") -> Iterator[ResultTable]:
 def comparison_table(
     name: str, systems: Mapping[str, Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]]
 ) -> ResultTable:
-    """Lay out the systems of a data set: a row each, with its measures, its latency and its p-values.
+    """Return a table of the systems of a data set, with the measures, latency and p-values of each system.
 
     Args:
         name: Name of the table.
         systems: Entries of the systems in ``metrics.json``.
-        comparisons: Tests of the primary system against the others, which give the others' p-values.
+        comparisons: Significance tests of the primary system against each other system.
 
     Returns:
-        The table. p-values are columns such as ``p nDCG@10`` and, corrected for all tests, ``p Holm nDCG@10``; the
-        primary system's own are None.
+        Table with one row per system. Columns such as ``p nDCG@10`` have the p-values, and ``p Holm nDCG@10`` those
+        after the Holm correction. They are None for the primary system.
     """
     measures = dict.fromkeys(
         measure
@@ -173,28 +193,28 @@ def comparison_table(
 
 
 def _is_container(key: Any, entry: Any) -> bool:
-    """Return whether a level of ``metrics.json`` has no part in names; a table may be called so too."""
+    """Return whether a key of ``metrics.json`` is omitted in log keys. A table may have the same name."""
     return key in CONTAINERS and isinstance(entry, Mapping)
 
 
 def _num_different(keys: Sequence[str]) -> int:
-    """Count different keys; they are in lower case where they are used."""
+    """Return the number of distinct keys, ignoring case because log keys are in lower case."""
     return len({key.lower() for key in keys})
 
 
 def _is_rows(content: Any) -> bool:
-    """Return whether this is a list of rows that have a column."""
+    """Return whether the content is a list of rows with at least one column."""
     is_list = isinstance(content, Sequence) and not isinstance(content, str)
     return is_list and bool(content) and all(isinstance(row, Mapping) for row in content) and bool(_columns(content))
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the columns of rows; nested objects are none."""
+    """Return the columns of rows. Nested objects are skipped."""
     return list(dict.fromkeys(str(key) for row in rows for key, cell in row.items() if not isinstance(cell, Mapping)))
 
 
 def _cell(cell: Any) -> CellValue:
-    """Return a cell; several values become one text."""
+    """Return a cell of a table. A sequence is converted to a string."""
     if isinstance(cell, Sequence) and not isinstance(cell, str):
         return " to ".join(_cell_text(_cell(each)) for each in cell)
     if cell is None or isinstance(cell, str | bool | int):

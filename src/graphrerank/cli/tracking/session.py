@@ -1,7 +1,7 @@
-"""The tracked runs of one command: opened for each system that it trains, and closed with its results.
+"""Tracked runs of a command, which are opened for each system that it trains and closed with its results.
 
-While a model trains, Lightning sends its curves. When the job is done, :meth:`Tracking.finish` reads its folder and
-sends settings, numbers, tables, plots, the report, and the data sets and checkpoints that were read and written.
+Lightning logs the curves during the training. After the job, :meth:`Tracking.finish` reads the run folder and logs
+settings, numbers, tables, plots, the report, and the input and output data sets and checkpoints.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class Tracking:
-    """The runs of one command, one of each logger for each system that it trains.
+    """Tracked runs of a command: one run per logger and trained system.
 
-    All of them stay open until the command ends, because the test measures of every system are known only then.
+    All runs stay open until the command ends, because the test measures are only known then.
     """
 
     def __init__(self) -> None:
@@ -47,25 +47,41 @@ class Tracking:
         self._outputs: list[TrackedArtifact] = []
 
     def reads_data(self, dataset: Dataset) -> None:
-        """Record a data set that the command reads."""
+        """Record a data set as an input of the command.
+
+        Args:
+            dataset: Data set.
+        """
         self._inputs.append(dataset_artifact(dataset))
 
     def reads_checkpoint(self, name: str) -> None:
-        """Record a checkpoint that the command reads: a path, or the name of a shipped one."""
-        with suppress(ValueError):  # of the hub
+        """Record a checkpoint as an input of the command.
+
+        Args:
+            name: Path of the checkpoint, or the name of a shipped checkpoint. Hub ids are ignored.
+        """
+        with suppress(ValueError):  # raised for a hub id
             for file in checkpoint_files(find_checkpoint(name)):
                 of_run = file.is_file() and file.parent.name == CHECKPOINT.parent.name
                 self._inputs.append(model_artifact(file.parent.parent if of_run else file))
 
     def reads_job(self, job: Mapping[str, Any]) -> None:
-        """Record what the settings of an experiment name: checkpoints at any depth, and the folder of its ``data``."""
+        """Record the inputs of an experiment: checkpoints in its settings, and the folder in ``data``.
+
+        Args:
+            job: Settings of the experiment.
+        """
         self.reads_checkpoints_of(job)
         data = job.get("data")
         if isinstance(data, str) and any(Path(data).glob("corpus.*")):
             self._inputs.append(folder_artifact(Path(data)))
 
     def reads_checkpoints_of(self, settings: Any) -> None:
-        """Record all checkpoints that settings name at any depth."""
+        """Record all checkpoints in settings as inputs of the command.
+
+        Args:
+            settings: Settings. Keys ``checkpoint`` are found in nested settings, too.
+        """
         if OmegaConf.is_config(settings):
             settings = OmegaConf.to_container(settings, resolve=True)
         if isinstance(settings, Mapping):
@@ -77,48 +93,53 @@ class Tracking:
                 self.reads_checkpoints_of(entry)
 
     def writes_checkpoint(self, folder: Path) -> None:
-        """Record a checkpoint that the command wrote outside of its run folder, in which checkpoints are found."""
+        """Record a checkpoint outside the run folder as an output. Checkpoints in the run folder are recorded anyway.
+
+        Args:
+            folder: Folder of the checkpoint.
+        """
         self._outputs.append(model_artifact(folder))
 
     def open(self, cfg: DictConfig) -> list[Any]:
-        """Begin the runs of a system, or continue them.
+        """Start or continue the runs of a system.
 
         Args:
-            cfg: Configuration with ``logger``, ``system`` (name of the system) and ``paths.run_dir``; the system's
-                folder is the one of its name in the run folder.
+            cfg: Configuration with ``logger``, ``system`` (name of the system) and ``paths.run_dir``. The system's
+                folder is the subfolder ``system`` of the run folder.
 
         Returns:
-            Lightning loggers for a ``lightning.Trainer``; the same ones if the system's runs are already open.
+            Lightning loggers for a ``lightning.Trainer``. If the runs of the system are already open, their loggers are
+            returned.
         """
         if not is_first_process():
             return [instantiate(settings) for settings in (cfg.logger or {}).values()]
         folder = _system_folder(cfg)
         if folder not in self._runs:
-            self._runs[folder] = []  # those that were opened are closed if a later one fails
+            self._runs[folder] = []  # added first, so that opened runs are closed if a later run fails to open
             for run in _open_runs(cfg, folder):
                 self._runs[folder].append(run)
         return [run.logger for run in self._runs[folder]]
 
     def log_test(self, folder: Path, dataset: str, measures: Mapping[str, Any]) -> None:
-        """Send the test measures of a trained system to its own runs.
+        """Log the test measures of a trained system to its runs.
 
         Args:
             folder: Folder of the system.
-            dataset: Name of the data set that it was tested on.
-            measures: Means by the names of the measures.
+            dataset: Name of the test data set.
+            measures: Means by name of the measure.
         """
         for run in self._runs.get(folder.absolute(), ()):
             if type(run).keeps_results:
                 run.log_test(flat_numbers({"test": {dataset: measures}}))
 
     def finish(self, cfg: DictConfig, folder: Path | None, settings: Mapping[str, Any]) -> None:
-        """Send the results of a job that has ended, and end all runs of the command.
+        """Log the results of a finished job, and end all runs of the command.
 
         Args:
-            cfg: Configuration of the job. The run of its ``system`` gets the results of the whole job; a job that
-                trained nothing has this run alone.
-            folder: Run folder of the job; None if it wrote none.
-            settings: What the runs' configurations record: the command and its settings.
+            cfg: Configuration of the job. The results of the job are logged to the run of ``system``, which is opened
+                if the job has trained nothing.
+            folder: Run folder of the job, or None if the job wrote none.
+            settings: Command and settings, to record in the configuration of each run.
         """
         if self._wants_results(cfg):
             own = deepcopy(cfg)
@@ -139,7 +160,7 @@ class Tracking:
         self.close()
 
     def close(self, *, failed: bool = False) -> None:
-        """Send the plots of each system and end its runs.
+        """Log the plots of each system and end its runs.
 
         Args:
             failed: Whether the command failed.
@@ -153,7 +174,7 @@ class Tracking:
 
     @staticmethod
     def _wants_results(cfg: DictConfig) -> bool:
-        """Return whether this process sends results, and a logger keeps them."""
+        """Return whether this process logs results, and at least one logger supports results."""
         if not is_first_process() or not cfg.get("logger"):
             return False
         from graphrerank.cli.tracking.trackers import tracker_of  # imports Lightning, which commands without it lack
@@ -161,7 +182,7 @@ class Tracking:
         return any(tracker_of(settings).keeps_results for settings in cfg.logger.values())
 
     def _send_results(self, run: "TrackedRun", folder: Path, job: Mapping[str, Any]) -> None:
-        """Send what a job wrote into its folder, and the page that an experiment writes elsewhere."""
+        """Log the results in the run folder, and the page that an experiment writes to another folder."""
         if not type(run).keeps_results:
             return
         metrics = job_metrics(folder)
@@ -177,7 +198,7 @@ class Tracking:
         for artifact in self._outputs:
             run.log_output(artifact)
         for manifest in sorted([*folder.glob(MANIFEST), *folder.glob(f"*/{MANIFEST}")]):
-            system = manifest.parent.absolute()  # of a job without a run for each system
+            system = manifest.parent.absolute()  # has no run if the job did not open one per system
             if system not in self._runs and (artifact := model_artifact(system)).files.keys() > {MANIFEST}:
                 run.log_output(artifact)
 
@@ -187,11 +208,11 @@ def _system_folder(cfg: DictConfig) -> Path:
 
 
 def _open_runs(cfg: DictConfig, folder: Path) -> "Iterator[TrackedRun]":
-    """Open the runs of a system, each with the id of ``tracking.json``, or a new one, which is added to the file."""
+    """Open the runs of a system. Run ids are read from ``tracking.json``, and new ids are added to this file."""
     from graphrerank.cli.tracking.trackers import tracker_of  # imports Lightning, which commands without it lack
 
     known = read_run_ids(folder)
-    hydra = HydraConfig.get()  # the runs of a sweep, or the systems of one command, are a group
+    hydra = HydraConfig.get()  # all runs of a sweep, or all systems of a command, form a group
     group_folder = Path(hydra.sweep.dir if hydra.mode == RunMode.MULTIRUN else cfg.paths.run_dir)
     group = "/".join(group_folder.absolute().parts[-2:])
     for name, settings in (cfg.logger or {}).items():

@@ -1,4 +1,4 @@
-"""Runs of TensorBoard: scalars, images, texts, and a row of its table of hyperparameters."""
+"""Runs of TensorBoard, with scalars, images, texts and hyperparameters."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,11 @@ from graphrerank.cli.tracking.results import ResultTable
 
 
 class TensorBoardRun(TrackedRun):
-    """A folder of event files. TensorBoard has no artifacts: names and fingerprints are kept as texts."""
+    """Run of TensorBoard. Names and fingerprints of artifacts are logged as texts, because it has no artifacts.
+
+    Args:
+        logger: Lightning logger.
+    """
 
     logger_class = TensorBoardLogger
     extra = "tensorboard"
@@ -24,34 +28,34 @@ class TensorBoardRun(TrackedRun):
         self._test: Mapping[str, float] = {}
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Write the settings as a text; a trained system's are also hyperparameters."""
+        """Log the settings as a text. :meth:`close` also logs the settings of a trained system as hyperparameters."""
         self._settings = settings
         self._log_json("settings", settings)
 
     def log_test(self, numbers: Mapping[str, float]) -> None:
-        """Keep the test measures, which :meth:`close` writes next to the hyperparameters."""
+        """Store the test measures until :meth:`close` logs them with the hyperparameters."""
         self._test = {**self._test, **numbers}
 
     def log_table(self, table: ResultTable) -> None:
-        """Write a table as a text in Markdown."""
+        """Log a table as Markdown text."""
         self.logger.experiment.add_text(f"tables/{table.name}", table.markdown)
 
     def log_image(self, name: str, path: Path) -> None:
-        """Write the pixels of a PNG file."""
+        """Log an image."""
         from matplotlib.image import imread
 
         self.logger.experiment.add_image(f"plots/{name}", imread(path)[..., :3], dataformats="HWC")
 
     def log_input(self, artifact: TrackedArtifact) -> None:
-        """Write the facts as a text."""
+        """Log the metadata as a text."""
         self._log_json(f"inputs/{artifact.label}", artifact.facts)
 
     def log_output(self, artifact: TrackedArtifact) -> None:
-        """Write the facts and the names of the files as a text."""
+        """Log the metadata and the names of the files as a text."""
         self._log_json(f"outputs/{artifact.label}", {**artifact.facts, "files": list(artifact.files)})
 
     def close(self, *, failed: bool) -> None:
-        """Write hyperparameters and test measures, which TensorBoard takes once for each run, and close the files."""
+        """Log hyperparameters and test measures, which TensorBoard accepts once per run, and close the files."""
         if self._test:
             self.logger.log_hyperparams(dict(self._settings), dict(self._test))
         super().close(failed=failed)

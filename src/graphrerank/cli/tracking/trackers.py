@@ -1,4 +1,4 @@
-"""The trackers by the class of their Lightning logger."""
+"""Selection of the tracker of a Lightning logger."""
 
 from hydra.utils import get_object
 from omegaconf import DictConfig
@@ -15,10 +15,13 @@ TRACKERS: tuple[type[TrackedRun], ...] = (WandbRun, MLflowRun, TensorBoardRun, C
 
 
 def tracker_of(settings: DictConfig) -> type[TrackedRun]:
-    """Return the class that serves a logger; the base class for loggers that none of :data:`TRACKERS` names.
+    """Return the tracker class of a logger.
 
     Args:
-        settings: Settings of the logger; ``_target_`` is its class, or a function that builds it.
+        settings: Settings of the logger. ``_target_`` is the logger's class, or a function that builds the logger.
+
+    Returns:
+        The class in :data:`TRACKERS` that supports the logger, otherwise the base class.
 
     Raises:
         UserError: If ``_target_`` cannot be imported.
@@ -26,19 +29,21 @@ def tracker_of(settings: DictConfig) -> type[TrackedRun]:
     try:
         target = get_object(str(settings._target_))
     except (ImportError, ValueError) as error:
-        raise UserError(f"`logger` must name Lightning loggers, got {settings._target_!r}: {error}") from error
+        raise UserError(
+            f"`_target_` of a logger must be a Lightning logger, got {settings._target_!r}: {error}"
+        ) from error
     fitting = (each for each in TRACKERS if isinstance(target, type) and issubclass(target, each.logger_class))
     return next(fitting, TrackedRun)
 
 
 def check_loggers(loggers: DictConfig | None) -> None:
-    """Refuse a logger whose package is not installed.
+    """Check that the packages of all loggers are installed.
 
     Args:
-        loggers: Settings of each logger by name; None for no logger.
+        loggers: Settings of each logger by name, or None.
 
     Raises:
-        MissingExtraError: With the line that installs the package.
+        MissingExtraError: If a package is not installed.
     """
     for settings in (loggers or {}).values():
         extra = tracker_of(settings).extra

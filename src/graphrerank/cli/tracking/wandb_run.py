@@ -1,4 +1,4 @@
-"""Runs of Weights & Biases: curves, summary, tables, images, and artifacts with their lineage; also offline."""
+"""Runs of Weights & Biases, online or offline, with curves, summary, tables, images and artifacts."""
 
 import json
 import logging
@@ -16,18 +16,23 @@ from graphrerank.cli.tracking.artifacts import TrackedArtifact
 from graphrerank.cli.tracking.base import TrackedRun
 from graphrerank.cli.tracking.results import ResultTable
 
-CHOSEN_BY = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")  # where the environment names the run, as `wandb agent` does
-# functions of the module `wandb` that work on its current run, for callbacks and models of users
+# environment variables that determine the run; `wandb agent` sets them
+CHOSEN_BY = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")
+# functions of the module `wandb` that refer to its current run; callbacks and models of users may call them
 CURRENT = ("config", "summary", "log", "save", "use_artifact", "log_artifact", "define_metric", "alert", "watch")
 
 log = logging.getLogger(__name__)
 
 
 class WandbRun(TrackedRun):
-    """A run of W&B.
+    """Run of W&B.
 
-    Several runs are open at a time, one for each model that a command trains, so that each gets the test measures that
-    are known only at the end. ``wandb.run`` and ``wandb.log`` refer to the run that was opened last.
+    A command that trains several models has one open run per model until its end, because the test measures are only
+    known then. ``wandb.run`` and ``wandb.log`` refer to the run that was opened last.
+
+    Args:
+        logger: Lightning logger.
+        is_shared: Whether the run belongs to the system that was trained before, which finishes the run.
     """
 
     logger_class = WandbLogger
@@ -35,13 +40,22 @@ class WandbRun(TrackedRun):
 
     def __init__(self, logger: Any, *, is_shared: bool = False) -> None:
         super().__init__(logger)
-        self._is_shared = is_shared  # with the system that was trained before, which finishes the run
+        self._is_shared = is_shared
 
     @classmethod
     def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "WandbRun":
-        """Begin or continue a run.
+        """Start or continue a run.
 
-        Where the settings or the environment name the run, as ``wandb agent`` does, all systems of a command share it.
+        If the settings or the environment set the run id, as ``wandb agent`` does, all systems of a command share the
+        run.
+
+        Args:
+            settings: Settings of the logger, in the form of ``conf/logger``.
+            run_id: Id of the run to continue. If None, a new run starts.
+            group: Group name that all runs of a command, or of a sweep, have in common.
+
+        Returns:
+            The run.
         """
         import wandb
 
@@ -49,9 +63,9 @@ class WandbRun(TrackedRun):
         if wandb.run is not None and wandb.run.id == named:
             return cls(instantiate(settings, experiment=wandb.run), is_shared=True)
         chosen = None if any(map(os.environ.get, CHOSEN_BY)) else run_id or secrets.token_hex(4)
-        # W&B reads the environment once per process, so that a name that was set later must be given to it
+        # passed explicitly because W&B reads the environment only once per process
         ours = {"id": named or chosen, "group": settings.get("group") or group}
-        wandb.run = None  # Lightning would write into the run of the system before
+        wandb.run = None  # otherwise Lightning would continue the run of the previous system
         run = cls(instantiate(settings, **ours, reinit=settings.get("reinit") or "create_new"))
         wandb.run = run.logger.experiment
         for name in CURRENT:
@@ -68,7 +82,7 @@ class WandbRun(TrackedRun):
         self.logger.log_hyperparams(dict(settings))
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Add the numbers to the run's summary alone: in the history each would be a chart of one point."""
+        """Add the numbers to the run's summary. In the history, each number would be a chart with one point."""
         self.logger.experiment.summary.update(dict(numbers))
 
     def log_table(self, table: ResultTable) -> None:
@@ -85,8 +99,8 @@ class WandbRun(TrackedRun):
     def log_input(self, artifact: TrackedArtifact) -> None:
         """Record an artifact as an input of the run.
 
-        ``Run.use_artifact`` refuses to work offline, because it waits for the server's answer. The record that it
-        writes before can be written offline too, and ``wandb sync`` sends it.
+        ``Run.use_artifact`` does not work offline, because it waits for a reply of the server. The record that it
+        writes can also be written offline; ``wandb sync`` uploads it later.
         """
         run = self.logger.experiment
         if not run.offline:
@@ -95,7 +109,10 @@ class WandbRun(TrackedRun):
         try:
             run._log_artifact(wandb_artifact(artifact), is_user_created=True, use_after_commit=True)
         except (AttributeError, TypeError) as error:
-            log.warning("this version of wandb records no inputs offline; `reads` of the config has them: %s", error)
+            log.warning(
+                "this version of wandb cannot record inputs offline. They are only listed in `reads` of the config: %s",
+                error,
+            )
 
     def log_output(self, artifact: TrackedArtifact) -> None:
         """Log an artifact as an output of the run."""
@@ -109,7 +126,11 @@ class WandbRun(TrackedRun):
 
 
 def wandb_artifact(artifact: TrackedArtifact) -> Any:
-    """Build a ``wandb.Artifact``; its digest is that of its content, so that W&B makes equal ones one version."""
+    """Return a ``wandb.Artifact``. Artifacts with equal content have equal digests and are one version in W&B.
+
+    Args:
+        artifact: Artifact to convert.
+    """
     import wandb
 
     built = wandb.Artifact(artifact.label, type=artifact.kind, metadata=dict(artifact.facts))
