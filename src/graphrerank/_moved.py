@@ -246,7 +246,7 @@ def warn_renamed(old: str, new: str) -> None:
 
 
 def moved_names(module: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for an existing module some of whose names have moved or have been renamed.
+    """Return a ``__getattr__`` that finds the moved and renamed names of a module.
 
     Args:
         module: Absolute name of the module. Its names are looked up in its new modules in :data:`MOVED`. Names in

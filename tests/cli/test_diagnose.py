@@ -38,7 +38,7 @@ def test_without_judgements_a_set_to_judge(
     arguments = (str(folder), *small_encoder, "num_queries=5", f"hydra.run.dir={run}")
     done = run_command("doctor", *arguments)
     assert "so edges are extracted from the texts (data.edges=auto)" in done.stdout
-    assert "No question is judged" in done.stdout
+    assert "The questions have no judgements" in done.stdout
     with (run / "to_judge.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len({row["query-id"] for row in rows}) == 5

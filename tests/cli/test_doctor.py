@@ -20,7 +20,7 @@ def test_it_tells_versions_extras_device_and_cache(tmp_path: Path, monkeypatch: 
     of_cuda = "yes" if any(distributions(name="faiss-gpu-cu12")) else "missing"  # whatever [faiss] installs as `faiss`
     assert any(line.split()[:2] == ["gpu", of_cuda] for line in lines)
     train = next(place for place, line in enumerate(lines) if line.split()[:1] == ["train"])
-    assert lines[train].split()[1:3] == ["in", "part"]
+    assert lines[train].split()[1] == "partly"
     assert "lightning" in lines[train + 1]
     assert max(len(line) for line in lines if "without" in line) <= 80
     assert f"cache: {tmp_path}, 2.0 MB" in "\n".join(lines)

@@ -33,7 +33,9 @@ def run(cfg: DictConfig) -> Path:
 
 
 def export(cfg: DictConfig) -> Path:
-    """Export a checkpoint, and print how much the scores of each format differ. The last printed line is the artifact.
+    """Export a checkpoint, and print the largest score difference between each format and the checkpoint.
+
+    The last printed line is the folder of the artifact.
 
     Args:
         cfg: Settings with ``checkpoint``, ``revision``, ``artifact``, ``formats`` and ``paths.run_dir``.

@@ -257,7 +257,7 @@ def compared_pipelines(
 
     Args:
         command: Running command.
-        pipeline: Settings of the pipeline of the service, in which compared checkpoints are used.
+        pipeline: Settings of the service's pipeline. Compared checkpoints rerank in this pipeline, too.
         retriever: Settings of the retriever, in YAML.
         artifact: Folder of the served artifact, with which compared pipelines rerank.
 

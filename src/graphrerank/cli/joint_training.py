@@ -23,11 +23,14 @@ JOINT_JOB = "graphrerank.cli.train.train"  # the only job that supports several 
 
 @contextmanager
 def joint_training() -> Iterator[None]:
-    """Yield to a block whose trainings share the processes that the first training starts.
+    """Share one group of processes between all trainings of a ``with`` block.
 
     Lightning starts the processes with the command line in ``sys.argv``. In a sweep, ``sys.argv`` is that of the whole
     sweep, so the block uses that of the current run. ``sys.argv`` and the run folder in Hydra's configuration are
     restored at the end of the block.
+
+    Yields:
+        None.
     """
     from graphrerank.training.joint import shared_processes  # imports Lightning
 

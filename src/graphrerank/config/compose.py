@@ -31,7 +31,11 @@ def register_settings() -> None:
 
 @contextmanager
 def hydra_session() -> Iterator[None]:
-    """Yield with Hydra initialised on ``conf``. A Hydra that a command has already initialised is left unchanged."""
+    """Initialise Hydra with the folder ``conf`` for a ``with`` block, unless a command has already initialised it.
+
+    Yields:
+        None.
+    """
     register_settings()
     if GlobalHydra.instance().is_initialized():
         yield
