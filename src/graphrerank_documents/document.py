@@ -108,6 +108,9 @@ class Document:
         imports: Symbol that each local name of a code file refers to.
         dropped: Number of omitted parts, by kind, such as ``{"data URIs": 3}``.
         is_page: Whether the document is a web page, which may contain the navigation, header and footer of its site.
+        includes: Paths of files that the document includes, as written.
+        names: Definitions for this and other documents, by name
+            (see :func:`~graphrerank_documents.deferred_names.definition_of`).
     """
 
     name: str
@@ -118,3 +121,5 @@ class Document:
     imports: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     is_page: bool = False
+    includes: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from graphrerank.utils.files import (
 from graphrerank.utils.progress import advance, progress_bar
 from graphrerank.utils.safe_loading import shown_name
 from graphrerank_documents.boilerplate import edge_keys, repeated_keys, without_repeated
+from graphrerank_documents.deferred_names import resolve_names
 from graphrerank_documents.document import Document
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.folder_walk import list_folder
@@ -46,7 +47,7 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 3"
+FORMAT = "graphrerank documents 4"
 EDGES = "edges.tsv"
 #: Reason why a file or record has no passages. Links and imports may still point to it.
 NO_TEXT = "no text"
@@ -187,7 +188,7 @@ def index_folder(
         if file.reason or not file.documents:
             unread[file.reason or NO_TEXT].append(file.path)
     site = source.site()
-    documents = [each for file in read for each in file.documents]
+    documents = resolve_names([each for file in read for each in file.documents])
     documents = list(map(vault_note, documents)) if site.is_vault or is_vault(documents) else documents
     documents, passages, dropped = _divide(documents, max_words, unread)
     if not passages:

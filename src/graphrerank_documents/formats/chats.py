@@ -11,12 +11,20 @@ from html import unescape
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from graphrerank_documents.deferred_names import USER, definition_of, mark
 from graphrerank_documents.document import LABEL, MAX_NAME, Block, Document, Link, Section
 
 _PAUSE = 30 * 60  # seconds without a message after which a new section starts
 _MOST = 1000  # maximum number of characters of a section, about one passage, because replies link to sections
 _MARKUP = re.compile(r"<(?:([@#!])([^<>|\s]*)|([a-z]+:[^<>|\s]*))(?:\|([^<>]*))?>")  # Slack's mentions and links
 _NAMES = ("user_profile.real_name", "user_profile.display_name", "username")  # Slack's fields for the author's name
+_USER_NAMES = (
+    "profile.real_name",
+    "profile.display_name",
+    "real_name",
+    "name",
+)  # in `users.json`
+_USER_ID = re.compile(r"[UWB][A-Z0-9]{2,20}\Z")
 
 
 class _Message(NamedTuple):
@@ -54,7 +62,7 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
     if not isinstance(listed, list):
         return None
     if listed and all(_at(each, "type") == "message" and _at(each, "ts") for each in listed[:20]):
-        names = {_at(each, "user"): name for each in listed if (name := _at(each, *_NAMES))}
+        names = {_at(each, "user"): author for each in listed if (author := _at(each, *_NAMES))}
         messages, prefix = [_slack(each, names) for each in listed], f"slack:{channel}:"
     elif isinstance(content, Mapping) and "channel" in content and all(_at(each, "author.name") for each in listed):
         channel = _at(content, "channel.name")
@@ -64,6 +72,23 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
     title = f"#{channel}" if channel else PurePosixPath(name).stem
     groups = _groups([message for message in messages if message.text])
     return [Document(name, title, tuple(_section(group, prefix) for group in groups))]
+
+
+def user_names(content: Any) -> dict[str, str]:
+    """Return the names of users by id, as in ``users.json`` of a Slack export, or an empty mapping.
+
+    Args:
+        content: Decoded JSON.
+    """
+    if not isinstance(content, list) or not all(_USER_ID.match(_at(each, "id")) for each in content[:20]):
+        return {}
+    pairs = ((_at(each, "id"), " ".join(_at(each, *_USER_NAMES).split())) for each in content)
+    return {f"{USER}{user}": definition_of(name[:MAX_NAME]) for user, name in pairs if _USER_ID.match(user) and name}
+
+
+def _named(user: str, names: Mapping[str, str]) -> str:
+    """Return the name of a user in the file, or a mark that is replaced by the name in ``users.json``."""
+    return names.get(user) or (mark(f"{USER}{user}") if _USER_ID.match(user) else user)
 
 
 def _at(value: Any, *paths: str) -> str:
@@ -81,7 +106,7 @@ def _slack(message: Any, names: Mapping[str, str]) -> _Message:
     """Parse a Slack message. ``names`` maps user ids to display names."""
 
     def shown(found: re.Match[str]) -> str:
-        return str(found[4] or found[3] or f"{found[1]}{names.get(found[2], found[2])}")
+        return str(found[4] or found[3] or f"{found[1]}{_named(found[2], names)}")
 
     own, thread, user = _at(message, "ts"), _at(message, "thread_ts"), _at(message, "user")
     text = _with_files(unescape(_MARKUP.sub(shown, _at(message, "text"))), message, "files")
@@ -90,7 +115,7 @@ def _slack(message: Any, names: Mapping[str, str]) -> _Message:
     time = None
     with suppress(ValueError, OverflowError, OSError):
         time = datetime.fromtimestamp(float(own), UTC)
-    author = _at(message, *_NAMES) or names.get(user, user)
+    author = _at(message, *_NAMES) or _named(user, names)
     return _Message(own, time, author, text, thread, thread if thread != own else "")
 
 

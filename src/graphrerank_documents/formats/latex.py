@@ -3,9 +3,12 @@
 import re
 from bisect import bisect_left
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from pathlib import PurePosixPath
 
 from graphrerank.installation.extras import optional
+from graphrerank_documents.deferred_names import MACRO, definition_of, mark
 from graphrerank_documents.document import LABEL, Document, Link
 from graphrerank_documents.formats.lined_reader import LinedReader, Row, replaced
 
@@ -35,6 +38,39 @@ _LINK = re.compile(
     r"\{(?P<target>[^{}]{0,2000})\}"
 )
 _COMMANDS = re.compile(r"\\(?:maketitle|tableofcontents)\b|\\(?:caption|footnote|title)\s*\{([^{}\\]{0,2000})\}")
+_DEFINITION = re.compile(
+    r"\\(?:(?:re)?newcommand|providecommand|DeclareRobustCommand)\*?\s{0,9}"
+    r"(?:\{\s{0,9}\\(?P<braced>[a-zA-Z@]{1,100})\s{0,9}\}|\\(?P<bare>[a-zA-Z@]{1,100}))\s{0,9}"
+    r"(?:\[(?P<count>\d)\])?\s{0,9}(?:\[(?P<default>[^\[\]]{0,200})\])?\s{0,9}(?=\{)"
+    r"|\\[gex]?def\s{0,9}\\(?P<def>[a-zA-Z@]{1,100})(?P<params>(?:#\d){0,9})\s{0,9}(?=\{)"
+)
+_INCLUDE = re.compile(r"\\(?:input|include|subfile|usepackage)\{([^{}\n]{1,500})\}")
+_MACRO = re.compile(
+    r"\$\$.{0,2000}?\$\$|\$[^$]{0,2000}\$|\\\(.{0,2000}?\\\)|\\\[.{0,2000}?\\\]"
+    r"|\\(?P<name>[a-zA-Z@]{1,100})\*?|\\.",
+    re.DOTALL,
+)
+_ARGUMENT_OPTION = re.compile(r"\[[^\[\]]{0,200}\](?=\{)")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_MAX_BODY = 2000  # maximum number of characters of a definition and of an argument
+_MAX_ARGUMENTS, _MAX_DEPTH = 9, 4
+# Commands without text that pylatexenc does not know.
+_SILENT = (
+    "noindent indent centering raggedright raggedleft hfill vfill newpage clearpage cleardoublepage pagebreak "
+    "linebreak nolinebreak nopagebreak newline small footnotesize scriptsize tiny normalsize large Large LARGE huge "
+    "Huge bfseries itshape scshape ttfamily sffamily rmfamily mdseries upshape slshape normalfont bf it sc tt sf rm "
+    "sl em par smallskip medskip bigskip protect maketitle tableofcontents listoffigures listoftables appendix "
+    "xspace null frontmatter mainmatter backmatter printbibliography bibliographystyle bibliography linewidth "
+    "textwidth columnwidth baselineskip parindent parskip hline toprule midrule bottomrule cline cmidrule endhead "
+    "endfirsthead endfoot makeatletter makeatother documentstyle pagestyle thispagestyle pagenumbering onecolumn "
+    "twocolumn sloppy fussy displaystyle textstyle left right big Big begingroup endgroup relax ignorespaces unskip "
+    "leavevmode allowbreak setlength setcounter addtocounter addtolength vspace hspace usepackage RequirePackage "
+    "documentclass input include subfile graphicspath includegraphics label ref pageref eqref cite citep citet "
+    "nocite and thanks def edef gdef let newcommand renewcommand providecommand newenvironment renewenvironment "
+    "newtheorem DeclareMathOperator begin end item caption footnote title author date section subsection "
+    "subsubsection chapter part paragraph subparagraph multicolumn multirow rule color textcolor phantom vphantom "
+    "hphantom"
+)
 _RULES = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule|endhead|cline\{[^{}]{0,50}\})")
 
 
@@ -54,6 +90,27 @@ def read_latex(content: bytes, name: str) -> list[Document]:
     return _LaTeX(content, name).read()
 
 
+@cache
+def _known_macros() -> frozenset[str]:
+    """Return the names of the commands that the converter handles, or that have no text."""
+    latex2text, latexwalker = (
+        optional(f"pylatexenc.{module}", "a LaTeX file").get_default_latex_context_db()
+        for module in ("latex2text", "latexwalker")
+    )
+    names = (db.d[category]["macros"] for db in (latex2text, latexwalker) for category in db.category_list)
+    return frozenset().union(*names, _SILENT.split())
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the position after the brace that closes the one at ``start``, or -1 if it is too far away."""
+    depth = 0
+    for found in _BRACE.finditer(text, start, start + _MAX_BODY):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0:
+            return found.end()
+    return -1
+
+
 def _without_comments(text: str) -> str:
     lines, listing = [], ""
     for line in text.split("\n"):
@@ -66,9 +123,11 @@ def _without_comments(text: str) -> str:
 class _LaTeX(LinedReader):
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
-        self.body = _without_comments(self.text)
+        self.definitions: dict[str, tuple[str, int]] = {}  # body and number of parameters of the file's macros
+        self.body = self.defined(_without_comments(self.text))
         self.ends = [found.start() for found in re.finditer("\n", self.body)]
         self.converter = optional("pylatexenc.latex2text", "a LaTeX file").LatexNodes2Text(math_mode="verbatim")
+        self.known = _known_macros() - self.definitions.keys()
 
     def read(self) -> list[Document]:
         """Parse the body of the document."""
@@ -82,7 +141,49 @@ class _LaTeX(LinedReader):
             self.token(found, self.line_of(found.start()))
             start = found.end()
         self.paragraph(start, end)
-        return self.documents()
+        names = {
+            f"{MACRO}{name}": definition_of(self.inline(body, 1)[0], count)
+            for name, (body, count) in self.definitions.items()
+        }
+        includes = (found[1].strip() for found in _INCLUDE.finditer(self.body))
+        paths = dict.fromkeys(path if PurePosixPath(path).suffix else f"{path}.tex" for path in includes)
+        return [replace(document, names=names, includes=tuple(paths)) for document in self.documents()]
+
+    def defined(self, text: str) -> str:
+        """Store the definitions of macros and return the text without them. The number of lines is unchanged."""
+        parts, place = list[str](), 0
+        for found in _DEFINITION.finditer(text):
+            if found.start() < place or (end := _closing(text, found.end())) < 0:
+                continue
+            body = text[found.end() + 1 : end - 1]
+            if (default := found["default"]) is not None:  # the first parameter is optional, and rarely given
+                body = re.sub(r"#([1-9])", lambda each: default if each[1] == "1" else f"#{int(each[1]) - 1}", body)
+            count = (
+                int(found["count"] or 0) - (default is not None) if found["def"] is None else len(found["params"]) // 2
+            )
+            self.definitions.setdefault(found["braced"] or found["bare"] or found["def"], (body, max(0, count)))
+            parts += [text[place : found.start()], "\n" * text.count("\n", found.start(), end)]
+            place = end
+        return "".join([*parts, text[place:]])
+
+    def marked(self, text: str, depth: int = 0) -> str:
+        """Replace macros that are defined in the folder or unknown by marks. Formulas are unchanged."""
+        parts, place = list[str](), 0
+        for found in _MACRO.finditer(text) if "\\" in text else ():
+            name = found["name"]
+            if not name or name in self.known or found.start() < place:
+                continue
+            arguments, end = list[str](), found.end()
+            while len(arguments) < _MAX_ARGUMENTS:
+                end = option.end() if (option := _ARGUMENT_OPTION.match(text, end)) else end
+                if (close := _closing(text, end) if text[end : end + 1] == "{" else -1) < 0:
+                    break
+                inner = text[end + 1 : close - 1]
+                arguments.append(self.marked(inner, depth + 1) if depth < _MAX_DEPTH else inner)
+                end = close
+            parts += [text[place : found.start()], mark(f"{MACRO}{name}", arguments)]
+            place = end
+        return "".join([*parts, text[place:]])
 
     def token(self, found: re.Match[str], line: int) -> None:
         """Parse a structural command."""
@@ -138,6 +239,7 @@ class _LaTeX(LinedReader):
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
         """Return a paragraph without commands, and its links. Formulas are unchanged."""
         shown, links = replaced(_LINK, _shown, text, line)
+        shown = self.marked(shown) if len(shown) <= _MAX_CONVERTED else shown
         if re.search(r"[\\{}$~`'-]", shown) and len(shown) <= _MAX_CONVERTED:
             with suppress(Exception):  # pylatexenc raises many kinds of errors for invalid LaTeX
                 shown = str(self.converter.latex_to_text(_COMMANDS.sub(r"\1", shown)))

@@ -10,13 +10,14 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from graphrerank_documents.document import MAX_NAME, Block, Document, Section, UnreadableError
-from graphrerank_documents.formats.chats import read_chat
+from graphrerank_documents.formats.chats import read_chat, user_names
 from graphrerank_documents.formats.text import decode_text, without_blobs
 
 #: Maximum depth of nested values in a record, and of the list of records in a file.
@@ -75,6 +76,10 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
         return _documents(name, _lines(text), len(text))
     if (chat := read_chat(value, name)) is not None:
         return chat
+    if names := user_names(value):
+        documents = _documents(name, (_Row(*row) for row in enumerate(value, 1)), len(text))
+        first, *others = documents or [Document(name, name, ())]
+        return [replace(first, names=names), *others]
     rows = value if isinstance(value, list) else _records(value)
     if isinstance(value, list) and 0 < len(_text(value)) < _LONG * len(value):  # a list of words
         rows = [{"text": value}]
