@@ -88,7 +88,8 @@ def test_the_proxy_is_in_front_of_the_service():
     (upstream,) = re.findall(r"reverse_proxy \{\$SERVICE:(\S+):8000\}", caddyfile)
     assert upstream in COMPOSE["services"]
     assert COMPOSE["services"]["proxy"]["depends_on"] == {upstream: {"condition": "service_healthy"}}
-    assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["proxy", "prometheus"]
+    with_ports = [name for name, service in COMPOSE["services"].items() if "ports" in service]
+    assert with_ports == ["proxy", "proxy-tls", "prometheus"]
     assert Limits().body_bytes == 8 << 20
     assert "max_size 8MiB" in caddyfile
     assert "max_header_size 16KB" in caddyfile
@@ -144,3 +145,16 @@ def test_measures_of_the_docs_exist():
     text = metrics.render().decode()
     for name in re.findall(r"graphrerank_\w+", DOCS):
         assert re.search(rf"^{name}\b", text, re.MULTILINE) or f"# TYPE {name} " in text
+
+
+def test_ports_are_open_to_other_machines_only_with_the_profile_for_tls() -> None:
+    for service in COMPOSE["services"].values():
+        if service.get("profiles") != ["tls"]:
+            assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_an_artifact_and_a_corpus_of_this_machine_can_be_served() -> None:
+    service = COMPOSE["services"]["rerank"]
+    assert {"${ARTIFACT_DIR:-artifact}:/artifact:ro", "${INDEX_DIR:-index}:/index"} <= set(service["volumes"])
+    assert {"artifact=${ARTIFACT:-base}", "index=${INDEX:-null}"} <= set(service["command"])
+    assert {"artifact", "index"} <= set(COMPOSE["volumes"])

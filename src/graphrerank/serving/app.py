@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
+from graphrerank import __version__
 from graphrerank.serving import metrics
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.deployment.deployed_engine import DeployedEngine
@@ -51,6 +52,7 @@ def create_app(
     """
     app = FastAPI(
         title="graphrerank",
+        version=__version__,
         description="Learned graph reranking for graph RAG.",
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load scripts from other sites
