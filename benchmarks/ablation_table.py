@@ -1,9 +1,9 @@
-"""python benchmarks/ablation_table.py --datasets DIR: what types of edges, evidence of pairs and expansion are worth.
+"""Measure what edge types, evidence of pairs and expansion contribute to the quality of ``experiment=base``.
 
-Trains as ``experiment=base``, from the beginning and with two epochs, once with types of edges and once with all types
-merged; the first with the same model without its pair head, and without all evidence of pairs. Evaluates on all test
-splits with ``data.edges=auto`` and writes docs/ablations.md. A run that is already in the output folder is read, not
-repeated.
+``python benchmarks/ablation_table.py --datasets DIR`` trains ``experiment=base`` from random weights for two epochs,
+once with edge types and once with all types merged. The model with types is also trained without its pair head, and
+without all evidence of pairs. Every model is evaluated on all test splits with ``data.edges=auto``, and
+docs/ablations.md is written. Runs that are already in the output folder are not repeated.
 """
 
 import argparse
@@ -93,10 +93,17 @@ def table(full: Mapping[str, SystemResult], variants: Mapping[str, Mapping[str, 
 def main() -> None:
     """Run what is missing and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--settings", nargs="*", default=[], help="of both commands, added to every run")
-    parser.add_argument("--folder", type=Path, default=Path("runs/ablations"))
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "ablations.md")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--settings", nargs="*", default=[], help="settings to add to every run of both commands")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("runs/ablations"),
+        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "docs" / "ablations.md", help="page to write (default: docs/ablations.md)"
+    )
     arguments = parser.parse_args()
     full = judge(arguments, *FULL)
     variants = {title: judge(arguments, *variant) for title, variant in VARIANTS.items()}

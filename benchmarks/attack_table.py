@@ -1,7 +1,7 @@
-"""python benchmarks/attack_table.py: the table of docs/results_attack.md, three seeds of every feature mode.
+"""Print the table of docs/results_attack.md: every feature mode with three seeds.
 
-Runs ``train.py`` once per mode and seed, one after the other (about 25 minutes on 2 cores with warm caches); a run that
-is already in the output folder is read, not repeated.
+``python benchmarks/attack_table.py`` runs ``train.py`` once per mode and seed, one run after the other. With warm
+caches, this takes about 25 minutes on two cores. Runs that are already in the output folder are not repeated.
 """
 
 import argparse
@@ -42,9 +42,18 @@ def row(name: str, runs: list[dict]) -> str:
 def main() -> None:
     """Run what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("runs/attack_table"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("runs/attack_table"),
+        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds to train with (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--modes", nargs="+", default=list(MODES), choices=MODES, help="feature modes to train; all by default"
+    )
     arguments = parser.parse_args()
     runs = {mode: [run(arguments.folder.resolve(), mode, seed) for seed in arguments.seeds] for mode in arguments.modes}
     print(f"| system | features | {' | '.join(MEASURES)} | p50 ms | p95 ms |")

@@ -1,7 +1,7 @@
-"""python benchmarks/base_plot.py: the picture of the README, from the table of nDCG@10 by retriever in docs/base.md.
+"""Draw docs/base.png from the table of nDCG@10 by retriever in docs/base.md.
 
-For every data set and retriever: nDCG@10 of the retriever's own ranking, of GCS, and of the shipped checkpoint `base`
-over the same candidates. Reads docs/base.md, which benchmarks/base_table.py writes, and writes docs/base.png.
+``python benchmarks/base_plot.py`` shows, for every data set and retriever, the nDCG@10 of the retriever's own ranking,
+of GCS, and of the shipped checkpoint `base` over the same candidates. benchmarks/base_table.py writes the table.
 """
 
 import argparse
@@ -79,8 +79,15 @@ def draw(table: dict[str, dict[str, list[float]]], path: Path) -> None:
 def main() -> None:
     """Read the page and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "base.md")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.png")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        default=ROOT / "docs" / "base.md",
+        help="page that contains the table (default: docs/base.md)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "docs" / "base.png", help="picture to write (default: docs/base.png)"
+    )
     arguments = parser.parse_args()
     draw(read_table(arguments.page.read_text(encoding="utf-8")), arguments.out)
     print(arguments.out)

@@ -1,7 +1,8 @@
-"""python benchmarks/base_table.py --datasets DIR: the checkpoint `base` on test splits, by retriever and edges.
+"""Evaluate the checkpoint `base` on all test splits, with several retrievers and kinds of edges.
 
-Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other; writes
-docs/base.md. A run that is already in the output folder is read, not repeated.
+``python benchmarks/base_table.py --datasets DIR`` runs ``evaluate.py checkpoint=base`` for every data set, retriever
+and kind of edges, one run after the other, and writes docs/base.md. Runs that are already in the output folder are not
+repeated.
 """
 
 import argparse
@@ -179,11 +180,18 @@ def percent(share: float) -> str:
 def main() -> None:
     """Run what is missing and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--checkpoint", default="base")
-    parser.add_argument("--settings", nargs="*", default=[], help="of evaluate.py, added to every run")
-    parser.add_argument("--folder", type=Path, default=Path("runs/base_table"))
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.md")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--checkpoint", default="base", help="checkpoint to evaluate (default: %(default)s)")
+    parser.add_argument("--settings", nargs="*", default=[], help="settings of evaluate.py to add to every run")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("runs/base_table"),
+        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "docs" / "base.md", help="page to write (default: docs/base.md)"
+    )
     arguments = parser.parse_args()
     first = arguments.checkpoint
     results = run_all(arguments, first, RETRIEVERS)

@@ -1,10 +1,12 @@
-"""python benchmarks/compare_peers.py --datasets DIR --cross-encoder MODEL --python PYTHON: other rerankers and `base`.
+"""Compare `base` with the rerankers of other libraries on corpora that no model was trained on.
 
-All rank the same hundred candidates of the same questions, on corpora that nothing was trained on. PYTHON is that of an
-environment where ``pip install -c constraints.txt . sentence-transformers sentence-transformers-haystack
-'rerankers[transformers]' flashrank llama-index-core langchain-core pyterrier-adaptive networkx scikit-learn`` has run:
-each reranker is a process there (peers.py). Writes docs/compare.md. What is in ``--folder`` is not ranked again: call
-this first with ``--peers lightning_ir`` and the PYTHON of an environment with lightning-ir and 'transformers<5'.
+``python benchmarks/compare_peers.py --datasets DIR --cross-encoder MODEL --python PYTHON`` lets every reranker rank the
+same hundred candidates of the same questions and writes docs/compare.md. Each reranker runs in a process of its own
+(peers.py) with the interpreter PYTHON. Create its environment with ``pip install -c constraints.txt .
+sentence-transformers sentence-transformers-haystack 'rerankers[transformers]' flashrank llama-index-core
+langchain-core pyterrier-adaptive networkx scikit-learn``. Rankings that are already in ``--folder`` are not repeated,
+so run the script first with ``--peers lightning_ir`` and the interpreter of an environment with lightning-ir and
+'transformers<5'.
 """
 
 import argparse
@@ -207,11 +209,19 @@ def num_lines(peer: Peer) -> int:
 def main() -> None:
     """Rank what is missing and write the page."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--python", default=sys.executable, help="of the environment with the peers")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, help="only rank with these, and write no page")
-    parser.add_argument("--corpora", nargs="*", default=FOLDERS)
-    parser.add_argument("--folder", type=Path, default=Path("runs/compare_peers"))
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "compare.md")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        help="interpreter of the environment with the other libraries; this one by default",
+    )
+    parser.add_argument("--peers", nargs="*", choices=PEERS, help="rank with these rerankers only, and write no page")
+    parser.add_argument("--corpora", nargs="*", default=FOLDERS, help="names of the corpora's folders; all by default")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/compare_peers"), help="folder of the rankings (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "docs" / "compare.md", help="page to write (default: docs/compare.md)"
+    )
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)

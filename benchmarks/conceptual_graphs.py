@@ -1,9 +1,9 @@
-"""python benchmarks/conceptual_graphs.py  # Conceptual candidate graphs: ours against a loop over Python sets.
+"""Time conceptual candidate graphs: our sparse products against a loop over Python sets.
 
-Ours builds the graphs of 64 queries with 200 candidates each in one call from the sparse incidence; the peer is the
-obvious loop over pairs of candidates with Python sets. Checks that edges and weights are equal, then prints
-milliseconds per query, on one thread. Entities are spaCy's if ``--corpus`` is a data set folder (``corpus.jsonl``),
-else drawn at random with a skewed frequency. Counting the entities of the corpus is not timed on either side.
+``python benchmarks/conceptual_graphs.py`` builds the graphs of 64 queries with 200 candidates each in one call from the
+sparse incidence matrix of entities. The reference loops over pairs of candidates. The script checks that edges and
+weights are equal and prints milliseconds per query, on one thread. Counting the entities of the corpus is not timed on
+either side. With ``--corpus``, spaCy finds the entities. Otherwise they are drawn at random with a skewed frequency.
 """
 
 import argparse
@@ -63,9 +63,16 @@ def synthetic_entities(num_passages: int = 6000, *, num_names: int = 30000) -> l
 def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--cache", type=Path, default=Path("cache/entities"))
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument(
+        "--corpus", type=Path, help="data set folder with corpus.jsonl; without it, entities are drawn at random"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path("cache/entities"),
+        help="folder of the cached entities (default: %(default)s)",
+    )
+    parser.add_argument("--repeats", type=int, default=10, help="number of timed repetitions (default: %(default)s)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.corpus is None:

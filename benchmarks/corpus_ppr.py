@@ -1,8 +1,9 @@
-"""python benchmarks/corpus_ppr.py  # personalized PageRank on a large corpus graph: ours against igraph.
+"""Time personalized PageRank on a large corpus graph: our batched iteration against igraph.
 
-32 queries with 10 seeds each, in one call, against igraph's ``personalized_pagerank`` (PRPACK, exact) one after the
-other. Checks that the top 100 are the same, then prints seconds per query, on one thread. igraph is timed on a few of
-the queries; building its graph and our transition matrix is not timed.
+``python benchmarks/corpus_ppr.py`` computes 32 queries with 10 seeds each in one call. igraph's
+``personalized_pagerank`` (PRPACK, exact) computes a few of the queries, one after the other. The script checks that the
+top 100 are the same and prints seconds per query, on one thread. Building igraph's graph and our transition matrix is
+not timed.
 """
 
 import argparse
@@ -28,12 +29,19 @@ def large_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> t
 def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=400_000)
-    parser.add_argument("--edges", type=int, default=5_800_000, help="undirected")
-    parser.add_argument("--queries", type=int, default=32)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--top-k", type=int, default=100)
-    parser.add_argument("--igraph-queries", type=int, default=4, help="of each restart probability, for igraph")
+    parser.add_argument("--nodes", type=int, default=400_000, help="number of nodes (default: %(default)s)")
+    parser.add_argument(
+        "--edges", type=int, default=5_800_000, help="number of undirected edges (default: %(default)s)"
+    )
+    parser.add_argument("--queries", type=int, default=32, help="number of queries (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=10, help="number of seed nodes per query (default: %(default)s)")
+    parser.add_argument("--top-k", type=int, default=100, help="number of top nodes to compare (default: %(default)s)")
+    parser.add_argument(
+        "--igraph-queries",
+        type=int,
+        default=4,
+        help="number of queries that igraph computes for each restart probability (default: %(default)s)",
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)

@@ -1,9 +1,9 @@
-"""Corpora of 10^5 to 10^7 passages on disk: time and memory of preparation, of opening, and of search.
+"""Measure time and memory of preparing, opening and searching corpora of 10^5 to 10^7 passages on disk.
 
 python benchmarks/corpus_scale.py DATA/2wikimultihopqa --folder DIR --sizes 100000 1000000
 
-Texts are recombined from the sentences of a data set folder, three a passage; each passage has five edges to others;
-vectors are those of a hashing encoder. Each measurement is a process of its own, so that peak memory is its own.
+Each passage consists of three sentences drawn from a data set folder and has five edges to random passages. A hashing
+encoder computes the vectors. Each measurement runs in a separate process, which has its own peak of memory.
 """
 
 import argparse
@@ -368,13 +368,18 @@ def _search_by_http(port: int, questions: Sequence[str]) -> tuple[list[float], d
 def main() -> None:
     """Measure each step of each size in a process of its own, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path, help="a data set folder, whose sentences are recombined")
-    parser.add_argument("--folder", type=Path, required=True, help="where corpus folders are written")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("source", type=Path, help="data set folder that provides the sentences")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the corpus folders")
     parser.add_argument(
-        "--systems", nargs="+", default=["bm25", "dense", "dense_ivf", "hybrid", "hybrid_ivf", "hybrid_expand_ivf+base"]
+        "--sizes", type=int, nargs="+", default=[100_000, 1_000_000], help="numbers of passages (default: %(default)s)"
     )
-    parser.add_argument("--step", help="one measurement, in this process")
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        default=["bm25", "dense", "dense_ivf", "hybrid", "hybrid_ivf", "hybrid_expand_ivf+base"],
+        help="retrievers to search with; +NAME reranks with a checkpoint (default: %(default)s)",
+    )
+    parser.add_argument("--step", help="run one measurement in this process")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.step:

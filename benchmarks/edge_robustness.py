@@ -1,7 +1,7 @@
-"""python benchmarks/edge_robustness.py --datasets DIR: the checkpoint `base` over edges of each type, and made ones.
+"""Evaluate the checkpoint `base` over edges of each type and over artificial edges.
 
-Finds the edges of ``data.edges=auto``, once for each data set, ranks its candidates over these and over others, all in
-one process, and writes docs/edge_robustness.md.
+``python benchmarks/edge_robustness.py --datasets DIR`` finds the edges of ``data.edges=auto`` once per data set, ranks
+over these and over other edges in one process, and writes docs/edge_robustness.md.
 """
 
 import argparse
@@ -125,11 +125,18 @@ def conclusions(rows: list[Row]) -> str:
 def main() -> None:
     """Rank all sets and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--questions", type=int, default=150, help="of each set, at most")
-    parser.add_argument("--checkpoint", default="base")
-    parser.add_argument("--seed", type=int, default=0, help="of random edges")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "edge_robustness.md")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument(
+        "--questions", type=int, default=150, help="maximum number of questions per data set (default: %(default)s)"
+    )
+    parser.add_argument("--checkpoint", default="base", help="checkpoint to evaluate (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random edges (default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "docs" / "edge_robustness.md",
+        help="page to write (default: docs/edge_robustness.md)",
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts, reranker = ComponentFactory(datasets=arguments.datasets), GraphReranker.from_pretrained(arguments.checkpoint)

@@ -1,8 +1,7 @@
-"""python benchmarks/gatv2_layers.py  # five GATv2 layers: ours against PyTorch Geometric's.
+"""Time five GATv2 layers: ours against those of PyTorch Geometric.
 
-Both stacks have the same weights. Checks that their outputs are equal to the last bit, then prints milliseconds per
-query over batches of 32 candidate graphs without gradients, on one thread. ``--compile`` adds our stack under
-``torch.compile``, which needs a C++ compiler and half a minute, and rounds differently.
+``python benchmarks/gatv2_layers.py`` gives both stacks the same weights and checks that their outputs are equal to the
+last bit. It prints milliseconds per query over batches of 32 candidate graphs without gradients, on one thread.
 """
 
 import argparse
@@ -72,8 +71,12 @@ def run_pyg(stack: list[GATv2Conv], x: Tensor, edge_index: Tensor) -> Tensor:
 def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=60)
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--repeats", type=int, default=60, help="number of timed repetitions (default: %(default)s)")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="also time our stack under torch.compile; needs a C++ compiler and rounds differently",
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

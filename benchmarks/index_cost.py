@@ -1,11 +1,12 @@
-"""What the indexes of the systems cost on a corpus: each built in a process of its own, without any cache.
+"""Measure what it costs to build the index of each retrieval system on a corpus, without any cache.
 
     python benchmarks/index_cost.py data/2wikimultihopqa
     python benchmarks/index_cost.py data/2wikimultihopqa --kept FOLDER --parts passages knowledge facts
 
-CPU seconds of one thread and the process's peak memory, both with loading the models. A system's index is its parts:
-passages for all; knowledge and facts for hipporag and hipporag2; knowledge and descriptions for light_rag and path_rag;
-the summary tree for raptor.
+Each part of an index is built in a separate process. The script prints CPU seconds of one thread and the peak memory of
+the process, both including the loading of models. All systems need the part `passages`. hipporag and hipporag2 also
+need `knowledge` and `facts`, light_rag and path_rag need `knowledge` and `descriptions`, and raptor needs
+`summary tree`.
 """
 
 import argparse
@@ -85,8 +86,8 @@ def measured(work: Callable[[], object]) -> tuple[object, float, float]:
 def main() -> None:
     """Build and measure each part, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="a data set folder")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("folder", type=Path, help="data set folder")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to build; all by default")
     parser.add_argument("--kept", type=Path, help="folder for vectors and knowledge, which later parts need")
     arguments = parser.parse_args()
     documents = [json.loads(line) for line in (arguments.folder / "corpus.jsonl").open(encoding="utf-8")]

@@ -1,10 +1,11 @@
-"""python benchmarks/index_files.py DOCUMENTS ... --files 10000  # speed and memory of `graphrerank index`.
+"""Measure the speed and memory of `graphrerank index`, or test it with damaged files.
 
-python benchmarks/index_files.py DOCUMENTS ... --fuzz 2000  # the same files, damaged: each is read or named
+python benchmarks/index_files.py DOCUMENTS ... --files 10000
+python benchmarks/index_files.py DOCUMENTS ... --fuzz 2000     # every damaged file must be read or listed
 
-Takes files of the folders by turns of their suffixes, so that formats are mixed, writes copies and indexes them.
-Damaged ones are cut, overwritten with random bytes, repeated to 10 MB without a line end, or nested. Prints the number
-of files by suffix, seconds, files a second, and the most memory that a process of the command had.
+The script copies files of the folders, alternating between suffixes so that formats are mixed, and indexes the copies.
+Damaged files are truncated, overwritten with random bytes, repeated to 10 MB without a line break, or nested. It prints
+the number of files by suffix, seconds, files per second, and the largest memory of a process of the command.
 """
 
 import argparse
@@ -29,10 +30,10 @@ NESTED = (b"[", b"{", b"(", b"<div>", b"> ", b"- ", b"\\begin{a}", b'{"a":', b"*
 def main() -> None:
     """Index copies of files and print how fast, and in how much memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--fuzz", type=int, help="number of damaged files, in place of whole ones")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("folders", nargs="+", type=Path, help="folders of documents")
+    parser.add_argument("--files", type=int, default=10_000, help="number of files to index (default: %(default)s)")
+    parser.add_argument("--fuzz", type=int, help="number of damaged files to index instead of intact ones")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the damage (default: %(default)s)")
     given = parser.parse_args()
     draw = random.Random(given.seed)
     by_suffix = files_by_suffix(given.folders)

@@ -1,4 +1,4 @@
-"""Time peers in turns, so that a busy machine slows all of them alike."""
+"""Time several functions in turn, so that a busy machine slows all of them alike."""
 
 import statistics
 import time

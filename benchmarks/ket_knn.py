@@ -1,8 +1,8 @@
-"""python benchmarks/ket_knn.py  # KET-RAG's graph of chunks: sparse and dense products against pair by pair.
+"""Time KET-RAG's graph of chunks: sparse and dense products against a loop over pairs.
 
-The chunks are words drawn by Zipf's law with random vectors; some chunks occur twice. The peer is Algorithm 3, lines 3
-to 6, over Python's sets with a NumPy product of each pair's vectors. Checks that the edges are the same, then prints
-both times, on one thread.
+``python benchmarks/ket_knn.py`` draws chunks of words by Zipf's law with random vectors; some chunks occur twice. The
+reference is Algorithm 3, lines 3 to 6, with Python sets and a NumPy product for each pair. The script checks that the
+edges are the same and prints both times, on one thread.
 """
 
 import argparse
@@ -43,9 +43,15 @@ def pair_by_pair(words: list[list[str]], vectors: torch.Tensor, num_neighbours: 
 def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=2000)
-    parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--neighbours", type=int, nargs="+", default=[2, 10])
+    parser.add_argument("--chunks", type=int, default=2000, help="number of chunks (default: %(default)s)")
+    parser.add_argument("--dim", type=int, default=384, help="dimension of the vectors (default: %(default)s)")
+    parser.add_argument(
+        "--neighbours",
+        type=int,
+        nargs="+",
+        default=[2, 10],
+        help="numbers of neighbours per chunk (default: %(default)s)",
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     words, vectors = corpus(args.chunks, args.dim)

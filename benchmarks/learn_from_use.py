@@ -1,14 +1,18 @@
-"""python benchmarks/learn_from_use.py --datasets DIR: does a ranker get better by its use, and never worse?
+"""Simulate users to measure whether a reranker improves by learning from clicks, and whether it ever gets worse.
 
-Users are simulated on judged sets: 60 % of the questions are asked again and again, each a little more often than the
-next, the others measure nDCG@10 and are in no log. A user looks at rank k with probability 1/k (`position`), or goes
-down the list until satisfied (`cascade`), and clicks a relevant passage with probability 0.9, another one with 0.08.
-5 % of the lists get clicks by the opposite, and one user asks a tenth of all questions and clicks the fifth passage.
-Two neighbours of each list are exchanged by a coin, as a service with feedback.explore=0.5 does. The gate has drafted
-questions, and no judgement. `nothing` is the same with clicks that tell nothing: of relevance drawn from `base`'s own
-probabilities (`agree`: the order is right already), or of no relation to the passage (`noise`).
+python benchmarks/learn_from_use.py --datasets DIR --cache DIR --out DIR
 
-Writes the table and the plot of docs/learning.md. Lists are scored once and kept under --cache.
+Users ask 60 % of the questions of judged data sets, some more often than others. The other questions measure nDCG@10
+and are never in a log. A user looks at rank k with probability 1/k (`position`), or reads down the list until satisfied
+(`cascade`), and clicks a relevant passage with probability 0.9 and any other passage with probability 0.08. In 5 % of
+the lists, clicks contradict relevance. One user asks a tenth of all questions and always clicks the fifth passage. Two
+neighbours of each list are exchanged with probability 0.5, as a service with feedback.explore=0.5 does. The acceptance
+test has drafted questions and no judgements.
+
+The runs called `nothing` have clicks without information: relevance is drawn from the probabilities of `base`
+(`agree`, where the order is already right), or is independent of the passage (`noise`).
+
+The script writes the table and the plot of docs/learning.md. Lists are scored once and cached in --cache.
 """
 
 import argparse
@@ -209,13 +213,22 @@ def table(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 def main() -> None:
     """Simulate, learn, and write the numbers, the table and the plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, required=True, help="of scored lists; also that of conf/paths")
-    parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--repeats", type=int, default=1, help="of each point of the curves")
-    parser.add_argument("--nothing", type=int, default=100, help="repeats with nothing to learn, over all sets")
-    parser.add_argument("--prepare", action="store_true", help="only rank and score the sets")
-    parser.add_argument("--out", type=Path, required=True, help="folder of learning.json and learning.png")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument(
+        "--cache", type=Path, required=True, help="folder of the scored lists, and the cache of conf/paths"
+    )
+    parser.add_argument("--sets", nargs="*", default=list(SETS), help="data sets to simulate; all by default")
+    parser.add_argument(
+        "--repeats", type=int, default=1, help="repetitions per point of the curves (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--nothing",
+        type=int,
+        default=100,
+        help="number of repetitions without information, over all data sets (default: %(default)s)",
+    )
+    parser.add_argument("--prepare", action="store_true", help="only rank and score the data sets")
+    parser.add_argument("--out", type=Path, required=True, help="folder for learning.json and learning.png")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts = ComponentFactory(datasets=arguments.datasets, cache=arguments.cache)

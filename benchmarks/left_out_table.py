@@ -1,11 +1,12 @@
-"""python benchmarks/left_out_table.py --datasets DIR: for each data set, a model that was trained without it.
+"""Evaluate on each data set a model that was trained without it.
 
-Trains as ``experiment=base``, from the beginning and with two epochs, once for each set of the mix that is left out and
-each seed, and evaluates on that set's test split with ``data.edges=auto``; writes docs/left_out.md. A run that is
-already in the output folder is read, not repeated. Some 10 minutes a set and seed on one core, with cached vectors.
+``python benchmarks/left_out_table.py --datasets DIR`` trains ``experiment=base`` from random weights for two epochs,
+once per left-out data set and seed, evaluates on the test split of the left-out data set with ``data.edges=auto``, and
+writes docs/left_out.md. Runs that are already in the output folder are not repeated. Each run takes about ten minutes
+on one core with cached vectors.
 
-With ``--kinds`` it writes the page's section on kinds of corpora alone: trains as ``experiment=base``, from `base-2`,
-without a kind that `base-2` never saw, for one epoch, and evaluates on that kind.
+With ``--kinds``, the script only writes the section of the page on kinds of corpora. It trains ``experiment=base`` from
+`base-2` for one epoch without a kind of corpora that `base-2` never saw, and evaluates on that kind.
 """
 
 import argparse
@@ -154,14 +155,31 @@ def kinds_section(arguments: argparse.Namespace) -> str:
 def main() -> None:
     """Run what is missing and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--settings", nargs="*", default=[], help="of both commands, added to every run")
-    parser.add_argument("--sets", nargs="*", default=list(LEFT_OUT), choices=list(LEFT_OUT))
-    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
-    parser.add_argument("--read", action="store_true", help="only the seeds that are in the folder")
-    parser.add_argument("--folder", type=Path, default=Path("runs/left_out"))
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "left_out.md")
-    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), help="the section on kinds alone; all if none named")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--settings", nargs="*", default=[], help="settings to add to every run of both commands")
+    parser.add_argument(
+        "--sets",
+        nargs="*",
+        default=list(LEFT_OUT),
+        choices=list(LEFT_OUT),
+        help="data sets to leave out; all by default",
+    )
+    parser.add_argument(
+        "--seeds", nargs="*", type=int, default=[1, 2, 3], help="seeds to train with (default: %(default)s)"
+    )
+    parser.add_argument("--read", action="store_true", help="only use runs that are already in the folder")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("runs/left_out"),
+        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "docs" / "left_out.md", help="page to write (default: docs/left_out.md)"
+    )
+    parser.add_argument(
+        "--kinds", nargs="*", choices=list(KINDS), help="kinds of corpora to leave out; all kinds if none is named"
+    )
     arguments = parser.parse_args()
     page = arguments.out.read_text(encoding="utf-8")
     before, _, after = page.partition(BEHIND_KINDS)

@@ -1,9 +1,9 @@
-"""python benchmarks/leiden.py --data DIR/kevin_scott_podcast --cache DIR  # hierarchical Leiden against networkx.
+"""Time hierarchical community detection: our Leiden against networkx's Louvain.
 
-Both find communities of the podcast's entity graph at every level: ours by ``hierarchical_leiden``, the peer by
-networkx's Louvain (its Leiden only dispatches to other packages), once over the graph and again within each community
-of more than ``--max-community`` entities. Prints the times, taken in turns on one thread, and the modularity of both
-coarsest levels.
+``python benchmarks/leiden.py --data DIR/kevin_scott_podcast --cache DIR`` finds communities of the podcast's entity
+graph at every level. networkx's Leiden only dispatches to other packages, so its Louvain runs on the graph and again
+within each community of more than ``--max-community`` entities. The script prints the times, measured in turn on one
+thread, and the modularity of both coarsest levels.
 """
 
 import argparse
@@ -35,8 +35,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with corpus.jsonl")
     parser.add_argument("--cache", type=Path, required=True, help="folder of the cached knowledge")
-    parser.add_argument("--max-community", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--max-community", type=int, default=10, help="largest community that is not divided (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="number of timed repetitions (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     settings = ReTAGSettings(max_community=args.max_community, min_component=1)

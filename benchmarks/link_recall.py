@@ -1,9 +1,10 @@
 """Compare the links that ``graphrerank index`` finds with those that the formats' reference parsers find.
 
-``python benchmarks/link_recall.py DOCS [--top content/en] [--sphinx]`` prints how many links within the folder both
-find, and which ones are missed or false. Reference: HTML by lxml; Markdown as markdown-it or Python-Markdown (with
-``mkdocs.yml``) renders it, then lxml; Python's imports by ``ast``; with ``--sphinx`` Sphinx's resolved references of
-RST and MyST. Their targets are looked up in the file system and among the pages' ids, not by our code.
+``python benchmarks/link_recall.py DOCS [--top content/en] [--sphinx DIR]`` prints how many links within the folder both
+find, and which ones are missed or false. The reference for HTML is lxml. Markdown is rendered by markdown-it, or by
+Python-Markdown if there is a ``mkdocs.yml``, and then read by lxml. The reference for Python's imports is ``ast``. With
+``--sphinx``, the reference for RST and MyST is Sphinx. Targets are looked up in the file system and among the ids of
+the pages, independently of the package.
 """
 
 import argparse
@@ -243,12 +244,14 @@ def ours(folder: Path, kinds: tuple[str, ...]) -> tuple[dict[Found, None], dict[
 def main() -> None:
     """Print the counts, and examples of what differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--top", default="", help="the folder of the site's pages, from which absolute links start")
-    parser.add_argument("--base", default="", help="the address of the site")
-    parser.add_argument("--sphinx", type=Path, help="a folder for Sphinx's files: read RST and MyST by Sphinx")
-    parser.add_argument("--code", action="store_true", help="compare imports of Python")
-    parser.add_argument("--show", type=int, default=10)
+    parser.add_argument("folder", type=Path, help="folder of documents")
+    parser.add_argument("--top", default="", help="folder of the site's pages, from which absolute links start")
+    parser.add_argument("--base", default="", help="address of the site")
+    parser.add_argument(
+        "--sphinx", type=Path, help="read RST and MyST with Sphinx, which writes its files to this folder"
+    )
+    parser.add_argument("--code", action="store_true", help="compare the imports of Python instead of the links")
+    parser.add_argument("--show", type=int, default=10, help="number of links to print per list (default: %(default)s)")
     options = parser.parse_args()
     folder = options.folder
     if options.sphinx:

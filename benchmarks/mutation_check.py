@@ -1,13 +1,13 @@
-"""python benchmarks/mutation_check.py: break one line of the source at a time, and see whether the tests notice.
+"""Break one line of the source at a time, and check that a test fails.
 
-Each mutation of ``mutations.py`` replaces a line's text in a copy of the checkout: a flipped sign, a moved boundary, a
-dropped normalisation, a wrong axis, an ignored argument. The tests of the module and its doctests run first, then those
-of its folder and its package, then the default suite; the first failure ends it. At the end, the tests that failed run
-without a mutation, and must pass.
+``python benchmarks/mutation_check.py`` applies each mutation of ``mutations.py`` to a copy of the checkout. A mutation
+replaces the text of a line: a flipped sign, a moved boundary, a missing normalisation, a wrong axis, an ignored
+argument. The tests of the module and its doctests run first, then those of its folder and its package, then the default
+suite. The first failure ends the check of a mutation. At the end, the failed tests run without a mutation and must
+pass.
 
-Prints a line per mutation and the number caught; the exit status is 1 if any survives. ``--only TEXT`` takes the
-mutations whose file or description holds a text, ``--quick`` leaves out the default suite, and ``--list`` only checks
-that each file contains its text exactly once.
+The script prints one line per mutation and the number of mutations that were caught. Its exit status is 1 if any
+mutation survives.
 """
 
 import argparse
@@ -96,9 +96,13 @@ def catching_tests(checkout: Path, mutation: Mutation, *, quick: bool) -> list[s
 def main() -> None:
     """Run all mutations and print what caught each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="text in the file or description of a mutation")
-    parser.add_argument("--quick", action="store_true", help="run only the tests of the module and its package")
-    parser.add_argument("--list", action="store_true", help="run no tests")
+    parser.add_argument("--only", default="", help="only apply mutations whose file or description contains this text")
+    parser.add_argument("--quick", action="store_true", help="do not run the default suite")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="run no tests; only check that each file contains the text of its mutation exactly once",
+    )
     arguments = parser.parse_args()
     chosen = [mutation for mutation in MUTATIONS if arguments.only in f"{mutation.file} {mutation.kind}"]
     for mutation in chosen:

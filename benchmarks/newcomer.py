@@ -1,7 +1,7 @@
-"""Time a newcomer's path: a bare environment, the wheel without extras, own JSON documents, the first reranked list.
+"""Time the path of a new user: an empty environment, the wheel without extras, JSON documents, the first reranked list.
 
-``python benchmarks/newcomer.py`` builds the wheel, installs it in a new environment, and prints size and times.
-The list must come from less than ten lines of code; the time that counts is theirs, without downloads.
+``python benchmarks/newcomer.py`` builds the wheel, installs it in a new environment, and prints sizes and times. The
+code that makes the list must have fewer than ten lines. Its time, without downloads, is the result.
 """
 
 import argparse
@@ -34,7 +34,9 @@ DOCUMENTS = [
 def main() -> None:
     """Install, run, and print what it took."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", help="of an environment that has the wheel already; none is made then")
+    parser.add_argument(
+        "--python", help="interpreter of an environment that already has the wheel; no environment is created then"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)

@@ -1,9 +1,10 @@
-"""The service's page in Chromium: pictures of a running demo, and how long people wait.
+"""Take pictures of the service's page in Chromium, and measure how long users wait.
 
 graphrerank demo browser=false                                # in another terminal
 PYTHONPATH=. python benchmarks/page.py --url http://localhost:8000 --pictures DIR    # docs/page.png is one of them
 
-What the page costs others, beside a service without it (`python serve.py artifact=base page=false port=8001`):
+To measure what the page costs other clients, start a service without it
+(`python serve.py artifact=base page=false port=8001`) and compare:
 PYTHONPATH=. python benchmarks/page.py --without http://localhost:8001
 
 Chromium draws without a GPU. The large graph has 200 passages and 2,000 edges, pasted as JSON.
@@ -48,9 +49,13 @@ HOVER = """Array.from({ length: COUNT }, (_, index) => {
 def main() -> None:
     """Measure, and draw where a folder is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="http://localhost:8000", help="of a running demo")
+    parser.add_argument(
+        "--url", default="http://localhost:8000", help="address of a running demo (default: %(default)s)"
+    )
     parser.add_argument("--pictures", type=Path, help="folder for page.png, page_dark.png and page_phone.png")
-    parser.add_argument("--without", metavar="URL", help="of a service with page=false; prints the ratio of latencies")
+    parser.add_argument(
+        "--without", metavar="URL", help="address of a service with page=false; prints the ratio of latencies"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as profile, browsing(Path(profile)) as page:
         paints = [first_paint(page, arguments.url) for _ in range(5)]

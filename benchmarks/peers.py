@@ -1,7 +1,7 @@
-"""The rerankers that compare_peers.py compares, each as short as its documentation shows it.
+"""Rerank with the libraries that compare_peers.py compares, each with the code that its documentation shows.
 
-Runs in an environment with the peers: ``python benchmarks/peers.py NAME --folder DIR --model MODEL`` ranks the
-questions that ``compare_peers.py`` left in ``DIR``. Only functions that import graphrerank need it.
+``python benchmarks/peers.py NAME --folder DIR --model MODEL --out FILE`` runs in the environment of the libraries and
+ranks the questions that ``compare_peers.py`` wrote to ``DIR``. Only some of the functions need graphrerank.
 """
 
 import argparse
@@ -321,12 +321,12 @@ def memory(field: str) -> float:
 def main() -> None:
     """Rank and time questions one at a time, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=PEERS)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--limit", type=int, help="questions of each corpus")
-    parser.add_argument("--lookup", action="store_true", help="take the cross-encoder's logits from the cache")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("name", choices=PEERS, help="reranker to run")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the questions")
+    parser.add_argument("--model", required=True, help="folder or hub name of the cross-encoder")
+    parser.add_argument("--limit", type=int, help="maximum number of questions per corpus")
+    parser.add_argument("--lookup", action="store_true", help="use cached logits instead of running the cross-encoder")
+    parser.add_argument("--out", type=Path, required=True, help="file for the rankings")
     arguments = parser.parse_args()
     peer = PEERS[arguments.name]
     corpora: dict[str, list[Question]] = pickle.loads((arguments.folder / QUESTIONS).read_bytes())

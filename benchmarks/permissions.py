@@ -1,11 +1,14 @@
-"""What filters and permissions cost, and what time tells: CPU time of a search on one thread, in drawn passages.
-
-Kinds of searches: all passages of an `open` corpus; the 1% that pass a filter, the `same` each time or an `other` one;
-a caller who may see `all` of the same corpus with the principals of ten teams, or a `tenth`; a corpus of this tenth
-`alone`, and `again`, whose ratio is the noise. The first search of each kind, which makes views, is not counted.
+"""Measure what filters and permissions cost, and what the time of a search reveals.
 
 python benchmarks/permissions.py 1000000 /tmp/corpus 20
 python benchmarks/permissions.py 1000000 /tmp/corpus 20 open same other
+
+The arguments are the number of passages, the folder of the corpora, the number of rounds, and the kinds of searches.
+The script measures the CPU time of a search on one thread over randomly drawn passages. The kinds of searches are:
+`open`: all passages of a corpus without principals; `same` and `other`: the 1% of passages that match a filter, with
+the same filter each time or another one; `all` and `tenth`: a caller who may see everything, or a tenth, of the same
+corpus with the principals of ten teams; `alone`: a corpus of this tenth only; `again`: a repetition of `alone`, whose
+ratio shows the noise. The first search of each kind, which builds the views, is not counted.
 """
 
 import random

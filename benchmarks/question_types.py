@@ -1,10 +1,10 @@
-"""R@2 and PR@5 of a run's systems by the type of multi-hop questions, from its TREC files.
+"""Print R@2 and PR@5 of a run's systems by the type of multi-hop questions, computed from its TREC files.
 
 python evaluate.py 'systems=[vector_search,expand_then_rerank]' 'datasets=[2wikimultihopqa]' paths.datasets=DIR
 python benchmarks/question_types.py RUN DIR/2wikimultihopqa
 
-A question with four relevant passages compares two chains; one that says "or", "both" or "same" compares two entities;
-all others are chains.
+A question with four relevant passages is a comparison of two chains. A question with "or", "both" or "same" is a
+comparison of two entities. All other questions are chains.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def main() -> None:
     """Read run and data set, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run folder of evaluate.py")
-    parser.add_argument("folder", type=Path, help="the data set's folder")
-    parser.add_argument("--split", default="test")
+    parser.add_argument("folder", type=Path, help="data set folder")
+    parser.add_argument("--split", default="test", help="evaluated split (default: %(default)s)")
     arguments = parser.parse_args()
     relevant: dict[str, set[str]] = defaultdict(set)
     for line in (arguments.folder / "qrels" / f"{arguments.split}.tsv").read_text().splitlines()[1:]:

@@ -1,9 +1,11 @@
-"""python benchmarks/reader_growth.py [.adoc .rst ...]  # does a reader's time grow with the length of a file alone?
+"""Find texts for which the time of a document reader grows faster than the length of the file.
 
-Reads repetitions of short tokens, alone, after an opener and between an opener and an end, in processes with the limits
-of `graphrerank index`. Those that take more than `--slow` seconds of CPU for 20,000 characters are read again with a
-fourth of them, and shown if four times the length takes more than `--growth` times the CPU: about 4 is linear, 16 is
-quadratic. Prints one line for each, and exits with 1 if there is one.
+python benchmarks/reader_growth.py [.adoc .rst ...]
+
+The script reads repetitions of short tokens, alone, after an opening token, and between an opening and a closing token,
+in processes with the limits of `graphrerank index`. A text that takes more than `--slow` seconds of CPU for 20,000
+characters is read again at a quarter of the length. It is reported if four times the length takes more than `--growth`
+times the CPU: 4 is linear, 16 is quadratic. The script prints one line per reported text and then exits with status 1.
 """
 
 import argparse
@@ -109,10 +111,22 @@ def reader(suffix: str) -> Handler:
 def main() -> int:
     """Print what grows faster than the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suffixes", nargs="*", default=[suffix for suffix in TOKENS if suffix in READERS])
-    parser.add_argument("--slow", type=float, default=0.25)
-    parser.add_argument("--growth", type=float, default=7.0)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument(
+        "suffixes",
+        nargs="*",
+        default=[suffix for suffix in TOKENS if suffix in READERS],
+        help="suffixes of the formats to test; all formats if none is given",
+    )
+    parser.add_argument(
+        "--slow", type=float, default=0.25, help="seconds of CPU from which a text is read again (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--growth",
+        type=float,
+        default=7.0,
+        help="ratio of CPU times above which a text is reported (default: %(default)s)",
+    )
+    parser.add_argument("--workers", type=int, default=1, help="number of processes (default: %(default)s)")
     given = parser.parse_args()
     found = 0
     for suffix in given.suffixes:

@@ -1,6 +1,9 @@
-"""PYTHONPATH=. python benchmarks/report_picture.py RUN docs/report.png: a report's query browser, in Chromium.
+"""Take a picture of the query browser of a report in Chromium.
 
-RUN is a finished run folder of ``evaluate.py``; the picture shows the first query whose text or id holds ``--words``.
+PYTHONPATH=. python benchmarks/report_picture.py RUN docs/report.png
+
+RUN is a finished run folder of ``evaluate.py``. The picture shows the first query whose text or id contains the text
+of ``--words``.
 """
 
 import argparse
@@ -18,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run folder with report.html")
     parser.add_argument("picture", type=Path, help="PNG file to write")
-    parser.add_argument("--words", default="", help="of the query")
+    parser.add_argument("--words", default="", help="text that the query or its id contains")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as profile, browsing(Path(profile)) as page:
         page.open(arguments.run.resolve() / "report.html", width=WIDTH, height=HEIGHT)

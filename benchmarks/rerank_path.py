@@ -1,9 +1,9 @@
-"""python benchmarks/rerank_path.py --old DIR/src  # a request's way through GraphReranker, against another checkout.
+"""Time a request to GraphReranker against another checkout of this repository.
 
-Runs this code and that of another checkout as two processes of one thread each, in turns, and prints CPU milliseconds a
-question and their ratio, each the median over the turns. Checks first that both give the same scores to the last bit.
-A question has 100 candidates and 300 edges; texts have 30 words of a vocabulary of 5,000, drawn by Zipf's law.
-``--large`` adds the largest requests: there the other checkout may take minutes.
+``python benchmarks/rerank_path.py --old DIR/src`` runs the code of both checkouts in processes of one thread each, in
+turn. It first checks that both give the same scores to the last bit, and then prints CPU milliseconds per question and
+their ratio, each as the median over the turns. A question has 100 candidates and 300 edges. Texts have 30 words of a
+vocabulary of 5,000, drawn by Zipf's law.
 """
 
 import argparse
@@ -185,9 +185,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--old", help="folder `src` of the other checkout")
-    parser.add_argument("--new", default="src")
-    parser.add_argument("--large", action="store_true")
-    parser.add_argument("--worker", action="store_true")
+    parser.add_argument("--new", default="src", help="folder `src` of this checkout (default: %(default)s)")
+    parser.add_argument("--large", action="store_true", help="also time the largest requests, which may take minutes")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         Worker().serve()

@@ -1,8 +1,9 @@
-"""python benchmarks/retag_tables.py --data DIR/kevin_scott_podcast --cache DIR  # what a ReTAG index holds.
+"""Build a ReTAG index of a podcast and print its contents.
 
-Builds the extractive index of the podcast's chunks (entities and relations from spaCy, vectors from MiniLM in bfloat16,
-tokens of MiniLM's tokenizer), saves it as ``<cache>/retag/podcast``, and prints the seconds for what was not cached,
-the graphs with and without topics, and the communities and tokens of each level.
+``python benchmarks/retag_tables.py --data DIR/kevin_scott_podcast --cache DIR`` builds the extractive index of the
+podcast's chunks, with entities and relations by spaCy, vectors by MiniLM in bfloat16, and MiniLM's tokenizer. It saves
+the index as ``<cache>/retag/podcast`` and prints the seconds of the stages that were not cached, the graphs with and
+without topics, and the communities and tokens of each level.
 """
 
 import argparse
@@ -88,9 +89,13 @@ def main() -> None:
     """Build, save, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with corpus.jsonl")
-    parser.add_argument("--cache", type=Path, required=True, help="vectors, knowledge and indexes")
-    parser.add_argument("--topics", type=int, default=ReTAGSettings.num_topics)
-    parser.add_argument("--coverage", type=float, default=ReTAGSettings.coverage)
+    parser.add_argument("--cache", type=Path, required=True, help="folder of the vectors, knowledge and indexes")
+    parser.add_argument(
+        "--topics", type=int, default=ReTAGSettings.num_topics, help="number of topics (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--coverage", type=float, default=ReTAGSettings.coverage, help="coverage of the topics (default: %(default)s)"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     podcast = Podcast(args.data, args.cache)

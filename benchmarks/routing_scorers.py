@@ -1,11 +1,12 @@
-"""EA-GraphRAG's Figure 3: how well, and how fast, scorers of questions tell which path finds all relevant passages.
+"""Measure how well and how fast scorers of questions predict which path finds all relevant passages.
 
 python train.py experiment=complexity_adapter paths.datasets=DIR hydra.run.dir=ADAPTER
 python evaluate.py 'systems=[vector_search,hipporag2]' 'datasets=[DIR/one,DIR/other]' hydra.run.dir=RUN
 python benchmarks/routing_scorers.py ADAPTER RUN DIR/one DIR/other
 
-The adapter reads a question's syntax. The others are logistic regressions on its disagreements: of the question's
-vector by MiniLM, and of its words. Each sends a question to the graph path if it scores above one half.
+The script reproduces Figure 3 of EA-GraphRAG. The adapter uses the syntax of a question. The other scorers are logistic
+regressions, trained on the adapter's disagreements, over MiniLM's vector of the question and over its words. Each sends
+a question to the graph path if its score is above one half.
 """
 
 import argparse
@@ -53,8 +54,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapter", type=Path, help="run folder of experiment=complexity_adapter")
     parser.add_argument("run", type=Path, help=f"run folder of evaluate.py with {PATHS}")
-    parser.add_argument("folders", type=Path, nargs="+", help="its data sets")
-    parser.add_argument("--split", default="test")
+    parser.add_argument("folders", type=Path, nargs="+", help="data set folders of the run")
+    parser.add_argument("--split", default="test", help="evaluated split (default: %(default)s)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     known = [json.loads(line) for line in (arguments.adapter / "disagreements.jsonl").open(encoding="utf-8")]

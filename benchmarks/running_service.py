@@ -1,4 +1,4 @@
-"""The service that a benchmark measures: started on a free port, waited for, and ended."""
+"""Start the service that a benchmark measures on a free port, wait until it is ready, and stop it."""
 
 import http.client
 import os

@@ -1,9 +1,10 @@
-"""python benchmarks/serve_chaos.py  # faults under load for five minutes: losses, and the time to mend them.
+"""Inject faults into a service under load, and measure failed requests and the time to recover.
 
-Four clients rerank and search over connections that they keep; each says of every request how it ended. Every ten
-seconds one fault: one or both workers are killed or stopped, the supervisor is stopped, the corpus is replaced, or the
-disk with the log is filled. `down` is the time until a new connection is answered again, `whole` that until all
-processes are back. Needs root on Linux, for the small disk.
+``python benchmarks/serve_chaos.py`` runs for five minutes. Four clients rerank and search over persistent connections
+and record how each request ended. Every ten seconds there is one fault: one or both workers are killed or stopped, the
+supervisor is stopped, the corpus is replaced, or the disk of the log is filled. `down` is the time until a new
+connection is answered again, and `whole` the time until all processes are back. The script needs root on Linux, for the
+small disk.
 """
 
 import argparse
@@ -214,8 +215,8 @@ class Clients:
 def main() -> None:
     """Run, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=300, help="duration in seconds (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=4, help="number of clients (default: %(default)s)")
     arguments = parser.parse_args()
     rows: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
     ends: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)

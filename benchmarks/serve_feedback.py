@@ -1,9 +1,11 @@
-"""python benchmarks/serve_feedback.py DATA  # what remembering, and feedback under load, cost POST /search.
+"""Measure what logging and feedback under load cost POST /search.
 
-Two services search the data set folder DATA, one of them with a log of feedback. Both are loaded in turns, in an order
-that is drawn for each round, by clients that send one query of the folder after the other; of the second one's answers
-every third gets feedback, by a client of its own, so that the time of a search is that of a search alone. Each round
-gives a ratio of medians; printed are the median ratio with an interval of 95% by the sign test, and CPU seconds.
+python benchmarks/serve_feedback.py DATA
+
+Two services search the data set folder DATA, one of them with a feedback log. Both are loaded in turn, in a random
+order per round, by clients that send one query of the folder after the other. A separate client sends feedback on every
+third answer of the service with the log, so that only the time of searches is measured. Each round gives a ratio of
+medians. The script prints the median ratio with a 95% interval of the sign test, and CPU seconds.
 """
 
 import argparse
@@ -73,12 +75,16 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 def main() -> None:
     """Load both services in turns, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="a data set folder")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
-    parser.add_argument("--clients", type=int, default=1)
-    parser.add_argument("--every", type=int, default=3, help="answer that gets feedback")
-    parser.add_argument("--settings", nargs="*", default=[], help="further settings of both services")
+    parser.add_argument("data", type=Path, help="data set folder")
+    parser.add_argument("--rounds", type=int, default=60, help="number of rounds (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="duration of a turn in seconds (default: %(default)s)"
+    )
+    parser.add_argument("--clients", type=int, default=1, help="number of clients (default: %(default)s)")
+    parser.add_argument(
+        "--every", type=int, default=3, help="send feedback on every N-th answer (default: %(default)s)"
+    )
+    parser.add_argument("--settings", nargs="*", default=[], help="additional settings of both services")
     arguments = parser.parse_args()
     lines = (arguments.data / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     queries = [json.loads(line)["text"] for line in lines[:500]]

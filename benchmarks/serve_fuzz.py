@@ -1,11 +1,12 @@
-"""python benchmarks/serve_fuzz.py  # hostile requests to a running service, and what a bystander notices.
+"""Send hostile requests to a running service, and measure their effect on another client.
 
-python benchmarks/serve_fuzz.py --adapter DIR  # the same to `/route` of a service of an exported adapter
+python benchmarks/serve_fuzz.py
+python benchmarks/serve_fuzz.py --adapter DIR    # attack /route of a service of an exported adapter
 
-Bodies are made from valid ones by changing their structure: deep, wide, huge, not finite, duplicate, lone surrogates,
-null, cut and flipped bytes. Four processes send them to all routes that take a body; a bystander, a process too, sends
-a small valid request twenty times a second. Prints statuses, the bystander's latency and the memory of the service at
-both ends.
+Bodies are derived from valid ones: deep, wide, huge, not finite, with duplicate keys, lone surrogates, nulls, truncated
+or with flipped bytes. Four processes send them to all routes that accept a body. Another process sends a small valid
+request twenty times per second. The script prints the statuses, the latency of the valid requests, and the memory of
+the service at the beginning and the end.
 """
 
 import argparse
@@ -146,10 +147,16 @@ def _stand_by(port: int, path: str, ended: Any) -> list[tuple[float, int]]:
 def main() -> None:
     """Start a service, send, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=50_000)
-    parser.add_argument("--clients", type=int, default=4)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--adapter", type=Path, help="artifact of an adapter")
+    parser.add_argument(
+        "--requests", type=int, default=50_000, help="number of hostile requests (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--clients", type=int, default=4, help="number of processes that send them (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=2, help="number of workers of the service (default: %(default)s)"
+    )
+    parser.add_argument("--adapter", type=Path, help="artifact of a complexity adapter")
     arguments = parser.parse_args()
     paths = PATHS if arguments.adapter is None else ("/route",)
     with (

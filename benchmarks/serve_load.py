@@ -1,14 +1,15 @@
-"""python benchmarks/serve_load.py  # the service under load, against one without batching and with PyG's layers.
+"""Measure the service under load against one without batching and with PyTorch Geometric's layers, or another commit.
 
-Another commit in PyG's place, from a checkout with an environment of its own; texts, and texts with an encoder:
+python benchmarks/serve_load.py
+
+To compare with another commit, pass its checkout and the interpreter of its environment:
 python benchmarks/serve_load.py --documents --checkout DIR --python BIN
 python benchmarks/serve_load.py --documents --encoder --checkout DIR --python BIN
-With --unseen no text comes twice: a word of each is new with each request.
 
-Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
-request: scores and edges, or texts, whose words are drawn from MiniLM's vocabulary where it is installed. Checks first
-that both give the same answers. Memory is that of all processes of the service, after ten seconds under load and at the
-end. The clients share the machine with the services.
+Both services run on loopback and are loaded in turn, ten seconds each, by 16 clients that send 100 candidates per
+request: scores and edges, or texts. The words of texts are from MiniLM's vocabulary if it is installed. The script
+first checks that both services give the same answers. Memory is that of all processes of a service, after ten seconds
+under load and at the end. The clients share the machine with the services.
 """
 
 import argparse
@@ -228,16 +229,22 @@ def cpu_of(process: psutil.Process) -> float:
 def main() -> None:
     """Check, load in turns, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--artifact", default="attack")
-    parser.add_argument("--seconds", type=float, default=60, help="of load for each service")
-    parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--documents", action="store_true", help="send texts as well")
-    parser.add_argument("--words", type=int, default=40, help="of a text")
-    parser.add_argument("--unseen", action="store_true", help="texts that differ from request to request")
-    parser.add_argument("--encoder", action="store_true", help="with the encoder of the checkpoint's training")
-    parser.add_argument("--ours", nargs="*", default=[], help="further settings of our service")
-    parser.add_argument("--checkout", help="another commit of this repository, in the place of PyG")
-    parser.add_argument("--python", help="the interpreter of the other commit's environment")
+    parser.add_argument("--artifact", default="attack", help="artifact to serve (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="seconds of load for each service (default: %(default)s)"
+    )
+    parser.add_argument("--clients", type=int, default=16, help="number of clients (default: %(default)s)")
+    parser.add_argument("--documents", action="store_true", help="send texts as well as scores")
+    parser.add_argument("--words", type=int, default=40, help="number of words of a text (default: %(default)s)")
+    parser.add_argument(
+        "--unseen",
+        action="store_true",
+        help="put a new word into the texts of each request, so that no text occurs twice",
+    )
+    parser.add_argument("--encoder", action="store_true", help="use the encoder of the checkpoint's training")
+    parser.add_argument("--ours", nargs="*", default=[], help="additional settings of our service")
+    parser.add_argument("--checkout", help="checkout of another commit to compare with, instead of PyTorch Geometric")
+    parser.add_argument("--python", help="interpreter of the other commit's environment")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,13 +1,15 @@
-"""python benchmarks/serve_overload.py  # goodput at ten times the capacity of the service.
+"""Measure the goodput of the service at ten times its capacity.
 
-In turns: 16 clients ask one after the other, which gives the peak; then requests arrive at ten times that rate,
-whatever becomes of those before, and answers count from the moment that the queue is full (``--filling`` seconds).
-Each request has a separate connection and 100 texts, a word of each new; with --encoder the service encodes them.
---checkout adds another version, in turns, in the same run.
+python benchmarks/serve_overload.py
 
-The clients are one process of the same machine: one thread, bytes prepared beforehand. Its share of a CPU is printed,
-as are the service's milliseconds of CPU an answer (with the refusals beside it) and what a refusal costs: the seconds
-of CPU that the answers at the peak do not explain.
+First, 16 clients send one request after the other, which measures the peak. Then requests arrive at ten times that
+rate, whether or not earlier ones are answered. Answers are counted from the moment at which the queue is full
+(``--filling`` seconds). Both phases alternate. Each request has a separate connection and 100 texts with one new word
+each. ``--checkout`` also measures another version in the same run.
+
+The clients are one process on the same machine, with one thread and bytes that are prepared beforehand. The script
+prints the clients' share of a CPU, the service's CPU milliseconds per answer (including the refusals), and the cost of
+a refusal: the seconds of CPU that the answers at the peak do not explain.
 """
 
 import argparse
@@ -126,16 +128,26 @@ def drive(
 def main() -> None:
     """Start the services, measure in turns, and print a line for each measurement and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--artifact", default="base")
-    parser.add_argument("--encoder", action="store_true")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--factor", type=float, default=10)
-    parser.add_argument("--seconds", type=float, default=15, help="of each measurement")
-    parser.add_argument("--filling", type=float, default=12, help="seconds until the queue is full")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--patience", type=float, default=60, help="seconds that a client waits")
-    parser.add_argument("--checkout", type=Path, help="of another version, to compare")
-    parser.add_argument("settings", nargs="*", help="further settings of the service")
+    parser.add_argument("--artifact", default="base", help="artifact to serve (default: %(default)s)")
+    parser.add_argument("--encoder", action="store_true", help="let the service encode the texts")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="number of workers of the service (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--factor", type=float, default=10, help="arrival rate as a multiple of the peak (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=15, help="duration of each measurement in seconds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--filling", type=float, default=12, help="seconds until the queue is full (default: %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: %(default)s)")
+    parser.add_argument(
+        "--patience", type=float, default=60, help="seconds that a client waits for an answer (default: %(default)s)"
+    )
+    parser.add_argument("--checkout", type=Path, help="checkout of another version to compare with")
+    parser.add_argument("settings", nargs="*", help="additional settings of the service")
     arguments = parser.parse_args()
     settings = [f"artifact={arguments.artifact}", f"workers={arguments.workers}", *arguments.settings]
     settings.append("encoder=minilm" if arguments.encoder else "encoder=none")

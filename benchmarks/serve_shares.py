@@ -1,9 +1,11 @@
-"""python benchmarks/serve_shares.py  # whether clients with expensive requests get others refused.
+"""Measure whether clients with expensive requests cause refusals for other clients.
 
-Eight clients rank small requests, one after the other, while some connections ask for explanations of 1,000 short
-documents and 300 edges (12 KB). --checkout adds another version in the same run.
-Counts the answers of both by status. --address gives the expensive clients another address of this machine, as other
-clients have.
+python benchmarks/serve_shares.py
+
+Eight clients send small rerank requests, one after the other. Meanwhile, some connections request explanations of 1,000
+short documents and 300 edges (12 KB). The script counts the answers of both groups by status. ``--checkout`` also
+measures another version in the same run. ``--address`` gives the expensive clients another address of this machine,
+so that the service takes them for other clients.
 """
 
 import argparse
@@ -72,13 +74,27 @@ def measure(port: int, heavy: bytes, connections: int, address: str, seconds: fl
 def main() -> None:
     """Start the services, measure in turns, and print a line for each measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--artifact", default="base")
-    parser.add_argument("--seconds", type=float, default=30, help="of each measurement")
-    parser.add_argument("--connections", type=int, nargs="+", default=[0, 1, 4])
-    parser.add_argument("--edges", type=int, default=300, help="that are explained")
-    parser.add_argument("--address", default="127.0.0.1", help="of the expensive clients, such as 127.0.0.2")
-    parser.add_argument("--checkout", type=Path, help="of another version, to compare")
-    parser.add_argument("settings", nargs="*", help="further settings of the service")
+    parser.add_argument("--artifact", default="base", help="artifact to serve (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=30, help="duration of each measurement in seconds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--connections",
+        type=int,
+        nargs="+",
+        default=[0, 1, 4],
+        help="numbers of expensive connections (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--edges", type=int, default=300, help="number of edges to explain per request (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--address",
+        default="127.0.0.1",
+        help="address of the expensive clients, such as 127.0.0.2 (default: %(default)s)",
+    )
+    parser.add_argument("--checkout", type=Path, help="checkout of another version to compare with")
+    parser.add_argument("settings", nargs="*", help="additional settings of the service")
     arguments = parser.parse_args()
     checkouts = {"this": ROOT} | ({"other": arguments.checkout} if arguments.checkout else {})
     settings = [f"artifact={arguments.artifact}", "encoder=none", *arguments.settings]

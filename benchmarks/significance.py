@@ -1,9 +1,9 @@
-"""python benchmarks/significance.py  # paired randomisation of many systems: ours against ranx's Fisher test.
+"""Time paired randomisation tests of many systems: ours against ranx's Fisher test.
 
-All pairs of ten systems in four measures over the same queries, 10,000 permutations each, on one thread. Checks that
-both give the same p-values within Monte-Carlo error, then prints seconds of CPU and the peak of resident memory. ranx
-does an evenly spread part of the comparisons, and its median time is scaled to all of them, which it would do one after
-the other; ``--all`` times all of them. Needs ``pip install ranx``.
+``python benchmarks/significance.py`` tests all pairs of ten systems in four measures over the same queries, with 10,000
+permutations each, on one thread. It checks that the p-values agree within the Monte Carlo error, and prints seconds of
+CPU and the peak of resident memory. ranx computes an evenly spaced part of the comparisons, and its median time is
+scaled to all of them. The script needs ``pip install ranx``.
 """
 
 import argparse
@@ -27,13 +27,19 @@ def peak_mib() -> float:
 def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--systems", type=int, default=10)
-    parser.add_argument("--measures", type=int, default=4)
-    parser.add_argument("--queries", type=int, default=3_000)
-    parser.add_argument("--permutations", type=int, default=10_000)
-    parser.add_argument("--timed", type=int, default=18, help="comparisons that ranx does")
-    parser.add_argument("--all", action="store_true", help="let ranx do all comparisons")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--systems", type=int, default=10, help="number of systems (default: %(default)s)")
+    parser.add_argument("--measures", type=int, default=4, help="number of measures (default: %(default)s)")
+    parser.add_argument("--queries", type=int, default=3_000, help="number of queries (default: %(default)s)")
+    parser.add_argument(
+        "--permutations", type=int, default=10_000, help="number of permutations per test (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timed", type=int, default=18, help="number of comparisons that ranx computes (default: %(default)s)"
+    )
+    parser.add_argument("--all", action="store_true", help="let ranx compute all comparisons")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="number of repetitions of our test (default: %(default)s)"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     numba.set_num_threads(1)

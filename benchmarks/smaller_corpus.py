@@ -1,6 +1,7 @@
-"""Write a data set folder with the first questions of a split and fewer passages: theirs, and others drawn by hash.
+"""Write a data set folder with the first questions of a split and fewer passages.
 
-python benchmarks/smaller_corpus.py data/hotpotqa small/hotpotqa --questions 100 --passages 600
+``python benchmarks/smaller_corpus.py data/hotpotqa small/hotpotqa --questions 100 --passages 600`` writes the passages
+that are relevant to these questions, and further ones that are chosen by a hash.
 """
 
 import argparse
@@ -14,11 +15,18 @@ KEPT = ("answer", "answer_aliases", "answerable")  # of a question's metadata
 def main() -> None:
     """Read the folder and write the smaller one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="a data set folder")
-    parser.add_argument("target", type=Path, help="a new folder")
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--questions", type=int, default=100, help="the first ones by id")
-    parser.add_argument("--passages", type=int, default=600, help="those relevant to the questions come first")
+    parser.add_argument("folder", type=Path, help="data set folder")
+    parser.add_argument("target", type=Path, help="folder to create")
+    parser.add_argument("--split", default="test", help="split of the questions (default: %(default)s)")
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=100,
+        help="number of questions, in the order of their ids (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--passages", type=int, default=600, help="number of passages, relevant ones included (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     header, *rows = (arguments.folder / "qrels" / f"{arguments.split}.tsv").read_text().splitlines()
     kept = set(sorted({row.split("\t")[0] for row in rows})[: arguments.questions])

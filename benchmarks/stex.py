@@ -1,9 +1,9 @@
-"""python benchmarks/stex.py  # STeX on a large corpus graph: ours against Algorithm 3 in Python.
+"""Time STeX on a large corpus graph: our batched expansion against Algorithm 3 in Python.
 
-Rankings of 100 nodes, 32 in one call, against a transcription of FastInsight's Algorithm 3, one query after the other.
-Checks that the expansions are equal, then prints milliseconds per query, on one thread. There are two transcriptions:
-line by line, and tuned, which reads A(n) off the node's neighbours instead of testing every retrieved node. Their
-adjacency, a set for each node that they visit, is built beforehand; building is not timed on any side.
+``python benchmarks/stex.py`` expands 32 rankings of 100 nodes in one call. The reference is a transcription of
+FastInsight's Algorithm 3 that expands one query after the other, once line by line, and once tuned: A(n) is computed
+from the node's neighbours instead of testing every retrieved node. The script checks that the expansions are equal and
+prints milliseconds per query, on one thread. Building the graphs is not timed on any side.
 """
 
 import argparse
@@ -59,13 +59,19 @@ def peak_bytes(graph: CorpusGraph, seeds: Ranking, queries: torch.Tensor, *, top
 def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=400_000)
-    parser.add_argument("--edges", type=int, default=5_800_000, help="undirected")
-    parser.add_argument("--queries", type=int, default=32)
-    parser.add_argument("--seeds", type=int, default=100, help="retrieved nodes per query")
-    parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--top-k", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--nodes", type=int, default=400_000, help="number of nodes (default: %(default)s)")
+    parser.add_argument(
+        "--edges", type=int, default=5_800_000, help="number of undirected edges (default: %(default)s)"
+    )
+    parser.add_argument("--queries", type=int, default=32, help="number of queries (default: %(default)s)")
+    parser.add_argument(
+        "--seeds", type=int, default=100, help="number of retrieved nodes per query (default: %(default)s)"
+    )
+    parser.add_argument("--dim", type=int, default=384, help="dimension of the vectors (default: %(default)s)")
+    parser.add_argument(
+        "--top-k", type=int, default=100, help="number of nodes after the expansion (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="number of timed repetitions (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)

@@ -1,6 +1,7 @@
-"""Whether the passage that holds now ranks above those that it supersedes: questions drafted from Python's proposals.
+"""Measure whether the passage that is valid now ranks above those that it supersedes.
 
-python benchmarks/superseded.py DATASETS/peps
+``python benchmarks/superseded.py DATASETS/peps`` drafts the questions from Python enhancement proposals (PEPs) whose
+sections are replaced by those of a later proposal.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""python benchmarks/syntax_units.py --treebank DIR/treebank_gum --stanza DIR: how well parsers count the nine units.
+"""Measure how well parsers count the nine syntactic units of EA-GraphRAG.
 
-Compares the units of the treebank's own trees with those of two parsers on the same tokens: Stanza's trees, and the
-estimate from spaCy's dependency parse. The parsers find the ends of sentences themselves, as in use. Prints the mean
-absolute error per sentence, beside that of always answering the median; with --queries FILE (queries.jsonl) also
-milliseconds of one core per query.
+``python benchmarks/syntax_units.py --treebank DIR/treebank_gum --stanza DIR`` compares the units in the treebank's own
+trees with those of two parsers on the same tokens: Stanza's trees, and the estimate from spaCy's dependency parse. The
+parsers find sentence boundaries themselves. The script prints the mean absolute error per sentence and, as a baseline,
+the error of always predicting the median.
 """
 
 import argparse
@@ -63,9 +63,17 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--treebank", type=Path, required=True, help="folder with <split>.jsonl of bracketed trees")
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--stanza", type=Path, help="folder of Stanza's model; without it that column is left out")
-    parser.add_argument("--queries", type=Path, nargs="*", default=[], help="queries.jsonl to time")
+    parser.add_argument("--split", default="test", help="split of the treebank (default: %(default)s)")
+    parser.add_argument(
+        "--stanza", type=Path, help="folder of Stanza's model; without it, the column of Stanza is left out"
+    )
+    parser.add_argument(
+        "--queries",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="queries.jsonl files whose parsing is timed, in milliseconds of one core per query",
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 

@@ -1,9 +1,7 @@
-"""Train the extractive reader on the answers of train splits, and say how good it is where it was not trained.
+"""Train the extractive reader on the answers of train splits, and evaluate it on data sets that it was not trained on.
 
-python benchmarks/train_reader.py --datasets DIR [--write]
-
-Contexts are of ten passages, the relevant ones and the best others by BM25, in BM25's order; once with all relevant
-passages, once as BM25 ranks. --write: put the weights where graphrerank_papers.answers finds them.
+``python benchmarks/train_reader.py --datasets DIR`` uses contexts of ten passages in BM25's order: once the relevant
+passages and the best others, and once the ten best passages by BM25.
 """
 
 import argparse
@@ -80,9 +78,11 @@ def train(rows: list[tuple[str, list[str], list[str]]], *, decay: float, seed: i
 def main() -> None:
     """Train, judge, and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--decay", type=float, default=0.0)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--decay", type=float, default=0.0, help="weight decay (default: %(default)s)")
+    parser.add_argument(
+        "--write", action="store_true", help="write the weights to the file that graphrerank_papers.answers loads"
+    )
     given = parser.parse_args()
     rows = []
     for name, split in TRAIN:

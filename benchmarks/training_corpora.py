@@ -1,8 +1,11 @@
-"""python benchmarks/training_corpora.py CLONES OUT [NAME ...]  # corpora with people's questions, to train on.
+"""Write corpora with human questions to train on, from clones of public repositories.
 
-CLONES holds a clone, bare or not, of each repository that is named below, as ``owner+name``. Writes a data set folder
-for each row of ``CORPORA``: passages, questions, judgements (a tenth of the questions is ``val``), edges that do not
-tell the judgements, and ``dataset.json`` with commits, licence and counts. The same commits give the same files.
+python benchmarks/training_corpora.py CLONES OUT [NAME ...]
+
+CLONES contains a clone, bare or not, of each repository that this script names, as ``owner+name``. For each row of
+``CORPORA`` the script writes a data set folder: passages, questions, judgements (a tenth of the questions is ``val``),
+edges that do not reveal the judgements, and ``dataset.json`` with commits, licence and counts. The same commits give
+the same files.
 """
 
 import argparse
@@ -373,9 +376,9 @@ CORPORA: dict[str, tuple[Callable[[Corpus], None], str, str, str]] = {
 def main() -> None:
     """Make the corpora that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("clones", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("names", nargs="*")
+    parser.add_argument("clones", type=Path, help="folder of the clones")
+    parser.add_argument("out", type=Path, help="folder for the data set folders")
+    parser.add_argument("names", nargs="*", help="names of the corpora to write; all if none is given")
     given = parser.parse_args()
     for name, (make, language, kind, licence) in CORPORA.items():
         if not given.names or name in given.names:

@@ -1,9 +1,12 @@
-"""python benchmarks/unseen_table.py --datasets DIR --cross-encoder MODEL: `base` and a cross-encoder on unseen corpora.
+"""Evaluate `base` and a cross-encoder on corpora that `base` never saw.
 
-No question and no passage of these corpora was trained on; those named ``choose_`` helped to choose the training. Every
-system ranks the same hundred candidates of the same questions, evenly spaced in their split. Writes the first table of
-the README. What the cross-encoder read is kept under ``--cache``: with another checkpoint, only that ranks again.
-MODEL is cross-encoder/ms-marco-MiniLM-L12-v2 or its folder; ``graphrerank build git --from CLONE`` makes ``git_flask``.
+python benchmarks/unseen_table.py --datasets DIR --cross-encoder MODEL
+
+No model was trained on the questions or passages of these corpora. Those named ``choose_`` were used for model
+selection. Every system ranks the same hundred candidates of the same questions, which are evenly spaced in their split.
+The script writes the first table of the README. The scores of the cross-encoder are cached under ``--cache``, so that
+another checkpoint can be evaluated quickly. MODEL is cross-encoder/ms-marco-MiniLM-L12-v2 or its folder.
+``graphrerank build git --from CLONE`` makes the corpus ``git_flask``.
 """
 
 import argparse
@@ -123,20 +126,36 @@ def write(path: Path, content: str) -> None:
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
     """Return the arguments that name corpora, cross-encoder and cache."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--cross-encoder", required=True, metavar="MODEL")
-    parser.add_argument("--max-length", type=int, default=256, help="tokens of question and passage")
-    parser.add_argument("--dtype", default="bfloat16", help="of the cross-encoder")
-    parser.add_argument("--cache", type=Path, help="default: as conf/paths says")
+    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument(
+        "--cross-encoder", required=True, metavar="MODEL", help="folder or hub name of the cross-encoder"
+    )
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        default=256,
+        help="maximum number of tokens of a question with a passage (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dtype", default="bfloat16", help="number format of the cross-encoder's weights (default: %(default)s)"
+    )
+    parser.add_argument("--cache", type=Path, help="cache folder; the one of conf/paths by default")
     return parser
 
 
 def main() -> None:
     """Evaluate on every corpus and write the table."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--checkpoint", default="base")
-    parser.add_argument("--corpora", nargs="*", default=[corpus.folder for corpus in CORPORA], help="names of folders")
-    parser.add_argument("--out", type=Path, default=ROOT / "README.md", help="a page with such a table")
+    parser.add_argument("--checkpoint", default="base", help="checkpoint to evaluate (default: %(default)s)")
+    parser.add_argument(
+        "--corpora",
+        nargs="*",
+        default=[corpus.folder for corpus in CORPORA],
+        help="names of the corpora's folders; all by default",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "README.md", help="page whose table is replaced (default: README.md)"
+    )
     arguments = parser.parse_args()
     found = {}
     for corpus in (corpus for corpus in CORPORA if corpus.folder in arguments.corpora):
