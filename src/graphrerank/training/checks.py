@@ -18,13 +18,13 @@ from graphrerank.utils.checks import UserError
 
 
 def check_data(data: Any) -> None:
-    """Require data to train on.
+    """Check that ``data`` can describe data sets.
 
     Args:
-        data: Argument ``data`` of a training.
+        data: Argument ``data`` of :func:`~graphrerank.training.fit.fit`.
 
     Raises:
-        ValueError: If there is no data set.
+        ValueError: If ``data`` is None or a sequence.
 
     Example:
         >>> check_data("attack")
@@ -39,7 +39,7 @@ def check_data(data: Any) -> None:
 
 
 def check_model(model: nn.Module) -> None:
-    """Require that a model names its inputs.
+    """Check that a model declares the inputs of its ``forward``.
 
     Args:
         model: Model that the caller built.
@@ -55,13 +55,13 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_logger(logger: Any) -> None:
-    """Require Lightning loggers.
+    """Check that every logger is a Lightning logger.
 
     Args:
-        logger: Argument ``logger`` of a training.
+        logger: Argument ``logger`` of :func:`~graphrerank.training.fit.fit`.
 
     Raises:
-        ValueError: If an object is not a logger.
+        ValueError: If an object is not a Lightning logger.
     """
     loggers = logger if isinstance(logger, Sequence) and not isinstance(logger, str) else [logger]
     for entry in loggers:
@@ -71,13 +71,13 @@ def check_logger(logger: Any) -> None:
 
 
 def check_trainer_arguments(arguments: Mapping[str, Any]) -> None:
-    """Require that ``lightning.Trainer`` has the arguments, and that plain ones have the right type.
+    """Check the names of arguments of ``lightning.Trainer``, and the types of plain values.
 
     Args:
         arguments: Arguments of the trainer by name. Keys that begin with ``_`` belong to Hydra and are ignored.
 
     Raises:
-        ValueError: If an argument does not exist or has another type. The message names it.
+        ValueError: If an argument does not exist or has a wrong type. The message names the argument.
 
     Example:
         >>> check_trainer_arguments({"max_epochs": 3, "precision": "bf16-mixed"})
@@ -97,7 +97,7 @@ def check_trainer_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def check_first_batch(module: RerankerModule, graphs: CandidateGraphs, feature_names: Sequence[str]) -> None:
-    """Score a batch and compute its loss, to find a model or a loss that does not fit before the training begins.
+    """Score a batch and compute its loss, so that an invalid model or loss fails before the training starts.
 
     Weights, random numbers and statistics of layers do not change.
 

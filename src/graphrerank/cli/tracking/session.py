@@ -177,7 +177,9 @@ class Tracking:
         """Return whether this process logs results, and at least one logger supports results."""
         if not is_first_process() or not cfg.get("logger"):
             return False
-        from graphrerank.cli.tracking.trackers import tracker_of  # imports Lightning, which commands without it lack
+        from graphrerank.cli.tracking.trackers import (
+            tracker_of,
+        )  # imports Lightning, which is optional for some commands
 
         return any(tracker_of(settings).keeps_results for settings in cfg.logger.values())
 
@@ -209,7 +211,7 @@ def _system_folder(cfg: DictConfig) -> Path:
 
 def _open_runs(cfg: DictConfig, folder: Path) -> "Iterator[TrackedRun]":
     """Open the runs of a system. Run ids are read from ``tracking.json``, and new ids are added to this file."""
-    from graphrerank.cli.tracking.trackers import tracker_of  # imports Lightning, which commands without it lack
+    from graphrerank.cli.tracking.trackers import tracker_of  # imports Lightning, which is optional for some commands
 
     known = read_run_ids(folder)
     hydra = HydraConfig.get()  # all runs of a sweep, or all systems of a command, form a group
