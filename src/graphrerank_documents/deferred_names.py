@@ -7,11 +7,11 @@ names are in ``users.json``. A reader writes a mark into the text. After all doc
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from posixpath import dirname, join, normpath
 
 from graphrerank_documents.document import MAX_NAME, Document, Section
+from graphrerank_documents.includes import included_paths
 
 #: Kinds of names: macros of LaTeX, by the file that defines them, and ids of users, in the whole folder.
 MACRO, USER = "macro:", "user:"
@@ -23,7 +23,6 @@ _PARAMETER = re.compile(r"#([1-9])")
 _MIN_ROOM = 100_000  # number of characters that definitions may add to a document, besides its own length
 _MAX_ROUNDS = 8  # maximum depth of definitions in definitions
 _MAX_FILES = 200  # maximum number of files whose definitions a file sees
-_MAX_FOLDERS = 6  # maximum number of folders above a file from which the paths of its inputs may start
 
 #: Function that returns the definition of a name, or None.
 Lookup = Callable[[str], str | None]
@@ -130,7 +129,9 @@ class _Macros:
     def __init__(self, documents: Sequence[Document]) -> None:
         files = {document.name: document for document in documents}
         self._documents = files
-        self._inputs = {name: [*_files(document, files)] for name, document in files.items() if document.includes}
+        self._inputs = {
+            name: [*included_paths(document, files)] for name, document in files.items() if document.includes
+        }
         self._users: dict[str, list[str]] = {}
         for name, inputs in self._inputs.items():
             for path in inputs:
@@ -163,16 +164,6 @@ def _reachable(names: Sequence[str], edges: Mapping[str, Sequence[str]]) -> list
                 seen[each] = None
                 pending.append(each)
     return [*seen]
-
-
-def _files(document: Document, files: Mapping[str, Document]) -> Iterator[str]:
-    """Yield the files of the folder that a document inputs, by paths from its folder or a folder above."""
-    folders = [dirname(document.name)]
-    while folders[-1] and len(folders) < _MAX_FOLDERS:
-        folders.append(dirname(folders[-1]))
-    for path in document.includes:
-        paths = (normpath(join(folder, path)) for folder in folders)
-        yield from [each for each in paths if each in files][:1]
 
 
 def _has_marks(document: Document) -> bool:

@@ -332,14 +332,15 @@ class GitReader:
         else:
             files.append(TreeFile(path, str(blob), size))
 
-    def document(self, path: str, blob: str) -> bytes:
+    def document(self, path: str, blob: str, read_as: str = "") -> bytes:
         """Return the record of a :class:`~graphrerank_documents.reading.ReadFile` with the documents of a file.
 
         Args:
             path: Path within the tree, which determines the format.
             blob: Id of the content.
+            read_as: Suffix of the format. Defaults to that of the path.
         """
-        return read_content(self._repository[blob].data, path).record
+        return read_content(self._repository[blob].data, path, read_as).record
 
     def config(self, blob: str) -> bytes:
         """Return the first bytes of a configuration file.

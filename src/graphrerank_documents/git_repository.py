@@ -126,16 +126,17 @@ class GitRepository:
             raise UserError(f"{self.path}: listing the tree of commit {commit} failed: {tree.failure}")
         return tree
 
-    def read_documents(self, files: Sequence[TreeFile]) -> Iterator[ReadFile]:
+    def read_documents(self, files: Sequence[TreeFile], read_as: str = "") -> Iterator[ReadFile]:
         """Parse files of a tree.
 
         Args:
             files: Files to parse.
+            read_as: Suffix of the format of all files. Defaults to those of the paths.
 
         Yields:
             Parsed files in the order of ``files``.
         """
-        tasks = (Task(["document", file.path, file.blob], seconds_for(file.size)) for file in files)
+        tasks = (Task(["document", file.path, file.blob, read_as], seconds_for(file.size)) for file in files)
         for file, reply in zip(files, self._processes.call(tasks), strict=True):
             yield file_of_reply(reply, file.path)
 
@@ -177,14 +178,15 @@ class GitTree(DocumentSource):
         """
         return FileList(list(self._files), unread=self._tree.unread)
 
-    def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
+    def read(self, names: Sequence[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
         """Return an iterator over the parsed files, in the order of ``names``.
 
         Args:
             names: Paths of the files within the tree.
             workers: Ignored. The processes of the repository are used.
+            read_as: Suffix of the format of all files, such as ``.rst``. Defaults to those of the names.
         """
-        return self._repository.read_documents([self._files[name] for name in names])
+        return self._repository.read_documents([self._files[name] for name in names if name in self._files], read_as)
 
     def has(self, file: ReadFile) -> bool:
         """Return False, because a tree is parsed only once."""

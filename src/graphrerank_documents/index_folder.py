@@ -31,14 +31,15 @@ from graphrerank_documents.deferred_names import resolve_names
 from graphrerank_documents.document import Document
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.folder_walk import list_folder
+from graphrerank_documents.includes import included_paths
 from graphrerank_documents.links import LinkAccount, resolve_links
 from graphrerank_documents.notes import is_vault, vault_note
 from graphrerank_documents.passages import Passage, passages_of
-from graphrerank_documents.readers import READERS
+from graphrerank_documents.readers import READERS, suffix_of
 from graphrerank_documents.reading import ReadFile, read_files
 from graphrerank_documents.selection import FileSelection
 from graphrerank_documents.site import Site, find_site
-from graphrerank_documents.sources import DocumentSource, FileList, LeftOut
+from graphrerank_documents.sources import MAX_BYTES, UNKNOWN_FORMAT, DocumentSource, FileList, LeftOut, unread_reason
 from graphrerank_documents.symbols import SymbolIndex
 
 MAX_WORDS = 200
@@ -47,8 +48,10 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 4"
+FORMAT = "graphrerank documents 5"
 EDGES = "edges.tsv"
+_RST = ".rst"
+_MAX_INCLUDES = 4  # maximum depth of included files in included files that are not parsed as RST otherwise
 #: Reason why a file or record has no passages. Links and imports may still point to it.
 NO_TEXT = "no text"
 _NOT_DIVIDED = "cannot be divided into passages"
@@ -184,6 +187,7 @@ def index_folder(
     files = source.list_files(out)
     unread = defaultdict(list, {reason: [*names] for reason, names in files.unread.items()})
     read = _read(source, files.names, known, workers or os.cpu_count() or 1)
+    read = _read_included(source, read, unread, known, workers or os.cpu_count() or 1)
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or NO_TEXT].append(file.path)
@@ -266,17 +270,26 @@ class FolderSource(DocumentSource):
         """
         return list_folder(self._folder, out, self._selection)
 
-    def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
+    def read(self, names: Sequence[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
         """Parse files in parallel processes and yield the results in the order of ``names``.
 
         Args:
             names: Paths of the files, relative to the folder.
             workers: Number of parser processes.
+            read_as: Suffix of the format of all files, such as ``.rst``. Defaults to those of the names.
 
         Returns:
             Iterator over the parsed files.
         """
-        return read_files(self._folder.absolute(), names, workers=workers)
+        if read_as:  # files in an unknown format have not been checked
+            names = [name for name in names if not unread_reason(f"{name}{read_as}", self._size_of(name))]
+        return read_files(self._folder.absolute(), names, workers=workers, read_as=read_as)
+
+    def _size_of(self, name: str) -> int:
+        path = self._folder / name
+        with suppress(OSError):
+            return path.stat().st_size if path.is_file() and not path.is_symlink() else MAX_BYTES + 1
+        return MAX_BYTES + 1
 
     def has(self, file: ReadFile) -> bool:
         """Return whether the content of a file is the same as when it was parsed.
@@ -295,7 +308,7 @@ class FolderSource(DocumentSource):
 
 def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, ReadFile], workers: int) -> list[ReadFile]:
     """Parse new and changed files, reuse the results of an earlier run for the others, and return all in order."""
-    same = {name for name in names if name in known and not known[name].reason and source.has(known[name])}
+    same = {name for name in names if name in known and _is_same(source, known[name])}
     fresh: dict[str, ReadFile] = {}
     with progress_bar("files", total=len(names)):
         advance(len(same))
@@ -303,6 +316,48 @@ def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, Read
             fresh[file.path] = file
             advance(1)
     return [known[name] if name in same else fresh[name] for name in names]
+
+
+def _is_same(source: DocumentSource, file: ReadFile, read_as: str = "") -> bool:
+    """Return whether a file was parsed in a format, and its content is the same as then."""
+    return not file.reason and file.read_as == read_as and source.has(file)
+
+
+def _read_included(
+    source: DocumentSource,
+    read: Sequence[ReadFile],
+    unread: defaultdict[str, list[str]],
+    known: Mapping[str, ReadFile],
+    workers: int,
+) -> list[ReadFile]:
+    """Parse the files that RST files include as RST, whatever their suffix, and return all files in order.
+
+    Files in an unknown format are removed from ``unread``.
+    """
+    files = {file.path: file for file in read}
+    for _ in range(_MAX_INCLUDES):
+        others = [name for reason, names in unread.items() if reason.endswith(UNKNOWN_FORMAT) for name in names]
+        names = {*files, *others}
+        pages = (file for file in files.values() if _RST in (file.read_as, suffix_of(file.path)))
+        documents = (document for file in pages for document in file.documents if document.includes)
+        paths = dict.fromkeys(path for document in documents for path in included_paths(document, names))
+        wanted = [path for path in paths if path not in files or (not files[path].read_as and not _is_markup(path))]
+        same = [path for path in wanted if path in known and _is_same(source, known[path], _RST)]
+        fresh = source.read([path for path in wanted if path not in same], workers=workers, read_as=_RST)
+        parsed = [file for file in (*(known[path] for path in same), *fresh) if not file.reason]
+        files |= {file.path: file for file in parsed}
+        for names_of_reason in unread.values():
+            names_of_reason[:] = [name for name in names_of_reason if name not in files]
+        if not parsed:
+            break
+    for reason in [reason for reason, names in unread.items() if not names]:
+        del unread[reason]
+    return list(files.values())
+
+
+def _is_markup(path: str) -> bool:
+    """Return whether the format of a file is not plain text, so that the file is parsed in its own format."""
+    return suffix_of(path) not in ("", ".txt", ".text")
 
 
 def _divide(

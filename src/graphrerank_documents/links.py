@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from graphrerank.utils.safe_loading import shown_name
 from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, Document, Link
 from graphrerank_documents.failures import noting_failure
+from graphrerank_documents.includes import includers_of
 from graphrerank_documents.pages import FILE, NOWHERE, OUTSIDE, PageNames, Pages
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.readers import suffix_of
@@ -32,6 +33,8 @@ _BUILT = ("genindex", "modindex", "py-modindex", "search", "self")  # pages gene
 _GLOB = re.compile(r"[*?\[]")
 _PLURALS = {"reply": "replies", "property": "properties", "inherits": "bases", "tests": "tests"}
 _NOT_RESOLVED = "read, but links cannot be resolved"
+_KEYWORD = "keyword:"  # prefix of labels of the role `keyword`, which is external without such a label
+_MAX_INCLUDERS = 5  # maximum number of including files to which a link may be relative
 _MAX_PATTERNS = 1000  # limit on glob patterns, because each is compared with all document names
 
 #: Document number and section number. The section is None if a link points to the document as a whole.
@@ -209,6 +212,10 @@ class _Resolver:
         self._patterns = 0
 
     @cached_property
+    def _includers(self) -> dict[int, list[int]]:
+        return includers_of(self._documents)
+
+    @cached_property
     def _names(self) -> PageNames:
         return PageNames(self._documents, self._pages)
 
@@ -236,7 +243,17 @@ class _Resolver:
         return dict(reversed(pairs))
 
     def find(self, own: int, link: Link) -> _Found | None:
-        """Return the targets of a link in document number ``own``, or None for an external link."""
+        """Return the targets of a link in document number ``own``, or None for an external link.
+
+        A link in an included file may be relative to a file that includes it.
+        """
+        found = self._find(own, link)
+        if found is not None and not found.places:
+            others = (self._find(other, link) for other in self._includers.get(own, ())[:_MAX_INCLUDERS])
+            return next((other for other in others if other and other.places), found)
+        return found
+
+    def _find(self, own: int, link: Link) -> _Found | None:
         if link.kind == SYMBOL:
             return self._symbol(own, link)
         if link.kind == LABEL:
@@ -261,7 +278,7 @@ class _Resolver:
         return next((_Found((self._labels[key],)) for key in keys if key in self._labels), None)
 
     def _label(self, own: int, link: Link) -> _Found | None:
-        if found := self._named(own, link.target):
+        if found := self._named(own, link.target.removeprefix(_KEYWORD)):
             return found
         page, colon, heading = link.target.partition(":")
         if colon and (number := self._pages.find(own, f"/{page}")) >= 0:  # syntax of sphinx.ext.autosectionlabel

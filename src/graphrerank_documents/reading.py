@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ class ReadFile:
         sha256: SHA-256 hash of the content, or empty if the file could not be opened.
         documents: Documents in the file.
         reason: Reason why the file was skipped, or empty if it was parsed.
+        read_as: Suffix of the format in which the file was parsed if it is not that of its name, such as ``.rst``.
         manifest: Settings for the resolution of imports if the file is a package manifest, even if it was skipped.
     """
 
@@ -38,6 +39,7 @@ class ReadFile:
     documents: tuple[Document, ...] = ()
     reason: str = ""
     manifest: PackageManifest | None = None
+    read_as: str = ""
 
     @property
     def record(self) -> bytes:
@@ -67,12 +69,13 @@ class ReadFile:
 _ADAPTER = TypeAdapter(ReadFile)
 
 
-def read_file(source: Path, path: str) -> ReadFile:
+def read_file(source: Path, path: str, read_as: str = "") -> ReadFile:
     """Parse a file. If that fails, the result has the reason and no documents.
 
     Args:
         source: Folder of documents.
         path: Path of the file, relative to ``source``.
+        read_as: Suffix of the format. Defaults to that of the path.
 
     Returns:
         File with its documents, or with the reason why it was skipped.
@@ -81,22 +84,23 @@ def read_file(source: Path, path: str) -> ReadFile:
         content = (source / path).read_bytes()
     except OSError as error:
         return ReadFile(path, "", reason=error.strerror or "cannot be opened")
-    return read_content(content, path)
+    return read_content(content, path, read_as)
 
 
-def read_content(content: bytes, path: str) -> ReadFile:
+def read_content(content: bytes, path: str, read_as: str = "") -> ReadFile:
     """Parse the content of a file. If that fails, the result has the reason and no documents.
 
     Args:
         content: Bytes of the file.
-        path: Path of the file, relative to the source. Its suffix determines the format.
+        path: Path of the file, relative to the source.
+        read_as: Suffix of the format, such as ``.rst``. Defaults to that of the path.
 
     Returns:
         File with its documents, or with the reason why it was skipped.
     """
     sha256, manifest = hashlib.sha256(content).hexdigest(), read_package_manifest(content, path)
     try:
-        documents = tuple(reader_of(path)(content, path))
+        documents = tuple(reader_of(f"a{read_as}" if read_as else path)(content, path))
     except (UnreadableError, MissingExtraError) as error:
         reason = str(error)
     except MemoryError:
@@ -104,11 +108,11 @@ def read_content(content: bytes, path: str) -> ReadFile:
     except Exception as error:  # parsing libraries raise many kinds of errors for a damaged file
         reason = f"cannot be parsed ({type(error).__name__})"
     else:
-        return ReadFile(path, sha256, documents, manifest=manifest)
-    return ReadFile(path, sha256, reason=reason, manifest=manifest)
+        return ReadFile(path, sha256, documents, manifest=manifest, read_as=read_as)
+    return ReadFile(path, sha256, reason=reason, manifest=manifest, read_as=read_as)
 
 
-def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[ReadFile]:
+def read_files(source: Path, paths: Iterable[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
     """Parse files in parallel processes and yield the results in order.
 
     A file is skipped if it exceeds the time limit of :func:`seconds_for` or the memory limit of a process, or if its
@@ -118,6 +122,7 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
         source: Folder of documents.
         paths: Paths of the files, relative to ``source``.
         workers: Number of parser processes.
+        read_as: Suffix of the format of all files. Defaults to those of the paths.
 
     Yields:
         Each file with its documents, or with the reason why it was skipped.
@@ -132,7 +137,7 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
                 size = (source / path).stat().st_size
             yield Task(path, seconds_for(size))
 
-    with LimitedProcesses(_FOLDER_READER, str(source), workers=workers) as processes:
+    with LimitedProcesses(_FOLDER_READER, [str(source), read_as], workers=workers) as processes:
         for number, reply in enumerate(processes.call(tasks())):
             yield file_of_reply(reply, names[number])
 
@@ -156,14 +161,14 @@ def file_of_reply(reply: ProcessReply, path: str) -> ReadFile:
     return ReadFile(path, "", reason=reply.failure) if reply.failure else ReadFile.from_record(reply.content)
 
 
-def folder_reader(source: str) -> Handler:
+def folder_reader(settings: Sequence[str]) -> Handler:
     """Return the function with which a process of :func:`read_files` parses files.
 
     Args:
-        source: Folder of documents.
+        settings: Folder of documents, and the suffix of the format of all files, or an empty string.
 
     Returns:
         Function that takes the path of a file relative to ``source`` and returns its record.
     """
-    folder = Path(source)
-    return lambda path: read_file(folder, path).record
+    folder, read_as = Path(settings[0]), settings[1]
+    return lambda path: read_file(folder, path, read_as).record

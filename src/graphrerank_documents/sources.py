@@ -14,6 +14,8 @@ from graphrerank_documents.site import Site
 MAX_BYTES = 50_000_000
 #: Reasons to skip a file or folder.
 HIDDEN, DATASET_FOLDER = "hidden", "a data set folder"
+#: End of the reason to skip a file whose format is unknown.
+UNKNOWN_FORMAT = "unknown format"
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,13 @@ class DocumentSource(ABC):
         """
 
     @abstractmethod
-    def read(self, names: Sequence[str], *, workers: int) -> Iterator[ReadFile]:
+    def read(self, names: Sequence[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
         """Parse files in parallel processes and yield the results in the order of ``names``.
 
         Args:
             names: Paths of the files, relative to the source.
             workers: Number of parser processes.
+            read_as: Suffix of the format of all files, such as ``.rst``. Defaults to those of the names.
 
         Returns:
             Iterator over the parsed files.
@@ -109,7 +112,7 @@ def unread_reason(name: str, size: int, *, is_hidden_read: bool = False) -> str:
     if file.startswith(".") and not is_hidden_read:
         return HIDDEN
     if not suffix_of(file):
-        return f"{Path(file).suffix.lower() or 'no suffix'}: unknown format"
+        return f"{Path(file).suffix.lower() or 'no suffix'}: {UNKNOWN_FORMAT}"
     if size > MAX_BYTES:
         return f"larger than {MAX_BYTES // 1_000_000} MB"
     is_id = name == name.lstrip() and not set(name) & set("\t\r\n") and listed_name(name) == name

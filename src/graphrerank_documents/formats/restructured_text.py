@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from graphrerank.installation.extras import importing
@@ -33,6 +34,7 @@ _SETTINGS.__dict__.update(
     line_length_limit=_MAX_LINE,
     # settings of this module: the current module or class, and the remaining work of the inline parser
     module="",
+    includes=(),
     marks=_MAX_MARKS,
 )
 _THEIR_NAMES = nodes.document.set_name_id_map
@@ -127,6 +129,7 @@ class _RST(LinedReader):
         if max(map(len, self.text.split("\n"))) > _MAX_LINE or len(self.text) > MAX_CHARS:
             raise UnreadableError(f"more than {_MAX_LINE:,} characters in a line, or {MAX_CHARS:,} in the file")
         self.tree = utils.new_document(name, _SETTINGS.copy())
+        self.tree.settings.includes = []
         self.pending: list[Any] = []  # targets that precede the element to which they refer
         self.line = self.at = 1  # line of the current block, and of the text within it
         self.room = len(self.text)  # number of characters that substitutions may still add
@@ -139,7 +142,8 @@ class _RST(LinedReader):
             transform(self.tree).apply()
         self.children(self.tree)
         self.point()
-        return self.documents()
+        includes = tuple(dict.fromkeys(self.tree.settings.includes))
+        return [replace(document, includes=includes) for document in self.documents()]
 
     def point(self, *found: Any) -> None:
         """Add the names of nodes and pending targets to the current section."""

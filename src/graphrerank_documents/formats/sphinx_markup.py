@@ -155,6 +155,8 @@ class _Markup(Directive):
 
     def include(self) -> list[Any]:
         path = self.argument
+        if path and path[0] != "<" and self.short == "include" and not {"literal", "code", "parser"} & {*self.options}:
+            self.state.document.settings.includes.append(path)
         return [self.paragraph(_reference(path, PATH, path))] if path and path[0] != "<" else []
 
     def entries(self) -> list[Any]:
@@ -282,7 +284,9 @@ def _role_node(name: str, escaped: str) -> Any:
             return nodes.inline("", title or target)
         case "doc":
             return _reference(title or target.split("/")[-1], DOCUMENT, _SUFFIX.sub("", target))
-        case "ref" | "numref" | "keyword" | "any":
+        case "keyword":  # of Python, or a label of its own documentation
+            return _reference(title or target, LABEL, f"keyword:{_normal(target)}")
+        case "ref" | "numref" | "any":
             return _reference(title or _SPACE.sub(" ", re.sub("[-_]", " ", target)), LABEL, _normal(target))
         case "term":
             return _reference(title or target, LABEL, f"term:{_normal(target)}")
