@@ -35,7 +35,7 @@ TRAININGS = {
         *(f"augmentation.type_{change}=0" for change in ("merge", "swap", "dropout")),
     ],
 }
-VARIANTS = {  # title -> training, retriever, system
+VARIANTS = {  # title: training, retriever, system
     "edge types merged": ("merged", EXPAND, "gatv2"),
     "no pair head": ("typed", EXPAND, "no_pair_head"),
     "no pair evidence": ("typed", EXPAND, "no_pairs"),
@@ -45,19 +45,19 @@ FULL = ("typed", EXPAND, "gatv2")
 
 
 def train(arguments: argparse.Namespace, training: str) -> Path:
-    """Train with one of the two settings; return the run folder."""
+    """Train with one of the two settings and return the run folder."""
     run_dir = arguments.folder.resolve() / "trained" / training
     command("train.py", run_dir, [*TRAIN, *TRAININGS[training], *_common(arguments)])
     return run_dir
 
 
 def judge(arguments: argparse.Namespace, training: str, retriever: str, system: str) -> dict[str, SystemResult]:
-    """Evaluate a model of a training on every data set."""
+    """Evaluate one model of a training on every data set."""
     found = {}
     for name in SETS:
         run_dir = arguments.folder.resolve() / f"{training}_{retriever.partition('=')[2]}" / name
         settings = [f"checkpoint={train(arguments, training)}", f"data={name}", retriever, "edge_ablations=[]"]
-        edges = [] if name == "attack" else [AUTO]  # it comes with its edges
+        edges = [] if name == "attack" else [AUTO]  # ATT&CK comes with its edges.
         command("evaluate.py", run_dir, [*settings, *edges, *_common(arguments)])
         (dataset,) = EvaluationResult.load(run_dir).datasets.values()
         found[name] = dataset.systems[system]
@@ -69,7 +69,7 @@ def _common(arguments: argparse.Namespace) -> list[str]:
 
 
 def table(full: Mapping[str, SystemResult], variants: Mapping[str, Mapping[str, SystemResult]]) -> str:
-    """Lay out by how much the full model is above each variant, on every data set and on several together."""
+    """Format the differences between the full model and each variant, per data set and for groups of data sets."""
     header = [f"{title}: {' | '.join(ABLATED)}" for title in variants]
     lines = [f"| data set | {' | '.join(header)} |", f"| --- |{' --: |' * len(variants) * len(ABLATED)}"]
     for name in full:
@@ -91,7 +91,7 @@ def table(full: Mapping[str, SystemResult], variants: Mapping[str, Mapping[str, 
 
 
 def main() -> None:
-    """Run what is missing and write the page."""
+    """Run the missing commands and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--settings", nargs="*", default=[], help="settings to add to every run of both commands")

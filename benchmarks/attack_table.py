@@ -19,7 +19,7 @@ TRAINED = {"mlp": "MLP", "gatv2": "GATv2"}
 
 
 def run(folder: Path, mode: str, seed: int) -> dict[str, dict]:
-    """Train one mode with one seed and return its systems' numbers."""
+    """Train one mode with one seed and return the results of its systems."""
     run_dir = folder / f"{mode}-{seed}"
     if not (run_dir / "metrics.json").is_file():
         print(f"features={mode} seed={seed}", file=sys.stderr, flush=True)
@@ -29,7 +29,7 @@ def run(folder: Path, mode: str, seed: int) -> dict[str, dict]:
 
 
 def row(name: str, runs: list[dict]) -> str:
-    """Format one system over its seeds: mean and standard deviation in percent, median latency in milliseconds."""
+    """Format the row of a system: mean and standard deviation over seeds in percent, median latency in milliseconds."""
     cells = []
     for measure in MEASURES:
         percents = [100 * numbers[measure] for numbers in runs]
@@ -40,7 +40,7 @@ def row(name: str, runs: list[dict]) -> str:
 
 
 def main() -> None:
-    """Run what is missing and print the table."""
+    """Run the missing trainings and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--folder",

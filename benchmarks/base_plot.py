@@ -14,12 +14,12 @@ from matplotlib.ticker import MultipleLocator
 
 ROOT = Path(__file__).parents[1]
 TITLE = "nDCG@10"
-COLUMNS = 4  # panels side by side
-SYSTEMS = (("retriever", "#8c8c8c", 48), ("GCS", "#f0a202", 14), ("base", "#1f5fa8", 30))  # colour, size of the dot
+COLUMNS = 4  # number of panels in a row
+SYSTEMS = (("retriever", "#8c8c8c", 48), ("GCS", "#f0a202", 14), ("base", "#1f5fa8", 30))  # colour and size of the dot
 
 
 def read_table(page: str) -> dict[str, dict[str, list[float]]]:
-    """Read data set -> condition -> percent of retriever, GCS and ``base``.
+    """Read the table: by data set and condition, the nDCG@10 of the retriever, of GCS and of ``base`` in percent.
 
     Raises:
         ValueError: If the page has no such table.
@@ -27,14 +27,16 @@ def read_table(page: str) -> dict[str, dict[str, list[float]]]:
     lines = page.splitlines()
     start = next((row for row, line in enumerate(lines) if line.startswith(f"| {TITLE} |")), None)
     if start is None:
-        raise ValueError(f"docs/base.md must hold a table that starts with '| {TITLE} |', found none")
+        raise ValueError(f"docs/base.md must contain a table that starts with '| {TITLE} |', got none")
     conditions = [cell.strip() for cell in lines[start].strip("|").split("|")][1:]
     table = {}
     for line in lines[start + 2 :]:
         if not line.startswith("|"):
             break
         name, *cells = (cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|"))
-        numbers = (list(map(float, re.findall(r"\d+\.\d", cell)[:3])) for cell in cells)  # a p-value follows
+        numbers = (
+            list(map(float, re.findall(r"\d+\.\d", cell)[:3])) for cell in cells
+        )  # The number after these is a p-value.
         table[name] = {condition: row for condition, row in zip(conditions, numbers, strict=True) if row}
     return table
 
@@ -44,10 +46,10 @@ def draw(table: dict[str, dict[str, list[float]]], path: Path) -> None:
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     conditions = list(dict.fromkeys(name for rows in table.values() for name in rows))
     limits = {
-        name: (min(map(min, rows.values())), max(map(max, rows.values())))  # of the panel's dots
+        name: (min(map(min, rows.values())), max(map(max, rows.values())))  # range of the dots in the panel
         for name, rows in table.items()
     }
-    span = max(high - low for low, high in limits.values()) + 4  # the same for all panels: equal gains look equal
+    span = max(high - low for low, high in limits.values()) + 4  # Equal for all panels, so that gains can be compared.
     height = -(-len(table) // COLUMNS)
     figure, axes = plt.subplots(height, COLUMNS, figsize=(10, 2.1 * height), sharey=True, layout="constrained")
     for axis, (dataset, rows) in zip(axes.flat, table.items(), strict=False):

@@ -39,7 +39,7 @@ GRAPHS = {
     "hand-chosen": [EXPAND],
     "auto": RETRIEVERS["auto"],
 }
-EXTRA = {  # further rows of the first table: title -> data set and settings
+EXTRA = {  # additional rows of the first table: title, data set and settings
     "2wikimultihopqa over edges_computed.tsv": (
         "2wikimultihopqa",
         ["data.mentions=false", "data.edges=[edges_computed.tsv]"],
@@ -53,12 +53,12 @@ OTHER_EDGES = ("shuffled", "removed")
 
 
 def run_folder(arguments: argparse.Namespace, checkpoint: str, title: str, name: str) -> Path:
-    """Return the folder of a checkpoint's run on one data set under one title."""
+    """Return the run folder of a checkpoint for a data set and the title of a condition."""
     return arguments.folder.resolve() / checkpoint.strip("/").replace("/", "_") / title.replace(" ", "_") / name
 
 
 def run(arguments: argparse.Namespace, checkpoint: str, title: str, name: str, settings: Sequence[str]) -> dict:
-    """Evaluate on one data set with some settings and return its part of ``metrics.json``."""
+    """Evaluate on one data set with the given settings and return the data set's entry of ``metrics.json``."""
     run_dir = run_folder(arguments, checkpoint, title, name)
     if not (run_dir / "metrics.json").is_file():
         print(f"{checkpoint}: {title}: {name}", file=sys.stderr, flush=True)
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace, checkpoint: str, title: str, name: str, s
 
 
 def run_all(arguments: argparse.Namespace, checkpoint: str, conditions: dict[str, list[str]]) -> dict[str, dict]:
-    """Evaluate a checkpoint under each condition on each data set; ATT&CK comes with its edges."""
+    """Evaluate a checkpoint under each condition on each data set. ATT&CK always has its own edges."""
     results: dict[str, dict] = {title: {} for title in conditions}
     for title, name in itertools.product(conditions, SETS):
         if name in NO_EDGES:
@@ -84,7 +84,7 @@ def run_all(arguments: argparse.Namespace, checkpoint: str, conditions: dict[str
 
 
 def full_table(results: dict[str, dict]) -> str:
-    """Lay out all systems on every data set, with the paired test of ``base`` against the retriever."""
+    """Format the table of all systems on every data set, with the paired test of ``base`` against the retriever."""
     of_all = [f"{measure}: {' | '.join(SYSTEMS.values())}" for measure in ("PR@10", "nDCG@10")]
     header = f"| data set | queries | ceiling | R@5: retriever | `base` | {' | '.join(of_all)} | p | p50 ms |"
     lines = [header, f"| --- |{' --: |' * 14}"]
@@ -99,14 +99,14 @@ def full_table(results: dict[str, dict]) -> str:
 
 
 def p_value(found: dict, measure: str = "nDCG@10") -> str:
-    """Return the p of the paired test of ``base`` against the retriever."""
+    """Return the p-value of the paired test of ``base`` against the retriever."""
     key = ("retriever", measure)
     (test,) = (entry for entry in found["comparisons"] if (entry["baseline"], entry["measure"]) == key)
     return f"{test['p_value']:.2g}"
 
 
 def probabilities_table(studies: list[Path]) -> str:
-    """Lay out the reliability of probabilities, of candidates and of whole lists, on every data set."""
+    """Format the table of calibration errors of candidates and of whole lists, for every data set."""
     header = ["data set", "relevant", "mean probability", "ECE", "Brier score"]
     header += ["top 10 complete", "mean probability", "ECE", "AUC"]
     lines = [f"| {' | '.join(header)} |", f"| --- |{' --: |' * 8}"]
@@ -124,7 +124,7 @@ def probabilities_table(studies: list[Path]) -> str:
 
 
 def retrievers_table(results: dict[str, dict[str, dict]], measure: str = "nDCG@10") -> str:
-    """Lay out retriever -> GCS -> ``base`` on every data set under every condition."""
+    """Format the table of retriever, GCS and ``base`` for every data set and condition."""
     lines = [f"| {measure} | {' | '.join(results)} |", f"| --- | {'--- | ' * len(results)}".rstrip()]
     for name in SETS:
         cells = []
@@ -141,7 +141,7 @@ def retrievers_table(results: dict[str, dict[str, dict]], measure: str = "nDCG@1
 
 
 def below(results: dict[str, dict[str, dict]], measure: str = "nDCG@10") -> str:
-    """Say on which data sets, under which condition, ``base`` is below the retriever."""
+    """Describe the data sets and conditions for which ``base`` is below the retriever."""
     found = [
         f"{name}, {title} (p {p_value(each, measure)})"
         for title, of_sets in results.items()
@@ -152,7 +152,7 @@ def below(results: dict[str, dict[str, dict]], measure: str = "nDCG@10") -> str:
 
 
 def edges_table(results: dict[str, dict[str, dict]]) -> str:
-    """Lay out ``base`` on every data set over every graph."""
+    """Format the table of ``base`` for every data set and kind of edges."""
     header = [f"{measure}: {' | '.join(GRAPHS)}" for measure in ("R@5", "nDCG@10")]
     lines = [f"| data set | {' | '.join(header)} |", f"| --- |{' --: |' * 2 * len(GRAPHS)}"]
     for name in (name for name in SETS if name in NO_EDGES):
@@ -162,7 +162,7 @@ def edges_table(results: dict[str, dict[str, dict]]) -> str:
 
 
 def other_edges_table(datasets: Sequence[DatasetResult]) -> str:
-    """Lay out by how much ``base`` is above itself over other edges among the same candidates."""
+    """Format the table of differences between ``base`` and ``base`` with other edges among the same candidates."""
     lines = ["| data set | over shuffled edges | p | over no edges | p |", f"| --- |{' --: |' * 4}"]
     for dataset in datasets:
         others = {entry.edges: entry for entry in dataset.counterfactuals if entry.system == "gatv2"}
@@ -178,7 +178,7 @@ def percent(share: float) -> str:
 
 
 def main() -> None:
-    """Run what is missing and write the page."""
+    """Run the missing evaluations and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--checkpoint", default="base", help="checkpoint to evaluate (default: %(default)s)")

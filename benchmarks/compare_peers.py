@@ -38,8 +38,8 @@ from graphrerank.operators.ppr import corpus_entities
 
 FOLDERS = ("choose_xquad_en", "choose_sphinx_docs", "ketrag_musique", "choose_nl2bash_tldr", "git_flask")
 TRAINED = (Corpus("", "2wikimultihopqa_train", "train", 300), Corpus("", "hotpotqa", "train", 300))
-READ = 1  # questions of a corpus that a cross-encoder reads in each library; their weights are the same
-LOOKED_UP = ("sentence_transformers", "gar")  # rank all questions with the logits that the project's reader cached
+READ = 1  # number of questions per corpus that the cross-encoder scores in each library
+LOOKED_UP = ("sentence_transformers", "gar")  # rank all questions with cached logits
 OWN = "graphrerank"
 
 
@@ -49,7 +49,7 @@ def prepare(parts: ComponentFactory, datasets: Path, corpus: Corpus) -> Prepared
 
 
 def questions(prepared: PreparedDataset, corpus: Corpus, logits: torch.Tensor | None = None) -> list[Question]:
-    """List the questions with their candidates; ``logits`` are those of all pairs in turn."""
+    """Return the questions with their candidates. ``logits`` contains one number per pair, in their order."""
     dataset, graph, column = prepared.dataset, prepared.dataset.graph, prepared.feature_names.index
     assert prepared.ranking.features is not None
     assert prepared.query_vectors is not None
@@ -85,7 +85,7 @@ def questions(prepared: PreparedDataset, corpus: Corpus, logits: torch.Tensor | 
 
 
 def write_questions(arguments: argparse.Namespace, parts: ComponentFactory, corpora: Sequence[Corpus]) -> None:
-    """Leave the questions for the processes of the rerankers."""
+    """Write the questions for the processes of the rerankers."""
     encoder = parts.pair_encoder(reader(parts, arguments), label="reading pairs")
     entities, written = {}, {}
     for corpus in (*corpora, *TRAINED):
@@ -101,7 +101,7 @@ def write_questions(arguments: argparse.Namespace, parts: ComponentFactory, corp
 
 
 def export_onnx(model: str, folder: Path) -> None:
-    """Write the cross-encoder as FlashRank keeps its models: quantised to 8 bits, next to its tokenizer."""
+    """Export the cross-encoder in FlashRank's form: quantised to 8 bits, in a folder with its tokenizer."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -123,7 +123,7 @@ def export_onnx(model: str, folder: Path) -> None:
 
 
 def rank(arguments: argparse.Namespace, name: str, *, lookup: bool = False) -> dict[str, Any]:
-    """Let a reranker rank the questions in its own process, unless it has done so."""
+    """Rank the questions with a reranker in a separate process, unless its rankings exist."""
     out = arguments.folder / f"{name}{'_lookup' if lookup else ''}.json"
     if not out.is_file():
         print(out, file=sys.stderr, flush=True)
@@ -140,7 +140,7 @@ def rank(arguments: argparse.Namespace, name: str, *, lookup: bool = False) -> d
 def judge(
     arguments: argparse.Namespace, parts: ComponentFactory, corpus: Corpus, orders: Mapping[str, Any], last: str
 ) -> DatasetResult:
-    """Evaluate rankings of all questions of a corpus; the ``last`` is tested against each other."""
+    """Evaluate rankings of all questions of a corpus, and test ``last`` against each of the others."""
     dataset = load(parts, arguments.datasets, corpus)
     runs: dict[str, Any] = {}
     asked = pickle.loads((arguments.folder / QUESTIONS).read_bytes())[corpus.folder]
@@ -160,7 +160,7 @@ def judge(
 
 
 def quality_table(titles: Sequence[str], corpora: Sequence[Corpus], found: Mapping[str, list[DatasetResult]]) -> str:
-    """Lay out a row for each ranking; ``found`` has the results by the ranking that is tested."""
+    """Format one row per ranking. ``found`` contains the results by the name of the tested ranking."""
     own = PEERS[OWN].title
     header = [MEASURE, *(corpus.title for corpus in corpora), "mean", "p to the retriever", "p of `base` to it"]
     rows = [header, ["---", *["--:"] * (len(header) - 1)]]
@@ -180,7 +180,7 @@ def quality_table(titles: Sequence[str], corpora: Sequence[Corpus], found: Mappi
 
 
 def cost_table(found: Mapping[str, dict[str, Any]], corpora: Mapping[str, list[Question]]) -> str:
-    """Lay out what each reranker takes, and how its order agrees with the logits of the project's reader."""
+    """Format the costs of each reranker, and the agreement of its order with the cached logits."""
     header = ["", "ms a question", "memory, MiB", "installed, MB", "of it torch", "lines", "first ten in common"]
     rows = [header, ["---", *["--:"] * (len(header) - 1)]]
     for name, result in found.items():
@@ -193,7 +193,7 @@ def cost_table(found: Mapping[str, dict[str, Any]], corpora: Mapping[str, list[Q
 
 
 def agreement(orders: Mapping[str, list[list[int]]], corpora: Mapping[str, list[Question]]) -> float:
-    """Return how many of the first ten are also among the first ten by the cached logits, on average."""
+    """Return the mean number of results that the first ten have in common with the first ten by the cached logits."""
     return fmean(
         len({*order[:10]} & {*np.argsort(-np.array(question.logits), kind="stable")[:10].tolist()})
         for corpus, ranked in orders.items()
@@ -202,12 +202,12 @@ def agreement(orders: Mapping[str, list[list[int]]], corpora: Mapping[str, list[
 
 
 def num_lines(peer: Peer) -> int:
-    """Count the lines of a snippet that are not blank."""
+    """Return the number of lines of a snippet that are not blank."""
     return sum(bool(line.strip()) for line in snippet(peer).splitlines())
 
 
 def main() -> None:
-    """Rank what is missing and write the page."""
+    """Compute the missing rankings and write the page."""
     parser = argument_parser(__doc__)
     parser.add_argument(
         "--python",

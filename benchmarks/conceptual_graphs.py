@@ -38,7 +38,7 @@ def set_intersection_loop(entities: list[set[str]], rankings: list[list[int]]) -
 
 
 def kept_names(entities: list[list[str]], max_share: float) -> list[set[str]]:
-    """Return the normalised names of each passage without the too common ones, as Python sets."""
+    """Return the normalised names of each passage as Python sets, without names that are too frequent."""
     rows = [{normalize_entity(name) for name in row} - {""} for row in entities]
     frequency = Counter(name for row in rows for name in row)
     limit = max(MIN_COMMON, max_share * len(rows))
@@ -46,14 +46,14 @@ def kept_names(entities: list[list[str]], max_share: float) -> list[set[str]]:
 
 
 def read_corpus(folder: Path, cache: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the texts of a data set folder and their entities by spaCy, from the cache if it has them."""
+    """Return the texts of a data set folder and their entities found by spaCy, or cached ones."""
     lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     texts = [f"{passage['title']}. {passage['text']}" for passage in map(json.loads, lines)]
     return texts, [known.names for known in KnowledgeCache(SpacyEntityExtractor(), cache).extract(texts)]
 
 
 def synthetic_entities(num_passages: int = 6000, *, num_names: int = 30000) -> list[list[str]]:
-    """Draw nine entities a passage, the r-th most frequent one with probability proportional to 1 / (r + 10)."""
+    """Draw nine entities per passage. The r-th most frequent one has a probability proportional to 1 / (r + 10)."""
     draw = random.Random(0)
     names = [str(rank) for rank in range(num_names)]
     weights = [1 / (rank + 10) for rank in range(num_names)]
@@ -61,7 +61,7 @@ def synthetic_entities(num_passages: int = 6000, *, num_names: int = 30000) -> l
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--corpus", type=Path, help="data set folder with corpus.jsonl; without it, entities are drawn at random"
@@ -83,7 +83,7 @@ def main() -> None:
 
         texts, entities = read_corpus(arguments.corpus, arguments.cache)
         source = arguments.corpus.name
-        scores = BM25(texts).score_all([text[:100] for text in texts[:NUM_QUERIES]])  # candidates that share words
+        scores = BM25(texts).score_all([text[:100] for text in texts[:NUM_QUERIES]])  # candidates with common words
         rankings = torch.topk(scores, NUM_CANDIDATES, dim=1).indices.tolist()
     print("| entities | ignored above | edges per query | loop, ms/query | ours, batched | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -19,7 +19,7 @@ from graphrerank.operators.ppr import CorpusPPR
 
 
 def large_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> tuple[CorpusGraph, torch.Tensor]:
-    """Draw a corpus whose nodes have unequal degrees: one end of each edge is the square of a uniform number."""
+    """Draw a corpus graph with skewed degrees: one end of each edge is the square of a uniform number."""
     ends = torch.rand(num_edges, 2, generator=generator)
     edges = (torch.stack([ends[:, 0], ends[:, 1] ** 2], dim=1) * num_nodes).long().clamp(max=num_nodes - 1)
     edges = torch.unique(edges[edges[:, 0] != edges[:, 1]].sort(dim=1).values, dim=0)
@@ -27,7 +27,7 @@ def large_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> t
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=400_000, help="number of nodes (default: %(default)s)")
     parser.add_argument(
@@ -56,7 +56,7 @@ def main() -> None:
         begin = time.perf_counter()
         found = operator.expand(seeds, top_k=args.top_k)
         results[restart_prob] = found, (time.perf_counter() - begin) / args.queries
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, before igraph takes any
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, before igraph allocates memory
 
     peer = igraph.Graph(n=args.nodes, edges=edges.numpy())
     print(f"{graph.num_nodes:,} nodes, {graph.num_edges // 2:,} edges, {args.queries} queries, {args.seeds} seeds each")

@@ -43,18 +43,18 @@ from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 
 NUM_QUERIES = 200
-NUM_SENTENCES = 3  # of a passage
-NUM_EDGES = 5  # drawn for each passage
-BLOCK_EDGES = 1 << 22  # drawn at once
-BLOCK_TEXTS = 1 << 15  # encoded at once
-COMPARED = 100_000  # largest corpus that is held against the same one in memory
+NUM_SENTENCES = 3  # number per passage
+NUM_EDGES = 5  # number drawn per passage
+BLOCK_EDGES = 1 << 22  # number drawn at a time
+BLOCK_TEXTS = 1 << 15  # number encoded at a time
+COMPARED = 100_000  # largest corpus that is compared with the same one in memory
 EXACT = ("bm25", "dense", "hybrid", "hybrid_expand", "hybrid_expand+base")
 ROOT = Path(__file__).resolve().parent.parent
-NUM_ADDED, NUM_SERVED = 1000, 20  # by the steps `grow` and `serve_grow`
+NUM_ADDED, NUM_SERVED = 1000, 20  # numbers of passages that the steps `grow` and `serve_grow` add
 
 
 class Recombined(Sequence[str]):
-    """``num_texts`` texts, each of some drawn sentences."""
+    """Sequence of ``num_texts`` texts of randomly drawn sentences."""
 
     def __init__(self, sentences: Sequence[str], num_texts: int, *, seed: int = 0) -> None:
         self._sentences = sentences
@@ -75,7 +75,7 @@ class Recombined(Sequence[str]):
 
 
 class Numbered(Sequence[str]):
-    """Ids ``p0``, ``p1``, ..."""
+    """Sequence of the ids ``p0``, ``p1``, ..."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -94,7 +94,7 @@ class Numbered(Sequence[str]):
 
 
 class HashingEncoder:
-    """Adds 1 or -1 at a place of each word's hash, and normalises."""
+    """Encoder that adds 1 or -1 at the position of each word's hash and normalises the vector."""
 
     name, fingerprint = "hashing", "hashing-384"
 
@@ -103,7 +103,7 @@ class HashingEncoder:
         self._hash: dict[str, int] = {}
 
     def encode(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return ``[n, dim]`` unit vectors."""
+        """Return unit vectors ``[n, dim]``."""
         words = [text.lower().split() for text in texts]
         flat = [word for row in words for word in row]
         for word in set(flat) - self._hash.keys():
@@ -117,13 +117,15 @@ class HashingEncoder:
 
 
 def draw_edges(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draw edges, and return them as a ``CorpusGraph`` holds them; ``from_edges`` would hold them several times."""
+    """Draw edges in the form of a ``CorpusGraph``. ``from_edges`` would need several copies of them in memory."""
     rng = np.random.default_rng(0)
     keys = np.empty((2, size * NUM_EDGES), dtype=np.int64)
     for start in range(0, keys.shape[1], BLOCK_EDGES):
         block = keys[:, start : start + BLOCK_EDGES]
         pair = rng.integers(size, size=block.shape)
-        pair[1] += (pair[0] == pair[1]) * (1 - size * (pair[1] == size - 1))  # no self-loop: the next passage
+        pair[1] += (pair[0] == pair[1]) * (
+            1 - size * (pair[1] == size - 1)
+        )  # A self-loop is replaced by an edge to the next passage.
         block[:] = pair * size + pair[::-1]
     keys = keys.reshape(-1)
     keys.sort()
@@ -134,7 +136,7 @@ def draw_edges(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def read_sentences(source: Path) -> list[str]:
-    """Read the different sentences of a data set folder."""
+    """Return the distinct sentences of a data set folder."""
     return list(
         dict.fromkeys(
             sentence
@@ -146,7 +148,7 @@ def read_sentences(source: Path) -> list[str]:
 
 
 def make_dataset(source: Path, size: int) -> Dataset:
-    """Draw a corpus, and questions that are words of one passage each."""
+    """Draw a corpus, and questions that consist of words of one passage each."""
     sentences = read_sentences(source)
     texts = Recombined(sentences, size)
     graph = CorpusGraph(Passages(Numbered(size), texts), *draw_edges(size))
@@ -161,7 +163,7 @@ def make_dataset(source: Path, size: int) -> Dataset:
 
 
 def memory() -> dict[str, float]:
-    """Return peak memory in MB, and how much of the present is the process's own, not the shared pages of files."""
+    """Return the peak memory in MB, and the current memory without shared pages of files."""
     status = Path("/proc/self/status").read_text()
     own = int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1e3  # type: ignore[index]
     return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, "own_mb": own}
@@ -199,7 +201,7 @@ def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
 
 
 def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Hold an index next to a tenth of the passages, added in ten changes, against one of all of them."""
+    """Compare an index that grew in ten changes with one that was built over all passages."""
     made, grown = make_dataset(source, size), folder.with_name(f"{folder.name}-grown")
     graph, first = made.graph, size - size // 10
     edgeless = torch.zeros(0, dtype=torch.int64)
@@ -224,7 +226,7 @@ def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
 
 
 def make_pipeline(graph: CorpusGraph, system: str) -> Pipeline:
-    """Build a retriever by its name, reranked by a checkpoint's name behind a ``+``."""
+    """Build a retriever by its name. A name after ``+`` is the checkpoint that reranks."""
     retrievers: dict[str, Any] = {
         "bm25": partial(BM25Retriever),
         "dense": partial(DenseRetriever),
@@ -242,7 +244,7 @@ def make_pipeline(graph: CorpusGraph, system: str) -> Pipeline:
 
 
 def search(folder: Path, system: str) -> dict[str, float]:
-    """Open a corpus folder and answer each question alone."""
+    """Open a corpus folder and answer one question at a time."""
     before = memory()["peak_mb"]
     start = time.perf_counter()
     dataset = open_corpus(folder)
@@ -266,7 +268,7 @@ def search(folder: Path, system: str) -> dict[str, float]:
 
 
 def compare(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Assert that rankings of a corpus folder are those of the same corpus in memory, to the last bit."""
+    """Assert that a corpus folder and the same corpus in memory give equal rankings, to the last bit."""
     mapped = open_corpus(folder)
     made, encoder = make_dataset(source, size).graph, HashingEncoder()
     graph = CorpusGraph(Passages(made.node_ids[:], made.texts[:]), made.indptr, made.indices, made.weight)
@@ -283,7 +285,7 @@ def compare(source: Path, folder: Path, size: int) -> dict[str, float]:
 
 
 def evaluate(folder: Path) -> dict[str, float]:
-    """Time ``evaluate.py`` on all questions, nothing cached."""
+    """Time ``evaluate.py`` on all questions without a cache."""
     with tempfile.TemporaryDirectory() as work:
         settings = ["checkpoint=base", f"datasets=[{folder.absolute()}/]", "edge_ablations=[]", "encoder=none"]
         settings += ["retriever=bm25", f"paths.cache={work}/cache", f"paths.runs={work}/runs"]
@@ -295,7 +297,7 @@ def evaluate(folder: Path) -> dict[str, float]:
 
 
 def serve(folder: Path) -> dict[str, float]:
-    """Time ``serve.py``: until it is ready, and ``POST /search`` of half of the questions, alone, after the other."""
+    """Time the start of ``serve.py`` and ``POST /search``, one question after the other."""
     dataset = open_corpus(folder)
     settings = ["artifact=base", "encoder=none", f"index={folder.absolute()}", "pipeline=vector_search"]
     settings += ["retriever=bm25", "workers=2", "browser=false"]
@@ -318,8 +320,8 @@ def serve(folder: Path) -> dict[str, float]:
 
 
 def serve_grow(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Time ``POST /documents`` of one passage, and until searches over new connections have found it ten times."""
-    words = folder.with_name(f"{folder.name}-words")  # vectors would need the service's encoder
+    """Time ``POST /documents`` of one passage, until searches over new connections have found it ten times."""
+    words = folder.with_name(f"{folder.name}-words")  # Vectors would require the encoder of the service.
     prepare_corpus(make_dataset(source, size), words)
     settings = ["artifact=base", "encoder=none", f"index={words.absolute()}", "pipeline=vector_search"]
     added, found = [], []
@@ -347,7 +349,7 @@ def _post(port: int, path: str, body: dict[str, Any]) -> Any:
 
 
 def _search_by_http(port: int, questions: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
-    """Ask one question after the other; return milliseconds, and those of each stage that the answers name."""
+    """Send one question after the other, and return the milliseconds of each answer and of its stages."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     times, stages = [], defaultdict(list)
     for text in questions:
@@ -366,7 +368,7 @@ def _search_by_http(port: int, questions: Sequence[str]) -> tuple[list[float], d
 
 
 def main() -> None:
-    """Measure each step of each size in a process of its own, and print a line for each."""
+    """Measure each step for each size in a separate process, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path, help="data set folder that provides the sentences")
     parser.add_argument("--folder", type=Path, required=True, help="folder for the corpus folders")

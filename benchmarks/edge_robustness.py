@@ -28,25 +28,25 @@ ROOT = Path(__file__).parents[1]
 CHOOSE = ("choose_nl2bash_tldr", "choose_sphinx_docs", "choose_xquad_en", "choose_xquad_zh")
 SETS = ("2wikimultihopqa", "hotpotqa", "scifact", *CHOOSE)
 SPLIT, MEASURES, JUDGED = "test", ("R@5", "PR@5", "nDCG@10"), "nDCG@10"
-LISTS, LIST_LENGTH = 5, 11  # of co-citations: that a passage is in, and passages in each
-ALLOWED = 0.5  # of `auto` below the best setting, points
+LISTS, LIST_LENGTH = 5, 11  # number of co-citation lists per passage, and length of a list
+ALLOWED = 0.5  # points by which `auto` may be below the best setting
 Edges = tuple[Tensor, Tensor | None, Tensor | int]  # pairs [M, 2] of nodes, weights [M], types [M]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A data set over some edges."""
+    """Row of the table: a data set with one kind of edges."""
 
     name: str
     edges: str
-    cells: tuple[str, ...]  # of the table
+    cells: tuple[str, ...]  # cells of the table
     base: float  # nDCG@10, percent
     gain: float  # points above the retriever
     p: float
 
 
 def settings(graph: CorpusGraph, *, seed: int) -> Iterator[tuple[str, Edges]]:
-    """Yield what edges each setting has, but for the complete graph, whose candidates are those of the first."""
+    """Yield the edges of each setting except the complete graph, which uses the candidates of the first setting."""
     pairs, weight, types = graph.typed_edges()
     once = pairs[:, 0] < pairs[:, 1]
     pairs, weight, types = pairs[once], weight[once], types[once]
@@ -63,7 +63,7 @@ def settings(graph: CorpusGraph, *, seed: int) -> Iterator[tuple[str, Edges]]:
 
 
 def pairs_within(lists: Tensor) -> Tensor:
-    """Join the nodes of each row of ``lists``, padded with -1: different pairs, ``[M, 2]``."""
+    """Return all distinct pairs ``[M, 2]`` of nodes in the same row of ``lists``, which is padded with -1."""
     pairs = lists[:, torch.combinations(torch.arange(lists.shape[1]))].view(-1, 2)
     return torch.unique(pairs[(pairs >= 0).all(1)].sort(dim=1).values, dim=0)
 
@@ -103,7 +103,7 @@ def rank_set(
 
 
 def conclusions(rows: list[Row]) -> str:
-    """Say where `base` is below the retriever, how it does over the worst edges, and where `auto` costs."""
+    """Describe where `base` is below the retriever, its result with the worst edges, and where `auto` is worse."""
     worst = [min((row for row in rows if row.name == name), key=lambda row: row.gain) for name in SETS]
     below = [f"{row.name} over {row.edges} ({row.gain:+.1f})" for row in rows if row.gain < 0 and row.p < ALPHA]
     costs = []
@@ -123,7 +123,7 @@ def conclusions(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Rank all sets and write the page."""
+    """Rank all data sets and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
     parser.add_argument(

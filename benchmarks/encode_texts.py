@@ -19,7 +19,7 @@ TEXTS, TURNS = 192, 5
 
 
 def texts(folder: str, seed: int) -> list[str]:
-    """Draw texts of whole words of the model's vocabulary."""
+    """Draw texts that consist of whole words of the model's vocabulary."""
     words = (Path(folder) / "vocab.txt").read_text(encoding="utf-8").split()
     vocabulary = [word for word in words if word.isascii() and word.isalpha() and len(word) > 2]
     rng = random.Random(seed)
@@ -45,7 +45,7 @@ def main() -> None:
             encoder.encode(batch)
             seconds[name] = min(seconds[name], time.process_time() - start)
     for name, best in seconds.items():
-        print(f"{name}: {TEXTS / best:.0f} texts a second, {seconds['float32'] / best:.1f}x")
+        print(f"{name}: {TEXTS / best:.0f} texts per second, {seconds['float32'] / best:.1f}x")
 
 
 if __name__ == "__main__":

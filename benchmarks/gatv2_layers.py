@@ -20,7 +20,7 @@ CHANNELS, HEADS, NUM_LAYERS = 64, 4, 5
 
 
 def candidate_edges(edges_per_node: float, *, hubs: float) -> Tensor:
-    """Draw a batch of undirected graphs; with ``hubs`` above 0 few nodes have most edges, and many have none."""
+    """Draw a batch of undirected graphs. If ``hubs`` is above 0, few nodes have most edges and many have none."""
     generator = torch.Generator().manual_seed(0)
     popularity = torch.arange(1.0, NUM_CANDIDATES + 1) ** -hubs
     parts = []
@@ -69,7 +69,7 @@ def run_pyg(stack: list[GATv2Conv], x: Tensor, edge_index: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=60, help="number of timed repetitions (default: %(default)s)")
     parser.add_argument(

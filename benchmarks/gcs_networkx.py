@@ -32,7 +32,7 @@ def algorithm_1(graph: nx.Graph, seeds: dict[int, float]) -> dict[int, float]:
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20, help="number of timed repetitions (default: %(default)s)")
     repeats = parser.parse_args().repeats

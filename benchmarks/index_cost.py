@@ -39,12 +39,12 @@ MINILM = {
     "sha256": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 }
 PARTS = ("passages", "knowledge", "facts", "descriptions", "summary tree", "token vectors")
-# what each part reads: (vectors of passages, knowledge)
+# Parts whose results each part needs: (vectors of passages, knowledge).
 NEEDED = {"facts": ("", "knowledge"), "descriptions": ("", "knowledge"), "summary tree": ("passages", "")}
 
 
 class Read:
-    """Knowledge that was extracted before."""
+    """Extractor that returns knowledge of an earlier part."""
 
     fingerprint = "read"
 
@@ -52,7 +52,7 @@ class Read:
         self._knowledge = knowledge
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Return it."""
+        """Return the knowledge; ``texts`` is ignored."""
         return self._knowledge
 
 
@@ -76,7 +76,7 @@ def build(part: str, texts: list[str], knowledge: Any, vectors: Any) -> object:
 
 
 def measured(work: Callable[[], object]) -> tuple[object, float, float]:
-    """Return what some work gives, its CPU seconds and the process's peak memory in MiB."""
+    """Return the result of a function, its CPU seconds and the peak memory of the process in MiB."""
     torch.set_num_threads(1)
     begin = time.process_time()
     result = work()
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def _read(path: Path) -> Any:
-    """Read what an earlier part wrote; None for a part that needs nothing."""
+    """Return the result of an earlier part, or None if there is none."""
     return pickle.loads(path.read_bytes()) if path.is_file() else None  # our own file
 
 

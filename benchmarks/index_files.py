@@ -22,13 +22,13 @@ from pathlib import Path
 
 from graphrerank_documents.readers import suffix_of
 
-LARGEST = 200_000  # bytes of a file that is copied
+LARGEST = 200_000  # size of the largest file that is copied, in bytes
 LONG = 10_000_000
 NESTED = (b"[", b"{", b"(", b"<div>", b"> ", b"- ", b"\\begin{a}", b'{"a":', b"* ", b"`", b".. note::\n\n   ")
 
 
 def main() -> None:
-    """Index copies of files and print how fast, and in how much memory."""
+    """Index copies of files and print the speed and the memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="folders of documents")
     parser.add_argument("--files", type=int, default=10_000, help="number of files to index (default: %(default)s)")
@@ -60,11 +60,13 @@ def main() -> None:
         done = subprocess.run([*command, "--questions", "0"], check=False)
         seconds = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
-        print(f"status {done.returncode}, {seconds:.1f} s, {count / seconds:,.0f} files a second, peak {peak:,.0f} MB")
+        print(
+            f"status {done.returncode}, {seconds:.1f} s, {count / seconds:,.0f} files per second, peak {peak:,.0f} MB"
+        )
 
 
 def files_by_suffix(folders: Sequence[Path]) -> dict[str, list[Path]]:
-    """List the files with a known format."""
+    """Return the files with a supported format by suffix."""
     found: dict[str, list[Path]] = collections.defaultdict(list)
     for path in sorted(path for folder in folders for path in folder.rglob("*")):
         if suffix_of(path.name) and path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
@@ -73,7 +75,7 @@ def files_by_suffix(folders: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def by_turns(files: dict[str, list[Path]], draw: random.Random) -> Iterator[Path]:
-    """Yield files without end, of all suffixes in turn by the root of their numbers."""
+    """Yield files endlessly. Each suffix occurs in proportion to the square root of its number of files."""
     suffixes = sorted(files)
     weights = [len(files[suffix]) ** 0.5 for suffix in suffixes]
     while True:

@@ -15,7 +15,7 @@ from graphrerank_papers.ket.chunks import build_chunk_graph
 
 
 def corpus(num_chunks: int, dim: int) -> tuple[list[list[str]], torch.Tensor]:
-    """Draw the keywords and vectors of each chunk; the last tenth repeats the first."""
+    """Draw the keywords and vectors of each chunk. The last tenth of the chunks repeats the first."""
     rng = np.random.default_rng(0)
     share = 1 / np.arange(20, 30_020)
     drawn = rng.choice(30_000, size=(num_chunks, 70), p=share / share.sum())
@@ -27,7 +27,7 @@ def corpus(num_chunks: int, dim: int) -> tuple[list[list[str]], torch.Tensor]:
 
 
 def pair_by_pair(words: list[list[str]], vectors: torch.Tensor, num_neighbours: int) -> set[tuple[int, int]]:
-    """Transcribe Algorithm 3, lines 3 to 6."""
+    """Compute the edges with a transcription of Algorithm 3, lines 3 to 6."""
     sets, rows = [set(row) for row in words], list(vectors.double().numpy())
     half, chunks = num_neighbours // 2, range(len(words))
     edges = set()
@@ -41,7 +41,7 @@ def pair_by_pair(words: list[list[str]], vectors: torch.Tensor, num_neighbours: 
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chunks", type=int, default=2000, help="number of chunks (default: %(default)s)")
     parser.add_argument("--dim", type=int, default=384, help="dimension of the vectors (default: %(default)s)")

@@ -39,7 +39,7 @@ from graphrerank.feedback.stages import exact_scores
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.utils.files import save_figure, write_json
 
-SETS = {  # and splits, on none of which `base` was trained
+SETS = {  # data sets and splits that `base` was not trained on
     "choose_nl2bash_tldr": "test",
     "git_flask": "train",
     "2wikimultihopqa": "test",
@@ -47,11 +47,11 @@ SETS = {  # and splits, on none of which `base` was trained
     "choose_xquad_de": "test",
     "choose_sphinx_docs": "test",
 }
-MOST_QUESTIONS = 1200  # of a set, evenly spaced
+MOST_QUESTIONS = 1200  # number per data set, evenly spaced
 SESSIONS = (50, 200, 1000, 5000)
-TRAFFIC = 0.6  # share of the questions that are asked; the others measure
-SHOWN, EXPLORE = 10, 0.5  # passages of a list, and `feedback.explore` of the service
-RELEVANT, OTHER = 0.9, 0.08  # chances of a click
+TRAFFIC = 0.6  # share of the questions that users ask; the others are held out
+SHOWN, EXPLORE = 10, 0.5  # length of a list, and `feedback.explore` of the service
+RELEVANT, OTHER = 0.9, 0.08  # click probabilities of relevant and other passages
 ADVERSARIAL, LOUD = 0.05, 0.1
 DRAFTED = 60
 LEVEL = 0.05
@@ -59,7 +59,7 @@ MODELS, NOTHING = ("position", "cascade"), ("agree", "noise")
 
 
 def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> LearningData:
-    """Rank and score all questions of a set, and drafted ones as its guard; from the cache if possible."""
+    """Rank and score all questions of a data set and its drafted questions, or load them from the cache."""
     kept = cache / f"learn_from_use_{name}.pt"
     if kept.is_file():
         material: LearningData = torch.load(kept, weights_only=False)
@@ -86,7 +86,7 @@ def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> Le
 
 
 class Users:
-    """Simulated users of one set."""
+    """Simulated users of one data set."""
 
     def __init__(self, material: LearningData, seed: int, truth: str = "judged") -> None:
         self.rng, self.material = random.Random(seed), material
@@ -97,7 +97,7 @@ class Users:
         self.asked, self.measured = shuffled[:count].tolist(), shuffled[count:]
         gains = dataset.split("test").relevance(judged, lists.nodes[judged], num_nodes=dataset.graph.num_nodes)
         self.relevant = dict(zip(judged.tolist(), (gains > 0).tolist(), strict=True))
-        if truth == "agree":  # base's own order is right
+        if truth == "agree":  # The order of base is right.
             draw = torch.Generator().manual_seed(seed)
             of_base = torch.softmax(lists.scores.masked_fill(~lists.mask, -torch.inf), dim=1)
             drawn = torch.rand(of_base.shape, generator=draw) < 2 * of_base
@@ -107,7 +107,7 @@ class Users:
         self.frequency = [1 / (1 + at) ** 0.5 for at in range(count)]
 
     def sessions(self, count: int, model: str, *, explore: bool = True) -> list[Session]:
-        """Return lists shown with their clicks, by time."""
+        """Return the shown lists with their clicks, in the order of time."""
         queries = self.rng.choices(self.asked, self.frequency, k=count)
         return [self._session(number, query, model, explore) for number, query in enumerate(queries)]
 
@@ -115,7 +115,7 @@ class Users:
         rng, dataset = self.rng, self.material.prepared.dataset
         columns = list(self.shown[query])
         swaps: tuple[tuple[int, int, float], ...] = ()
-        if explore and len(columns) > 1:  # as the service does
+        if explore and len(columns) > 1:  # The service exchanges neighbours in the same way.
             first = rng.randrange(len(columns) - 1)
             swaps = ((first + 1, first + 2, EXPLORE),)
             if rng.random() < EXPLORE:
@@ -145,7 +145,7 @@ def ndcg(material: LearningData, queries: Tensor, scores: Tensor) -> Tensor:
 
 
 def measure(material: LearningData, users: Users, learned: LearningResult) -> dict[str, Any]:
-    """Compare what was deployed, `base` where nothing was accepted, with `base` on the questions in no log."""
+    """Compare the deployed ranker with `base` on the held-out questions. It is `base` if no update was accepted."""
     base = ndcg(material, users.measured, material.lists.scores[users.measured])
     deployed = ungated = base
     if learned.change is not None and (learned.accepted or users.truth == "judged"):
@@ -168,7 +168,7 @@ def run(material: LearningData, count: int, model: str, seed: int, truth: str = 
 
 
 def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
-    """Draw the gain over `base` after so many sessions: what was deployed, and dotted what was learned."""
+    """Plot the gain over `base` by the number of sessions: deployed rankers as lines, learned ones as dotted lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -194,7 +194,7 @@ def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None
 
 
 def table(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Lay out the mean nDCG@10 of a set and a click model by the number of sessions, with the share of acceptances."""
+    """Format the mean nDCG@10 and the share of accepted updates by data set, click model and number of sessions."""
     lines = ["| set | clicks | base | " + " | ".join(f"{count:,}" for count in SESSIONS) + " |"]
     lines.append("| --- | --- | --: |" + " --: |" * len(SESSIONS))
     for name, rows in results.items():
@@ -259,8 +259,8 @@ def main() -> None:
     taught = [row for rows in results.values() for row in rows if row["stage"]]
     worse = sum(row["ungated"] < row["base"] for row in taught)
     seconds = [row["seconds"] for rows in results.values() for row in rows if row["sessions"] == 1000]
-    print(f"1,000 sessions: {fmean(seconds):.2f} s of CPU to learn from, once lists are scored")
-    print(f"without the gate: {worse} of {len(taught)} learned rankers below base")
+    print(f"learning from 1,000 sessions: {fmean(seconds):.2f} s of CPU, with scored lists")
+    print(f"without the acceptance test: {worse} of {len(taught)} learned rankers below base")
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ MIX = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "experiment" / "base
 
 
 def parts_of(*corpora: str) -> list[str]:
-    """Name the parts of the mix that are of some corpora, whose names they begin with."""
+    """Return the entries of the mix whose names begin with the name of one of the corpora."""
     return [name for name in MIX if name.startswith(corpora)]
 
 
-LEFT_OUT = {  # test set -> what is left out of the mix
+LEFT_OUT = {  # test set: data sets to leave out of the mix
     "spider": parts_of("spider"),
-    "bird": parts_of("bird_train"),  # and bird_train itself
+    "bird": parts_of("bird_train"),  # bird_train is left out too
     "2wikimultihopqa": parts_of("two_wiki"),
     "hotpotqa": parts_of("hotpotqa"),
     "scifact": parts_of("scifact"),
@@ -46,21 +46,21 @@ LEFT_OUT = {  # test set -> what is left out of the mix
     "2wikimultihopqa, no multi-hop data": parts_of("two_wiki", "hotpotqa"),
     "hotpotqa, no multi-hop data": parts_of("two_wiki", "hotpotqa"),
 }
-KINDS = {  # -> what is left out of the mix, drafts from the same texts too
+KINDS = {  # kind: data sets to leave out, including questions drafted from the same texts
     "topics": parts_of("selfhosted", "libraries", "rules", "controls"),
     "science and medicine": parts_of("reviews", "citations", "diseases", "enfermedades", "cells"),
     "frequent and interview questions": parts_of("interviews", "faq_languages", "java_zh"),
     "history of code and docs": parts_of("click", "gson", "cobra", "hugoDocs", "ripgrep", "hugo_docs"),
 }
 FROM_NOTHING = ["start=null", "features=scores_match_typed", "module.learning_rate=3e-3", "trainer.max_epochs=2"]
-NO_BIRD = ["data=spider", "~mix.spider", "~shares.bird_train"]  # the first set of the mix is another
+NO_BIRD = ["data=spider", "~mix.spider", "~shares.bird_train"]  # changes the first data set of the mix
 SYSTEMS = {"retriever": "retriever", "gcs": "GCS"}
 LABELS = (*SYSTEMS.values(), "without the set", "`base`")
 MEASURES, TESTED = ("R@5", "PR@10", "nDCG@10"), ("PR@10", "nDCG@10")
 
 
 def command(script: str, run_dir: Path, settings: list[str]) -> None:
-    """Run a command, unless its run is there."""
+    """Run a command, unless its run folder exists."""
     if not (run_dir / "metrics.json").is_file():
         print(f"{script} {' '.join(settings)}", file=sys.stderr, flush=True)
         call = [sys.executable, str(ROOT / script), *settings, f"hydra.run.dir={run_dir}"]
@@ -68,8 +68,8 @@ def command(script: str, run_dir: Path, settings: list[str]) -> None:
 
 
 def train(arguments: argparse.Namespace, title: str, seed: int) -> Path:
-    """Train without a set; return the run folder."""
-    same = next(other for other in LEFT_OUT if LEFT_OUT[other] == LEFT_OUT[title])  # trained once
+    """Train without a data set and return the run folder."""
+    same = next(other for other in LEFT_OUT if LEFT_OUT[other] == LEFT_OUT[title])  # trained only once
     run_dir = _folder(arguments, "trained", same, seed)
     _train(arguments, run_dir, LEFT_OUT[title], [f"seed={seed}", *FROM_NOTHING, *(NO_BIRD if title == "bird" else [])])
     return run_dir
@@ -81,7 +81,7 @@ def _train(arguments: argparse.Namespace, run_dir: Path, left_out: list[str], se
 
 
 def judge(arguments: argparse.Namespace, checkpoint: str | Path, title: str, run_dir: Path) -> dict[str, SystemResult]:
-    """Evaluate a checkpoint on the set of a title; return the systems."""
+    """Evaluate a checkpoint on the data set of a title and return the results of the systems."""
     name = title.partition(",")[0]
     settings = [f"checkpoint={checkpoint}", f"data={name}", EXPAND, "edge_ablations=[]", *_common(arguments)]
     command("evaluate.py", run_dir, [*settings, *([] if name == "attack" else [AUTO])])
@@ -99,7 +99,7 @@ def _folder(arguments: argparse.Namespace, kind: str, title: str, seed: int) -> 
 
 
 def row(title: str, trainings: Sequence[Mapping[str, SystemResult]], base: Mapping[str, SystemResult]) -> str:
-    """Lay out one set: a measure's mean and, of several trainings, its deviation."""
+    """Format the row of a data set: mean of a measure and, for several trainings, standard deviation."""
     columns = [*([trainings[0][name]] for name in SYSTEMS), [each["gatv2"] for each in trainings], [base["gatv2"]]]
     cells = [_percent(systems, measure) for measure in MEASURES for systems in columns]
     return f"| {title} | {' | '.join(cells)} |"
@@ -112,7 +112,7 @@ def _percent(systems: Sequence[SystemResult], measure: str) -> str:
 
 
 def against_retriever(title: str, trainings: Sequence[Mapping[str, SystemResult]]) -> str:
-    """Lay out by how much the models are above the retriever, each query with the mean of all trainings."""
+    """Format the difference between the models and the retriever, with the mean of all trainings per query."""
     cells = [title]
     for measure in TESTED:
         ours = torch.stack([systems["gatv2"].values[measure] for systems in trainings]).mean(0)
@@ -124,7 +124,7 @@ def against_retriever(title: str, trainings: Sequence[Mapping[str, SystemResult]
 
 
 def kinds_section(arguments: argparse.Namespace) -> str:
-    """Train without each kind and judge on its corpora; lay out nDCG@10 and what follows from it."""
+    """Train without each kind, evaluate on its corpora, and format nDCG@10 and the conclusions."""
     parts, lines, said = ComponentFactory(datasets=arguments.datasets), [], []
     for kind in arguments.kinds:
         run_dir = _folder(arguments, "trained", kind, 1)
@@ -153,7 +153,7 @@ def kinds_section(arguments: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    """Run what is missing and write the page."""
+    """Run the missing commands and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--settings", nargs="*", default=[], help="settings to add to every run of both commands")

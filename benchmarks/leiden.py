@@ -19,7 +19,7 @@ from graphrerank_papers.retag.index import ReTAGSettings
 
 
 def hierarchical_louvain(graph: nx.Graph, max_community: int) -> list[set[int]]:
-    """Find communities with networkx, and communities within the large ones; return those of the coarsest level."""
+    """Find communities with networkx, divide large ones again, and return those of the coarsest level."""
     coarsest = nx.community.louvain_communities(graph, seed=0)
     waiting = [nodes for nodes in coarsest if len(nodes) > max_community]
     while waiting:
@@ -31,7 +31,7 @@ def hierarchical_louvain(graph: nx.Graph, max_community: int) -> list[set[int]]:
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Time both implementations and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with corpus.jsonl")
     parser.add_argument("--cache", type=Path, required=True, help="folder of the cached knowledge")

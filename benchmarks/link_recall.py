@@ -43,7 +43,7 @@ Found = tuple[str, str, str]  # source, target, anchor
 
 
 class Reference:
-    """Links by reference parsers."""
+    """Links that the reference parsers find."""
 
     def __init__(self, folder: Path, top: str, base: str) -> None:
         self.folder, self.top, self.base = folder, top, base
@@ -60,7 +60,7 @@ class Reference:
                 self.urls.setdefault(normpath(dirname(bare) if stem in FIRST else bare).lower(), name)
 
     def page(self, name: str) -> html.HtmlElement:
-        """Return the tree of a page."""
+        """Return the HTML tree of a page."""
         if name not in self.pages:
             text = self.files[name].read_text(encoding="utf-8", errors="replace")
             if not name.endswith((".html", ".htm")):
@@ -70,7 +70,7 @@ class Reference:
         return self.pages[name]
 
     def rendered(self, text: str) -> str:
-        """Render Markdown."""
+        """Render Markdown to HTML."""
         if self.is_mkdocs:
             import markdown
 
@@ -110,7 +110,7 @@ class Reference:
                         yield name, min(near or named, key=lambda each: each.count("/")), ""
 
     def target(self, own: str, link: str) -> str:
-        """Return the file that a link leads to, empty if there is none of ours."""
+        """Return the file that a link points to, or an empty string if it is not in the folder."""
         if self.base and link.startswith(self.base):
             link = "/" + link.removeprefix(self.base).lstrip("/")
         try:
@@ -132,14 +132,14 @@ class Reference:
         return self.found(place)
 
     def found(self, place: str) -> str:
-        """Return the file at a path or at its address."""
+        """Return the file of a path or of a page address."""
         if place in self.files:
             return place if suffix_of(place) else ""
         place = place.lower().removesuffix(".html")
         return self.urls.get(place, self.urls.get(normpath(place.removesuffix("index")), ""))
 
     def anchor(self, target: str, anchor: str) -> str:
-        """Return the anchor if the page has it; else empty: the link leads to the page."""
+        """Return the anchor if the page has it, or an empty string for a link to the whole page."""
         if not anchor or not target.endswith((*MARKDOWN, *HTML)):
             return ""
         page, anchor = self.page(target), unquote(anchor)
@@ -152,7 +152,7 @@ class Reference:
 
 
 def imports(folder: Path) -> Iterator[Found]:
-    """Yield the modules of the folder that its Python files import, as Python finds them."""
+    """Yield the imports between Python files of the folder, resolved like Python."""
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
 
     def file(place: str) -> str:
@@ -183,7 +183,7 @@ def imports(folder: Path) -> Iterator[Found]:
 
 
 def sphinx_links(folder: Path, out: Path, base: str) -> Iterator[Found]:
-    """Yield the references of the standard domain that Sphinx resolves, and entries of tables of contents."""
+    """Yield the references that Sphinx resolves in the standard domain, and the entries of tables of contents."""
     from docutils import nodes
     from sphinx import addnodes
     from sphinx.application import Sphinx
@@ -216,7 +216,7 @@ def sphinx_links(folder: Path, out: Path, base: str) -> Iterator[Found]:
 
 
 def ours(folder: Path, kinds: tuple[str, ...]) -> tuple[dict[Found, None], dict[str, Document], str]:
-    """Return our links as source, target and the number of the target's section, the documents and the account."""
+    """Return our links (source, target and index of the target's section), the documents, and the report."""
     files = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
     documents: list[Document] = []
     for name in filter(suffix_of, files):
@@ -242,7 +242,7 @@ def ours(folder: Path, kinds: tuple[str, ...]) -> tuple[dict[Found, None], dict[
 
 
 def main() -> None:
-    """Print the counts, and examples of what differs."""
+    """Print the counts and examples of differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder of documents")
     parser.add_argument("--top", default="", help="folder of the site's pages, from which absolute links start")
@@ -265,7 +265,7 @@ def main() -> None:
     for source, target, section in found:
         by_pages[source, target].append(section)
     pages = {(source, target) for source, target, _ in expected}
-    if options.code:  # a name that a module imports from another is found there
+    if options.code:  # A name that a module re-exports is linked to its definition.
         pages |= {(source, end) for source, target in pages for end in _reached(target, pages)}
         found_ends = {source: {end for start, end in by_pages if start == source} for source, _ in by_pages}
     missed, elsewhere = [], []
@@ -288,7 +288,7 @@ def main() -> None:
 
 
 def _reached(module: str, pages: set[tuple[str, str]]) -> set[str]:
-    """Return the modules that a package's first file imports from, and those that they import from."""
+    """Return the modules that the ``__init__`` file of a package imports from, directly or through other modules."""
     near = {end for start, end in pages if start == module and start.endswith("__init__.py")}
     return near | {end for start, end in pages if start in near}
 

@@ -24,11 +24,11 @@ from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[1]
 FAILURE = re.compile(r"^(?:FAILED|ERROR) ((?:tests|src)/.+?)(?: - .*)?$", re.MULTILINE)
-STEP_SECONDS = 1200  # after which a mutation counts as caught: it may make a test wait for ever
+STEP_SECONDS = 1200  # time limit, after which a mutation counts as caught
 
 
 def copy_checkout(target: Path) -> None:
-    """Copy all files that git tracks or would add."""
+    """Copy all files that git tracks or does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -45,7 +45,7 @@ def copy_checkout(target: Path) -> None:
 
 
 def mutated(root: Path, mutation: Mutation) -> str:
-    """Return a file's text with the fault; end the program unless the file contains the replaced text once."""
+    """Return the text of a file with the mutation. Exit if the replaced text does not occur exactly once."""
     try:
         return mutation.applied_to((root / mutation.path).read_text(encoding="utf-8"))
     except ValueError as error:
@@ -53,7 +53,7 @@ def mutated(root: Path, mutation: Mutation) -> str:
 
 
 def test_steps(checkout: Path, mutation: Mutation, *, quick: bool) -> list[list[str]]:
-    """List the arguments of pytest, narrowest first: the mirroring test, the folders above it, then everything."""
+    """Return the arguments of pytest, narrowest first: the test of the module, the folders above it, all tests."""
     mirrored = Path("tests", mutation.file.replace("graphrerank_papers/", "papers/"))
     test = mirrored.with_name(f"test_{mirrored.name}")
     tests = [str(test)] if (checkout / test).exists() else []
@@ -63,7 +63,7 @@ def test_steps(checkout: Path, mutation: Mutation, *, quick: bool) -> list[list[
 
 
 def run_pytest(checkout: Path, arguments: list[str]) -> list[str]:
-    """Return the first tests that fail, "time" for a run without end, or nothing if all pass."""
+    """Return the first failed tests, "time" if the run does not end, or an empty list if all pass."""
     environment = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{checkout}"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
     try:
@@ -74,13 +74,13 @@ def run_pytest(checkout: Path, arguments: list[str]) -> list[str]:
         return ["time"]
     if done.returncode == 1 and (failures := FAILURE.findall(done.stdout)):
         return failures
-    if done.returncode not in (0, 5):  # 5: only slow tests there, which the default leaves out
+    if done.returncode not in (0, 5):  # 5: all tests are slow, and the default deselects them
         raise SystemExit(f"pytest {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-2000:]}")
     return []
 
 
 def catching_tests(checkout: Path, mutation: Mutation, *, quick: bool) -> list[str]:
-    """Return the tests that fail on the mutated checkout; nothing if all pass."""
+    """Return the tests that fail on the mutated checkout, or an empty list if all pass."""
     path = checkout / mutation.path
     text = path.read_text(encoding="utf-8")
     path.write_text(mutated(checkout, mutation), encoding="utf-8")
@@ -94,7 +94,7 @@ def catching_tests(checkout: Path, mutation: Mutation, *, quick: bool) -> list[s
 
 
 def main() -> None:
-    """Run all mutations and print what caught each."""
+    """Run all mutations and print the test that caught each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="only apply mutations whose file or description contains this text")
     parser.add_argument("--quick", action="store_true", help="do not run the default suite")
@@ -122,7 +122,7 @@ def main() -> None:
             print(f"{mutation.file}: {mutation.kind}: {verdict} ({time.perf_counter() - begin:.0f} s)", flush=True)
         tests = sorted({test for failures in caught.values() for test in failures} - {"time"})
         if tests and (failures := run_pytest(checkout, ["-n", "0", *tests])):
-            raise SystemExit(f"fails without a mutation too: {', '.join(failures)}")
+            raise SystemExit(f"tests that fail without a mutation too: {', '.join(failures)}")
     survivors = sum(not failures for failures in caught.values())
     print(f"{len(chosen) - survivors} of {len(chosen)} caught")
     sys.exit(survivors > 0)

@@ -32,7 +32,7 @@ DOCUMENTS = [
 
 
 def main() -> None:
-    """Install, run, and print what it took."""
+    """Install the wheel, run the example, and print the sizes and times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--python", help="interpreter of an environment that already has the wheel; no environment is created then"
@@ -49,11 +49,11 @@ def main() -> None:
     print(done.stdout, end="")
     print(f"first reranked list: {len(lines)} lines of code, {seconds:.1f} s")
     if len(lines) >= 10 or seconds > 120:
-        sys.exit("needed less than 10 lines and 2 minutes")
+        sys.exit("The example must have fewer than 10 lines and take less than 2 minutes.")
 
 
 def install(folder: Path) -> Path:
-    """Make an environment, install the wheel without extras, print its size, and return its Python."""
+    """Create an environment, install the wheel without extras, print the size, and return the interpreter."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
     before = size_of(folder / "venv")
@@ -69,7 +69,7 @@ def install(folder: Path) -> Path:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of all files under a folder."""
+    """Return the total size of all files in a folder, in bytes."""
     return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from tests.support.browser import Page, browsing
 
 PASSAGES, EDGES, HOVERS = 200, 2000, 50
-TURNS, REQUESTS = 20, 25  # of each service in turns
+TURNS, REQUESTS = 20, 25  # number of turns, and of requests per turn
 QUESTION = "Which mitigations prevent a phishing attachment from running?"
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 WATCH = """(() => {
@@ -47,7 +47,7 @@ HOVER = """Array.from({ length: COUNT }, (_, index) => {
 
 
 def main() -> None:
-    """Measure, and draw where a folder is given."""
+    """Measure the page, and take pictures if a folder is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--url", default="http://localhost:8000", help="address of a running demo (default: %(default)s)"
@@ -62,7 +62,7 @@ def main() -> None:
         print(f"first paint: median {statistics.median(paints):.0f} ms of {[round(paint) for paint in paints]}")
         for name, number in large_graph(page, arguments.url).items():
             print(f"{PASSAGES} passages, {EDGES:,} edges: {name} {number:.1f} ms")
-        if arguments.without is not None:  # while the page shows the large graph
+        if arguments.without is not None:  # The page shows the large graph meanwhile.
             with_page, without = latencies([arguments.url, arguments.without])
             print(f"POST /v2/rerank, p50: {with_page:.2f} ms beside the page, {without:.2f} ms with page=false, "
                   f"ratio {with_page / without:.3f}")  # fmt: skip
@@ -74,14 +74,14 @@ def main() -> None:
 
 
 def first_paint(page: Page, url: str) -> float:
-    """Return the milliseconds until the browser shows the first text of the page, from an empty cache."""
+    """Return the milliseconds until the browser shows the first text of the page, with an empty cache."""
     page.call("Network.clearBrowserCache")
     page.open(f"{url}/")
     return float(page.wait(PAINT))
 
 
 def latencies(urls: list[str]) -> list[float]:
-    """Return the median milliseconds of a request to each service, asked in turns."""
+    """Return the median milliseconds of a request to each service. The services are called in turn."""
     draw = random.Random(1)
     body = {
         "query": QUESTION,
@@ -98,13 +98,13 @@ def latencies(urls: list[str]) -> list[float]:
                 begin = time.perf_counter()
                 with urllib.request.urlopen(request) as answer:
                     answer.read()
-                if turn:  # the first turn warms up
+                if turn:  # The first turn is a warm-up.
                     taken[url].append(1000 * (time.perf_counter() - begin))
     return [statistics.median(of_url) for of_url in taken.values()]
 
 
 def large_graph(page: Page, url: str) -> dict[str, float]:
-    """Rank a large graph; return milliseconds: until it lies still, of frames meanwhile, and of hovering a node."""
+    """Rank a large graph, and return the milliseconds until it is stable, of its frames, and of hovering a node."""
     draw = random.Random(0)
     pairs: set[tuple[int, int]] = set()
     while len(pairs) < EDGES:
@@ -133,7 +133,7 @@ def large_graph(page: Page, url: str) -> dict[str, float]:
 
 
 def draw(page: Page, url: str, path: Path, *, width: int, height: int, dark: bool) -> None:
-    """Ask the demo's question, choose the first passage, and write what is seen."""
+    """Ask the demo's question, select the first passage, and take the pictures."""
     page.open(f"{url}/", width=width, height=height, dark=dark)
     page.wait("document.querySelector('#examples button') !== null")
     page.evaluate(f"document.querySelector('#query').value = {json.dumps(QUESTION)}")

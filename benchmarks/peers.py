@@ -19,8 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-QUESTIONS, STUDY = "questions.pickle", "study.pickle"  # all corpora's questions; and what is learned from
-ONNX = "ms-marco-MiniLM-L-12-v2"  # FlashRank's name and folder of the cross-encoder
+QUESTIONS, STUDY = (
+    "questions.pickle",
+    "study.pickle",
+)  # questions of all corpora, and the training data of logistic regression
+ONNX = "ms-marco-MiniLM-L-12-v2"  # FlashRank's name of the cross-encoder, and its folder
 WARM_UP = 1  # questions
 
 
@@ -43,13 +46,13 @@ class Question(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a peer is built with."""
+    """Model and folder for building a reranker."""
 
     model: str  # folder of the cross-encoder
     folder: Path  # of the questions
 
 
-Rank = Callable[[Question], Sequence[int]]  # places of the candidates, best first
+Rank = Callable[[Question], Sequence[int]]  # indices of the candidates, best first
 
 
 def graphrerank(setting: Setting) -> Rank:
@@ -236,7 +239,7 @@ def logistic_regression(setting: Setting) -> Rank:
 
 
 class Peer(NamedTuple):
-    """A reranker and what `pip install` it needs."""
+    """Reranker with the packages to install for it."""
 
     build: Callable[[Setting], Rank]
     packages: tuple[str, ...]  # to install
@@ -270,13 +273,13 @@ PEERS = {
 
 
 def snippet(peer: Peer) -> str:
-    """Return the lines of a peer's function after its head and docstring."""
+    """Return the body of a reranker's function without its docstring."""
     lines = textwrap.dedent("\n".join(inspect.getsource(peer.build).splitlines()[2:])).strip()
     return re.sub(r"\n\n(?=def |class )|(?<=    )(.+)\n\n(?=\S)", r"\1\n\n\n", lines)  # blank lines as outside of it
 
 
 def installed(packages: Sequence[str]) -> dict[str, float]:
-    """Return the megabytes of packages and of all that they require, without bytecode."""
+    """Return the size of packages and their requirements in megabytes, without bytecode."""
     from packaging.requirements import Requirement
 
     sizes: dict[str, float] = {}
@@ -298,7 +301,7 @@ def installed(packages: Sequence[str]) -> dict[str, float]:
 
 
 class Lookup:
-    """A cross-encoder of sentence-transformers that has read all pairs before."""
+    """Replacement for a cross-encoder of sentence-transformers that returns cached logits."""
 
     def __init__(self, questions: Sequence[Question]) -> None:
         self.logits = {(q.text, passage): x for q in questions for passage, x in zip(q.passages, q.logits, strict=True)}
@@ -308,18 +311,18 @@ class Lookup:
         return [self.logits[pair] for pair in pairs]
 
     def rank(self, query: str, passages: Sequence[str]) -> list[dict[str, int]]:
-        """Return the places of passages, best first."""
+        """Return the indices of the passages, best first."""
         logits = np.array(self.predict([(query, passage) for passage in passages]))
         return [{"corpus_id": place} for place in np.argsort(-logits, kind="stable").tolist()]
 
 
 def memory(field: str) -> float:
-    """Return a field of this process's status, MiB: ``VmRSS``, resident memory now, or ``VmHWM``, its peak."""
+    """Return memory of this process in MiB: ``VmRSS`` is the current resident memory, ``VmHWM`` the peak."""
     return int(re.findall(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[0]) / 1024
 
 
 def main() -> None:
-    """Rank and time questions one at a time, and write what was found."""
+    """Rank and time the questions one at a time, and write the rankings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=PEERS, help="reranker to run")
     parser.add_argument("--folder", type=Path, required=True, help="folder of the questions")
@@ -336,7 +339,7 @@ def main() -> None:
         lookup = Lookup([q for questions in corpora.values() for q in questions])
         library.CrossEncoder = lambda *_, **__: lookup
     before = memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # begins the peak here
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     rank = peer.build(Setting(arguments.model, arguments.folder))
     for q in next(iter(corpora.values()))[-WARM_UP:]:
         rank(q)

@@ -43,7 +43,7 @@ DIM, WORDS, TEAMS = 384, 20_000, 10
 
 
 class Drawn:
-    """An encoder of queries by drawn vectors."""
+    """Encoder that draws a random vector per text."""
 
     name = fingerprint = "drawn"
 
@@ -54,12 +54,12 @@ class Drawn:
 
 
 def words(rng, count):
-    """Draw words, of which few are frequent."""
+    """Draw words with a skewed frequency."""
     return " ".join(f"word{int(WORDS ** rng.random())}" for _ in range(count))
 
 
 def prepare(size, folder):
-    """Draw passages, and prepare them as a corpus folder."""
+    """Draw passages and prepare a corpus folder of them."""
     rng, generator = random.Random(0), torch.Generator().manual_seed(0)
     texts = [words(rng, 60) for _ in range(size)]
     pairs = torch.randint(0, size, (5 * size, 2), generator=generator)
@@ -84,13 +84,13 @@ def guarded(corpus):
 
 
 def alone(corpus):
-    """Keep the passages of the first team."""
+    """Return the corpus of the first team's passages only."""
     part = corpus.graph.select(torch.arange(0, corpus.graph.num_nodes, TEAMS))
     return corpus._over(replace(part, passages=part.passages.compacted()))
 
 
 def load(folder):
-    """Open the folder for a pipeline as the service's."""
+    """Open the folder with the pipeline of the service."""
     graph = open_corpus(folder).graph
     steps = [
         partial(VectorSearch, retriever=partial(HybridExpandRetriever)),
@@ -100,7 +100,7 @@ def load(folder):
 
 
 def main(size, folder, rounds, only):
-    """Time searches of one query by turns, of all kinds or of ``only`` some."""
+    """Time searches of all kinds, or of the kinds in ``only``, in random order per round."""
     torch.set_num_threads(1)
     kinds = {  # corpus, filter of a turn, principals
         "open": ("open", lambda _: {}, ()),

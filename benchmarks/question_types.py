@@ -20,14 +20,14 @@ COMPARES = re.compile(r"\b(or|both|same)\b")
 
 
 def type_of(text: str, num_relevant: int) -> str:
-    """Name the type of a question by its text and its number of relevant passages."""
+    """Return the type of a question, from its text and its number of relevant passages."""
     if num_relevant > 3:
         return "two chains compared"
     return "two entities compared" if COMPARES.search(text) else "chain"
 
 
 def main() -> None:
-    """Read run and data set, and print a table."""
+    """Read the run and the data set, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run folder of evaluate.py")
     parser.add_argument("folder", type=Path, help="data set folder")

@@ -23,7 +23,7 @@ from graphrerank_documents.reading import read_content, seconds_for
 LENGTH = 20_000  # characters
 MARKS = " \t\n!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 LETTERS = "aA1é"
-TOKENS = {  # by suffix: what is repeated; single characters and pairs of marks and a letter come with them
+TOKENS = {  # tokens by suffix, in addition to single characters and pairs of a mark and a letter
     ".md": "[a](b) [^1] ![a](b) **a **a* <b> <!-- $$ ``` ~~~ > -  1. | |- \\[ &# &a; [[a]] ::: {{a}} {% http://a a@b. #a",  # noqa: E501
     ".rst": ".. _a: b\n|.. _a:\n\n|.. a::\n\n|:a:`b` |`a`_ |``a |*a |[a]_ ||a| |__ |.. |:: |a\n- |a\n=\n|.. |a| image:: b\n",  # noqa: E501
     ".adoc": "[[a]] [#a] <<a>> {a} :a: b\n|link:a[b] |a:: b\n||===\n||a |----\n|....\n|include::a[]\n|= a\n|== a\n|* a\n|//a\n",  # noqa: E501
@@ -69,13 +69,13 @@ PLAIN_OPENERS = "a|<|(|\"|'|/*|//|#|{|<a "
 
 
 def listed(text: str) -> list[str]:
-    """Split a list at ``|`` where it has one, else at blanks."""
+    """Split a list at ``|`` if there is one, otherwise at spaces."""
     parts = re.split(r"(?<!\|)\|", text) if "|" in text and "\n" in text else text.split()
     return [part for part in parts if part]
 
 
 def patterns(suffix: str) -> Iterator[tuple[str, str, str]]:
-    """Yield opener, token and end of the files of a format."""
+    """Yield the opening token, the repeated token and the closing token of each text of a format."""
     singles, known = [*MARKS, *LETTERS], listed(TOKENS.get(suffix, "( [ { // /* \" ' a("))
     openers = re.split(r"(?<!\|)\|", OPENERS.get(suffix, PLAIN_OPENERS))
     pairs = ("".join(pair) for pair in itertools.product([*MARKS, "a"], repeat=2))
@@ -97,7 +97,7 @@ def content(pattern: Sequence[str], length: int) -> str:
 
 
 def reader(suffix: str) -> Handler:
-    """Return the function that reads a file and returns its seconds of CPU; processes of the benchmark call it."""
+    """Return a function for worker processes that reads a file and returns the seconds of CPU."""
 
     def seconds(text: str) -> bytes:
         start = time.process_time()
@@ -109,7 +109,7 @@ def reader(suffix: str) -> Handler:
 
 
 def main() -> int:
-    """Print what grows faster than the file."""
+    """Print the texts whose time grows faster than the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "suffixes",

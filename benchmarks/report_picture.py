@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 1280, 1450
 
 
 def main() -> None:
-    """Open the report, choose a query, and write what is seen."""
+    """Open the report, select a query, and take the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run folder with report.html")
     parser.add_argument("picture", type=Path, help="PNG file to write")

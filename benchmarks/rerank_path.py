@@ -27,19 +27,21 @@ from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.rerank.rerank_input import RerankInput
 
 CANDIDATES, EDGES, WORDS, QUESTIONS, TURNS = 100, 300, 30, 32, 7
-CHECKPOINT = Path(__file__).parents[1] / "src" / "graphrerank" / "pretrained" / "base-1"  # 0.2 can read it, too
+CHECKPOINT = (
+    Path(__file__).parents[1] / "src" / "graphrerank" / "pretrained" / "base-1"
+)  # a checkpoint that 0.2 can load
 RNG = random.Random(0)
 VOCABULARY = ["".join(RNG.choices("abcdefghijklmnopqrstuvwxyz", k=RNG.randint(3, 10))) for _ in range(5000)]
 ZIPF = [1 / (rank + 5) for rank in range(5000)]
 
 
 def sentence(rng: random.Random, count: int) -> str:
-    """Draw words."""
+    """Draw the words of a text."""
     return " ".join(rng.choices(VOCABULARY, ZIPF, k=count))
 
 
 def random_edges(rng: random.Random, count: int, num_nodes: int) -> list[list[int]]:
-    """Draw pairs of different nodes, each pair once."""
+    """Draw distinct pairs of different nodes."""
     pairs = {tuple(sorted(rng.sample(range(num_nodes), 2))) for _ in range(2 * count)}
     return [list(pair) for pair in sorted(pairs)[:count]]
 
@@ -52,19 +54,19 @@ def with_texts(seed: int) -> RerankInput:
 
 
 def with_texts_again(seed: int) -> RerankInput:
-    """A question that was asked in the turn before."""
+    """A question that the previous turn asked too."""
     return with_texts(seed % QUESTIONS)
 
 
 def with_scores(seed: int) -> RerankInput:
-    """A question with scores in the place of texts."""
+    """A question with scores instead of texts."""
     rng = random.Random(seed)
     scores = [rng.random() for _ in range(CANDIDATES)]
     return RerankInput("q", scores=scores, edges=random_edges(rng, EDGES, CANDIDATES))
 
 
 def long_text(seed: int) -> RerankInput:
-    """7.6 MB of words that all differ, in 1,000 texts."""
+    """1,000 texts with 7.6 MB of distinct words."""
     words = [f"w{seed}x{number:06d}" for number in range(760_000)]
     return RerankInput(" ".join(words[:20]), [" ".join(words[start::1000]) for start in range(1000)])
 
@@ -86,7 +88,7 @@ def explained(seed: int) -> RerankInput:
 
 
 class Worker:
-    """Runs the cases on request, in a process of its own."""
+    """Loop of a worker process that runs the requested cases."""
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
@@ -94,15 +96,15 @@ class Worker:
         self._reranker, self._explainer = GraphReranker(checkpoint), Explainer(checkpoint)
 
     def batch(self, inputs: Sequence[RerankInput]) -> list[torch.Tensor]:
-        """Rerank all at once."""
+        """Rerank all questions in one batch."""
         return [ranking.scores for ranking in self._reranker.rerank_batch(inputs)]
 
     def alone(self, inputs: Sequence[RerankInput]) -> list[torch.Tensor]:
-        """Rerank one after the other."""
+        """Rerank one question after the other."""
         return [self._reranker.rerank_batch([given])[0].scores for given in inputs]
 
     def explain(self, inputs: Sequence[RerankInput]) -> list[torch.Tensor]:
-        """Explain one after the other."""
+        """Explain one question after the other."""
         found = [self._explainer.explain(given) for given in inputs]
         return [torch.tensor([row.gcs_part + row.learned_part for row in rows]) for rows in found]
 
@@ -132,7 +134,7 @@ CASES: dict[str, Case] = {
     "4,000 words, 1,000 documents, 1,000 edges, explained": (explained, "explain", 1),
     "25,000 words, 1,000 documents, 100,000 edges": (many_words, "alone", 1),
 }
-LARGE, NEW_ONLY = list(CASES)[7:], list(CASES)[9:]  # the last would take 20 GB in 0.2
+LARGE, NEW_ONLY = list(CASES)[7:], list(CASES)[9:]  # The last case would need 20 GB in 0.2.
 
 
 class Process:
@@ -148,7 +150,7 @@ class Process:
         )
 
     def turn(self, name: str, seed: int) -> tuple[float, str]:
-        """Run a case, and return its CPU seconds a question and a hash of the scores."""
+        """Run a case, and return the CPU seconds per question and a hash of the scores."""
         assert self._run.stdin is not None
         assert self._run.stdout is not None
         print(json.dumps([name, seed]), file=self._run.stdin, flush=True)
@@ -163,7 +165,7 @@ class Process:
 
 
 def compare(name: str, new: Process, old: Process | None, turns: int) -> str:
-    """Time both in turns; the first turn warms up."""
+    """Time both checkouts in turn. The first turn is a warm-up."""
     seconds: dict[str, list[float]] = {"new": [], "old": []}
     for turn in range(turns + 1):
         digests: set[Any] = set()
@@ -173,7 +175,7 @@ def compare(name: str, new: Process, old: Process | None, turns: int) -> str:
                 digests.add(digest)
                 seconds[key] += [spent] * (turn > 0 or turns == 0)
         if len(digests) > 1:
-            raise SystemExit(f"{name}: the scores differ")
+            raise SystemExit(f"{name}: both checkouts must give equal scores, got different ones")
     now = statistics.median(seconds["new"]) * 1e3
     if old is None:
         return f"| {name} | | {now:.2f} | |"

@@ -28,7 +28,7 @@ MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 class Podcast:
-    """The chunks and the builder of their index.
+    """Chunks of the podcast with the builder of their index.
 
     Args:
         data: Folder of the data set.
@@ -60,7 +60,7 @@ class Podcast:
 
 
 def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
-    """Yield a row for each graph: the general one, those of the topics, their mean."""
+    """Yield one row per graph: the general graph, the graphs of the topics, and their mean."""
     names = ["general", *index.topics.names]
     nodes, edges = [len(graph.nodes) for graph in index.graphs], [len(graph.edges) for graph in index.graphs]
     for number, name in enumerate(names):
@@ -74,7 +74,7 @@ def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
 
 
 def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
-    """Yield a row for each level: communities and tokens of the general graph, and of a topic's on average."""
+    """Yield one row per level: communities and tokens of the general graph, and the mean over topics."""
     own, topics = index.communities, range(1, len(index.graphs))
     for level in range(own.num_levels(0)):
         cuts = [own.at_level(number, level) for number in (0, *topics)]
@@ -86,7 +86,7 @@ def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Build, save, and print the tables."""
+    """Build and save the index, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with corpus.jsonl")
     parser.add_argument("--cache", type=Path, required=True, help="folder of the vectors, knowledge and indexes")

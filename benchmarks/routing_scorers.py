@@ -33,7 +33,7 @@ Scorer = Callable[[Sequence[str]], np.ndarray]
 
 
 def read_right(run: Path, folder: Path, split: str) -> tuple[list[str], np.ndarray]:
-    """Return the questions of a data set, and whether all relevant passages are in the first five, ``[Q, 2]``."""
+    """Return the questions of a data set, and whether each path finds all relevant passages ``[Q, 2]``."""
     relevant: dict[str, set[str]] = defaultdict(set)
     for line in (folder / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]:
         query, passage, _ = line.split("\t")
@@ -72,7 +72,7 @@ def main() -> None:
     read = [read_right(arguments.run, folder, arguments.split) for folder in arguments.folders]
     texts, right = [text for part, _ in read for text in part], np.concatenate([part for _, part in read])
     differ = right[:, 0] != right[:, 1]
-    print(f"{len(texts)} questions, {differ.sum()} of them with one path right; {len(known)} to fit on")
+    print(f"{len(texts)} questions, {differ.sum()} of them with exactly one right path; {len(known)} to train on")
     rows = [
         [f"all to {path}", "", f"{100 * column.mean():.1f}", ""] for path, column in zip(PATHS, right.T, strict=True)
     ]
@@ -85,7 +85,7 @@ def main() -> None:
         routed = np.where(scores > 0.5, right[:, 1], right[:, 0]).mean()
         rows.append([name, f"{auc:.2f}", f"{100 * routed:.1f}", f"{milliseconds:.1f}"])
     rows.append(["the right path", "1.00", f"{100 * right.any(1).mean():.1f}", ""])
-    print(markdown_table(["scorer", "AUC", "PR@5", "ms a question"], rows))
+    print(markdown_table(["scorer", "AUC", "PR@5", "ms per question"], rows))
 
 
 if __name__ == "__main__":

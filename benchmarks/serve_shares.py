@@ -24,13 +24,13 @@ HEADERS = {"content-type": "application/json"}
 
 
 def explanation(num_edges: int) -> bytes:
-    """Return the body of a request to explain 1,000 documents."""
+    """Return the body of a request for explanations of 1,000 documents."""
     edges = [[i, i + 1] for i in range(num_edges)]
     return json.dumps({"query": "q", "documents": ["a b"] * 1000, "edges": edges, "explain": True}).encode()
 
 
 def ask(port: int, body: bytes, address: str) -> tuple[int, float]:
-    """Send one request over a connection of its own; return its status and seconds, 0 without an answer."""
+    """Send one request over a new connection, and return its status (0 without an answer) and seconds."""
     begin = time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(address, 0))
     try:
@@ -45,7 +45,7 @@ def ask(port: int, body: bytes, address: str) -> tuple[int, float]:
 
 
 def measure(port: int, heavy: bytes, connections: int, address: str, seconds: float) -> str:
-    """Load the service, and describe what became of both kinds of requests."""
+    """Load the service and describe the outcomes of both kinds of requests."""
     end = time.monotonic() + seconds
     statuses = {name: collections.Counter[int]() for name in ("plain", "explain")}
     waits = list[float]()
@@ -57,7 +57,7 @@ def measure(port: int, heavy: bytes, connections: int, address: str, seconds: fl
             with lock:
                 statuses[name][status] += 1
                 waits.extend([wait] if name == "plain" and status == 200 else [])
-            time.sleep(0.05)  # also after a refusal
+            time.sleep(0.05)  # The pause also follows a refusal.
 
     plain = json.dumps({"query": "q", "scores": [1, 0.5, 0], "edges": [[0, 2]]}).encode()
     threads = [threading.Thread(target=client, args=("plain", plain, "127.0.0.1")) for _ in range(8)]
@@ -72,7 +72,7 @@ def measure(port: int, heavy: bytes, connections: int, address: str, seconds: fl
 
 
 def main() -> None:
-    """Start the services, measure in turns, and print a line for each measurement."""
+    """Start the services, measure in turn, and print one line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifact", default="base", help="artifact to serve (default: %(default)s)")
     parser.add_argument(

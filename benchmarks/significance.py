@@ -20,12 +20,12 @@ from graphrerank.evaluation.significance import randomization_tests
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory of this process so far."""
+    """Return the peak resident memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--systems", type=int, default=10, help="number of systems (default: %(default)s)")
     parser.add_argument("--measures", type=int, default=4, help="number of measures (default: %(default)s)")
@@ -54,7 +54,7 @@ def main() -> None:
     asked = [comparisons[place] for place in np.linspace(0, len(comparisons) - 1, count).astype(int)]
 
     numbers = scores.numpy()
-    fisher_randomization_test(numbers[0, 0], numbers[1, 0], n_permutations=10)  # compiles
+    fisher_randomization_test(numbers[0, 0], numbers[1, 0], n_permutations=10)  # The first call compiles.
     before = peak_mib()
     seconds, peer_seconds = [], []
     first, second = torch.tensor(pairs).T
@@ -78,7 +78,7 @@ def main() -> None:
     scaled = float(np.median(peer_seconds)) * len(comparisons)
     mine = float(np.median(seconds))
     print(f"{args.systems} systems, {args.measures} measures, {args.queries:,} queries, {len(comparisons)} comparisons")
-    print(f"ranx did {count} of them; p-values at most {worst:.1f} standard errors apart")
+    print(f"ranx computed {count} of them; p-values differ by at most {worst:.1f} standard errors")
     print("| ours, CPU s | ranx, CPU s | ratio | our peak, MiB | of it before, MiB |")
     print("| --: | --: | --: | --: | --: |")
     print(f"| {mine:.2f} | {scaled:.1f} | {scaled / mine:.0f}x | {peak:.0f} | {before:.0f} |")

@@ -9,11 +9,11 @@ import hashlib
 import json
 from pathlib import Path
 
-KEPT = ("answer", "answer_aliases", "answerable")  # of a question's metadata
+KEPT = ("answer", "answer_aliases", "answerable")  # entries of a question's metadata that are copied
 
 
 def main() -> None:
-    """Read the folder and write the smaller one."""
+    """Read a data set folder and write the smaller one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="data set folder")
     parser.add_argument("target", type=Path, help="folder to create")
@@ -43,7 +43,7 @@ def main() -> None:
         for line in (arguments.folder / "queries.jsonl").open(encoding="utf-8"):
             question = json.loads(line)
             if question["_id"] in kept:
-                metadata = question.get("metadata") or {}  # contexts may name passages that are not here
+                metadata = question.get("metadata") or {}  # Other entries may name passages that are left out.
                 question["metadata"] = {name: metadata[name] for name in KEPT if name in metadata}
                 queries.write(json.dumps(question) + "\n")
 

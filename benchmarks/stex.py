@@ -18,7 +18,7 @@ from graphrerank.operators.stex import semantic_topological_expansion
 
 
 class Algorithm3:
-    """The paper's loop over the neighbours of one ranking; ``literal`` keeps its line 4 as it stands."""
+    """The paper's loop over the neighbours of one ranking. ``literal`` transcribes its line 4 exactly."""
 
     def __init__(self, graph: CorpusGraph, seeds: Ranking, *, literal: bool) -> None:
         assert graph.embedding is not None
@@ -57,7 +57,7 @@ def peak_bytes(graph: CorpusGraph, seeds: Ranking, queries: torch.Tensor, *, top
 
 
 def main() -> None:
-    """Check, time, and print one table."""
+    """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=400_000, help="number of nodes (default: %(default)s)")
     parser.add_argument(
@@ -93,7 +93,7 @@ def main() -> None:
     expected = torch.tensor(one_by_one(literal))
     found = semantic_topological_expansion(graph, seeds, queries, top_k=args.top_k)
     differing = int((found.nodes != expected).sum())
-    assert differing <= found.nodes.numel() // 1000, f"{differing} places differ"  # scores closer than rounding swap
+    assert differing <= found.nodes.numel() // 1000, f"{differing} nodes differ"  # Scores may be equal up to rounding.
 
     seconds = median_seconds(
         {

@@ -25,7 +25,7 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 
-REPLACED = {  # proposals, and those whose sections of the same heading replace theirs
+REPLACED = {  # proposals, with those that replace their sections of the same heading
     "241": ["314"], "314": ["345"], "345": ["566"], "344": ["3134"], "386": ["440"], "411": ["729"], "554": ["734"],
     "563": ["649", "749"], "622": ["634"], "649": ["749"], "262": ["376"],
 }  # fmt: skip
@@ -33,17 +33,17 @@ NUM_OTHERS = 300
 
 
 def heading(document):
-    """Return the last heading of a passage in plain words."""
+    """Return the last heading of a passage without markup."""
     return re.sub(r"\W+", " ", document["title"].rsplit(" > ", 1)[-1]).strip().lower()
 
 
 def question(document):
-    """Draft a question from a passage's title, without number and version."""
+    """Draft a question from the title of a passage, without number and version."""
     return re.sub(r"\b1\.\d\b", "", re.sub(r"^PEP \d+ ", "", document["title"])).replace(" > ", " ")
 
 
 def draft(documents):
-    """Draft pairs (newer, older) of passages, and questions with the one passage that holds now."""
+    """Return pairs (newer, older) of passages, and questions with the only passage that is valid now."""
     sections, by_id = {}, {document["_id"]: document for document in documents}
     for document in documents:
         sections.setdefault(document["metadata"]["doc_id"], []).append(document)
@@ -70,7 +70,7 @@ def draft(documents):
 
 
 def main(source):
-    """Measure both ways of reading the same edges."""
+    """Evaluate with the edges as relations and as plain references."""
     torch.set_num_threads(1)
     newer, sets = draft([json.loads(line) for line in (source / "corpus.jsonl").open()])
     for kind in ("reference", "supersedes"):

@@ -25,7 +25,7 @@ FREE = "genres whose licence allows commercial use"
 
 
 def gold(treebank: Path, split: str) -> tuple[list[list[str]], list[Units]]:
-    """Read the tokens and count the units of the trees of ``FREE``."""
+    """Return the tokens and the unit counts of the treebank's own trees."""
     rows = [json.loads(line) for line in (treebank / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()]
     trees = [read_tree(row["tree"]) for row in rows if not row["nc"]]
     tokens = [[BRACKETS.get(str(leaf.word), str(leaf.word)) for leaf in tree.leaves()] for tree in trees]
@@ -33,7 +33,7 @@ def gold(treebank: Path, split: str) -> tuple[list[list[str]], list[Units]]:
 
 
 def parse(sentences: Iterable[list[str]]) -> list[Any]:
-    """Parse gold tokens by spaCy."""
+    """Parse gold tokens with spaCy."""
     from spacy.tokens import Doc
 
     pipeline = load_spacy(ENGLISH, components=[name for name in PARSER_COMPONENTS if name != "ner"])
@@ -41,14 +41,14 @@ def parse(sentences: Iterable[list[str]]) -> list[Any]:
 
 
 def errors(found: list[Units], right: list[Units], unit: int) -> tuple[float, float]:
-    """Return the mean absolute error of a unit, and the share of sentences where it is right."""
+    """Return the mean absolute error of a unit, and the share of sentences with the exact count."""
     misses = [abs(a[unit] - b[unit]) for a, b in zip(found, right, strict=True)]
     return statistics.mean(misses), misses.count(0) / len(misses)
 
 
 def milliseconds(features: SyntaxFeatures, queries: list[str]) -> tuple[float, float]:
-    """Return the processor time per query in batches, and the median time of single queries."""
-    features.extract(queries[:2])  # loads the models
+    """Return the CPU time per query in batches, and the median time of single queries, in milliseconds."""
+    features.extract(queries[:2])  # The first call loads the models.
     start, alone = time.process_time(), []
     features.extract(queries)
     together = 1e3 * (time.process_time() - start) / len(set(queries))

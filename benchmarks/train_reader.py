@@ -32,7 +32,7 @@ JUDGED = (("hotpotqa", "dev"), ("hotpotqa", "test"), ("2wikimultihopqa", "test")
 
 
 def contexts_of(folder: Path, name: str, split: str, *, complete: bool) -> list[tuple[str, list[str], list[str]]]:
-    """Question, right answers and passages of each query."""
+    """Return the question, the right answers and the passages of each query."""
     data = Dataset.from_folder(folder / name)
     qrels = data.split(split)
     retriever = BM25Retriever(data.graph, top_k=TOP_K)
@@ -52,7 +52,7 @@ def contexts_of(folder: Path, name: str, split: str, *, complete: bool) -> list[
 
 
 def train(rows: list[tuple[str, list[str], list[str]]], *, decay: float, seed: int = 0) -> torch.Tensor:
-    """Maximise the share of the spans that are right."""
+    """Train the weights to maximise the total probability of right spans."""
     torch.manual_seed(seed)
     examples = []
     for question, right, passages in rows:
@@ -61,7 +61,7 @@ def train(rows: list[tuple[str, list[str], list[str]]], *, decay: float, seed: i
         positive = torch.tensor([normalize_answer(span.text) in forms for span in spans])
         if positive.any() and not positive.all():
             examples.append((*feature_rows(spans), positive))
-    print(f"{len(examples)} of {len(rows)} contexts have the answer among their spans", flush=True)
+    print(f"{len(examples)} of {len(rows)} contexts contain the answer as a span", flush=True)
     weights = torch.nn.Parameter(torch.zeros(NUM_WEIGHTS, 1))
     optimizer = torch.optim.Adagrad([weights], lr=LEARNING_RATE)
     for _ in range(EPOCHS):
@@ -76,7 +76,7 @@ def train(rows: list[tuple[str, list[str], list[str]]], *, decay: float, seed: i
 
 
 def main() -> None:
-    """Train, judge, and write."""
+    """Train the reader, evaluate it, and optionally write the weights."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--decay", type=float, default=0.0, help="weight decay (default: %(default)s)")

@@ -46,52 +46,52 @@ stems = re.compile(
 
 
 class Corpus:
-    """Passages, questions with what answers them, and edges, as they are found in clones."""
+    """Passages, questions with their answers, and edges, collected from clones."""
 
     def __init__(self, clones: Path) -> None:
         self.clones, self.sources, self.edges = clones, dict[tuple[str, str], None](), dict[tuple[str, str], str]()
         self.passages, self.questions = dict[str, dict[str, str]](), dict[str, dict[str, None]]()
 
     def git(self, name: str, *words: str) -> str:
-        """Return what a command of git prints."""
+        """Return the output of a git command."""
         command = ["git", "-C", str(self.clones / name), "-c", "core.quotePath=false", *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def read(self, name: str, path: str, ref: str = "HEAD") -> str:
-        """Return the text of a file of a clone, and note its commit as a source."""
+        """Return the text of a file of a clone, and record the commit as a source."""
         self.sources[name, ref] = None
         return self.git(name, "show", f"{ref}:{path}")
 
     def files(self, name: str, start: str, pattern: str) -> Iterator[tuple[str, str]]:
-        """Go through paths and texts of the files below a folder whose paths end as the pattern says."""
+        """Yield paths and texts of the files in a folder whose paths match a pattern."""
         for path in self.git(name, "ls-tree", "-r", "--name-only", "HEAD", start).splitlines():
             if re.search(f"{pattern}$", path):
                 yield path, self.read(name, path)
 
     def add(self, key: str, title: str, text: str, length: int = 900) -> str:
-        """Add a passage; return its id."""
+        """Add a passage and return its id."""
         number = f"p{len(self.passages):04}_{re.sub(r'[^A-Za-z0-9]+', '_', key)[:40]}"
         self.passages[number] = {"_id": number, "title": title.strip(), "text": shortened(text, length)}
         return number
 
     def ask(self, text: str, relevant: Iterable[str], least: int = 1, most: int = 60) -> None:
-        """Add a question with neither too few nor too many answers; equal ones are one with all that answers them."""
+        """Add a question if its number of answers is within limits. Equal questions are merged with their answers."""
         if least <= len(found := dict.fromkeys(relevant)) <= most:
             self.questions.setdefault(" ".join(text.split()), {}).update(found)
 
     def join(self, pairs: Iterable[tuple[str, str]], kind: str) -> None:
-        """Add edges; the first kind of a pair stays."""
+        """Add edges. A pair keeps its first type."""
         for one, other in pairs:
             if one != other and (other, one) not in self.edges:
                 self.edges.setdefault((one, other), kind)
 
     def join_groups(self, found: Mapping[Any, Sequence[str]], kind: str, most: int) -> None:
-        """Join all pairs of each group of at most ``most`` passages."""
+        """Connect all pairs of each group of at most ``most`` passages."""
         for group in found.values():
             self.join(itertools.combinations(dict.fromkeys(group), 2) if len(group) <= most else (), kind)
 
     def write(self, folder: Path, **about: str) -> str:
-        """Write the data set folder; return its counts in a line."""
+        """Write the data set folder and return its counts in one line."""
         kept = dict(itertools.islice(self.passages.items(), MAX_PASSAGES))
         asked = {text: [n for n in found if n in kept] for text, found in self.questions.items()}
         texts = sorted(filter(asked.get, asked), key=lambda text: hashlib.sha256(text.encode()).hexdigest())
@@ -117,7 +117,7 @@ class Corpus:
 
 
 def plain(text: str) -> str:
-    """Return Markdown or HTML as text: links by their words, no pictures, tags and emphasis."""
+    """Convert Markdown or HTML to plain text: links become their text, and images, tags and emphasis are removed."""
     text = re.sub(r"<!--[^>]*-->|!\[[^\]]*\]\([^)]*\)|^import .*$|^```.*$", " ", text, flags=re.M)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return " ".join(re.sub(r"</?[A-Za-z][^>]*>|\*\*|__|^#+ ", " ", text, flags=re.M).split())
@@ -374,7 +374,7 @@ CORPORA: dict[str, tuple[Callable[[Corpus], None], str, str, str]] = {
 
 
 def main() -> None:
-    """Make the corpora that are named, or all."""
+    """Write the named corpora, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clones", type=Path, help="folder of the clones")
     parser.add_argument("out", type=Path, help="folder for the data set folders")

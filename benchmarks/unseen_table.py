@@ -28,15 +28,15 @@ from graphrerank.evaluation.significance import across_datasets
 
 
 class Corpus(NamedTuple):
-    """A row of the table."""
+    """Corpus of one row of the table."""
 
     title: str
     folder: str
     split: str = "test"
-    questions: int = 100  # at most
+    questions: int = 100  # maximum number
 
 
-CORPORA = (  # those with a graph first
+CORPORA = (  # corpora with a graph first
     Corpus("multi-hop passages", "ketrag_musique", "test_silver"),
     Corpus("documentation: commit messages to sections", "choose_sphinx_docs"),
     Corpus("command pages", "choose_nl2bash_tldr"),
@@ -46,13 +46,17 @@ CORPORA = (  # those with a graph first
     Corpus("encyclopedia, Chinese", "choose_xquad_zh"),
 )
 SEARCH, READER, BASE = "search", "reader", "base"
-PIPELINES = {SEARCH: "vector_search", READER: "re2", BASE: "expand_then_rerank"}  # the last is tested against each
+PIPELINES = {
+    SEARCH: "vector_search",
+    READER: "re2",
+    BASE: "expand_then_rerank",
+}  # The last system is tested against each of the others.
 MEASURE, LEVEL = "nDCG@10", 0.05
-FIRST = "unseen corpus"  # heading of the first column, which the table is found by
+FIRST = "unseen corpus"  # heading of the first column, which identifies the table
 
 
 def load(parts: ComponentFactory, datasets: Path, corpus: Corpus) -> Dataset:
-    """Load a corpus with its questions, as the split ``test``."""
+    """Load a corpus with its questions as the split ``test``."""
     path = datasets.resolve() / corpus.folder
     dataset = parts.dataset("folder", path=str(path), edges="auto", splits={"test": corpus.split})
     queries = dataset.split("test").queries
@@ -85,7 +89,7 @@ def judge(arguments: argparse.Namespace, corpus: Corpus) -> DatasetResult:
 
 
 def table(found: Mapping[str, DatasetResult]) -> str:
-    """Lay out a row for each corpus by its title, and the mean of several."""
+    """Format one row per corpus, and the means over several corpora."""
     header = [FIRST, "questions", f"{MEASURE}: retriever", "cross-encoder", "`base`"]
     header += ["p vs. retriever", "p vs. cross-encoder", "ms: retriever", "cross-encoder", "`base`"]
     rows = [header, ["---", *["--:"] * (len(header) - 1)]]
@@ -98,7 +102,7 @@ def table(found: Mapping[str, DatasetResult]) -> str:
 
 
 def row(title: str, found: Sequence[DatasetResult], p: Mapping[str, float]) -> list[str]:
-    """Return the cells of corpora together; ``p`` is of `base` against another system, bold if it is better."""
+    """Return the cells for a group of corpora, with p-values of `base` against each other system."""
     scores = {name: fmean(each.systems[name].means[MEASURE] for each in found) for name in PIPELINES}
     bold = "**" if scores[BASE] > scores[SEARCH] and p[SEARCH] < LEVEL else ""
     cells = [title, f"{sum(len(each.query_ids) for each in found)}", percent(scores[SEARCH]), percent(scores[READER])]
@@ -107,24 +111,24 @@ def row(title: str, found: Sequence[DatasetResult], p: Mapping[str, float]) -> l
 
 
 def milliseconds(found: DatasetResult, name: str) -> float:
-    """Return the median over questions of all stages together, one question at a time."""
+    """Return the median time of all stages in milliseconds, one question at a time."""
     cost = found.systems[name].cost
     assert cost is not None
     return cost.ms[TOTAL]["p50"]
 
 
 def write(path: Path, content: str) -> None:
-    """Replace the one table of a page that begins like this one."""
+    """Replace the table of a page that begins like this one."""
     pages, found = re.subn(
         rf"^\| {FIRST} \|.*(?:\n\|.*)*", lambda _: content, path.read_text(encoding="utf-8"), flags=re.M
     )
     if found != 1:
-        sys.exit(f"{path}: needs one table whose first column is named {FIRST!r}, got {found}")
+        sys.exit(f"{path} must contain one table whose first column is named {FIRST!r}, got {found}")
     path.write_text(pages, encoding="utf-8")
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return the arguments that name corpora, cross-encoder and cache."""
+    """Return a parser with the arguments for corpora, cross-encoder and cache."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
     parser.add_argument(
