@@ -60,12 +60,13 @@ _MENU = 30  # maximum number of characters per link in a menu
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
 
 
-def read_html(content: bytes, name: str) -> list[Document]:
+def read_html(content: bytes, name: str, *, is_chapter: bool = False) -> list[Document]:
     """Parse the main part of a page, without navigation, header and footer.
 
     Args:
         content: Bytes of the page.
         name: Path of the file, relative to the source.
+        is_chapter: Whether the page is a chapter of a book, whose whole body is read, including asides such as notes.
 
     Returns:
         One document. A page that redirects to another one consists of a link.
@@ -84,7 +85,7 @@ def read_html(content: bytes, name: str) -> list[Document]:
     base = _said(page, "base[href]", "href")
     if refresh := _REFRESH.match(_said(page, 'meta[http-equiv="refresh" i]', "content")):
         return [Document(name, stem, (Section("", (Block(stem, links=(Link(refresh[1]),)),)),), base=base)]
-    walk, is_main = _main_part(page)
+    walk, is_main = _chapter(page) if is_chapter else _main_part(page)
     ids = [element.attributes["id"] or "" for element in page.css("[id]")]
     sections = walk.out.end(ids, None if is_main else _is_menu)
     written = page.css_first("head > title")
@@ -113,6 +114,12 @@ def _aliases(page: Any, name: str) -> tuple[str, ...]:
     path, file = _ADDRESS.sub("", _said(page, 'link[rel="canonical"]', "href")), PurePosixPath(name)
     names = (file.name, file.stem, file.parent.name if file.stem == "index" else file.stem)
     return (path,) if path[:1] == "/" and PurePosixPath(path).name in filter(None, names) else ()
+
+
+def _chapter(page: Any) -> tuple["ElementWalk", bool]:
+    """Return the content of the body of a chapter, and True. Notes may be hidden until a reader opens them."""
+    hidden, notes, placing = ({node.mem_id for node in page.css(each)} for each in (_LEFT_OUT, "aside", _PLACING))
+    return ElementWalk(page.body or page.root, hidden - notes, placing), True
 
 
 def _main_part(page: Any) -> tuple["ElementWalk", bool]:

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -22,6 +23,7 @@ from graphrerank_documents.formats.xml import local_name, parse_xml
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _BODY = "document.xml"
+_PAGE = "application/xhtml+xml"  # media type of the pages of an e-book
 _PARTS = (_BODY, "styles.xml", "footnotes.xml", "_rels/document.xml.rels")  # files in the folder `word` of a DOCX file
 _HEADING = re.compile(r"heading ([1-6])$|(?:(?:chapter|document|book|report) ?)?title$")
 _CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim|^macro")
@@ -308,7 +310,8 @@ def read_epub(content: bytes, name: str) -> list[Document]:
         name: Path of the file, relative to the source.
 
     Returns:
-        One document per chapter. Unreadable chapters are skipped and counted in the first document.
+        One document per chapter, and per page outside the order of reading to which one links. Unreadable
+        chapters are skipped and counted in the first document.
 
     Raises:
         UnreadableError: If ``content`` is not an EPUB file, is encrypted or too large, or has no readable chapter.
@@ -324,21 +327,39 @@ def read_epub(content: bytes, name: str) -> list[Document]:
             if part.get("idref") in items
         ]
         documents, failed = [], 0
-        for item in dict.fromkeys(spine):
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(root), unquote(item.get("href") or "")))
+        path_of = {item: _joined(root, item.get("href") or "") for item in items.values()}
+        others = {path_of[item]: item for item in items.values() if item.get("media-type") == _PAGE}
+        pending, seen = deque(dict.fromkeys(spine)), {*spine}
+        while pending:
+            path = path_of[item := pending.popleft()]
             if "nav" in (item.get("properties") or "").split():
                 continue
             try:
-                (document,) = read_html(archive.read(path), f"{name}#{path}")
+                (document,) = read_html(archive.read(path), f"{name}#{path}", is_chapter=True)
             except (UnreadableError, KeyError):
                 failed += 1
                 continue
             documents.append(_chapter(document, book, PurePosixPath(path).stem))
+            for target in _targets(document, path):  # pages of notes are often outside the order of reading
+                if (linked := others.get(target)) is not None and linked not in seen:
+                    seen.add(linked)
+                    pending.append(linked)
         if failed and documents:
             documents[0] = replace(documents[0], dropped={**documents[0].dropped, "unreadable chapters": failed})
         elif failed:
             raise UnreadableError("no readable chapter")
         return documents
+
+
+def _joined(file: str, path: str) -> str:
+    """Return the path in an e-book of a path relative to a file."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(file), unquote(path)))
+
+
+def _targets(document: Document, path: str) -> Iterator[str]:
+    """Yield the paths in an e-book of the pages to which a chapter links."""
+    links = (link for section in document.sections for block in section.blocks for link in block.links)
+    return (_joined(path, target) for link in links if (target := link.target.partition("#")[0]))
 
 
 def _chapter(document: Document, book: str, stem: str) -> Document:

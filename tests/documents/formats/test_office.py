@@ -214,3 +214,33 @@ def test_bombs_are_not_unpacked(kind):
     for files in ({"word/document.xml": " " * 30_000_000}, {str(number): "" for number in range(10_001)}):
         with pytest.raises(UnreadableError, match=r"when unpacked|more than 10,000 files"):
             READERS[kind](zipped(files), f"a.{kind}")
+
+
+def test_notes_and_captions_of_an_epub() -> None:
+    html = '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">'
+    head = html + "<head><title>{}</title></head><body>{}</body></html>"
+    pages = {
+        "a.xhtml": head.format(
+            "One",
+            '<h1>One</h1><p>A pump<a href="#n1">1</a> and a valve<a href="notes.xhtml#n2">2</a>.</p>'
+            "<figure><img src='a.png'/><figcaption>Figure 1: the seal</figcaption></figure>"
+            "<table><caption>Table 1</caption><tr><td>a</td><td>b</td></tr></table>"
+            "<aside id='n1' hidden='hidden'><p>The first note.</p></aside><aside><p>By the way.</p></aside>",
+        ),
+        "notes.xhtml": head.format("Notes", "<h1>Notes</h1><ol><li id='n2'>The second note.</li></ol>"),
+        "unused.xhtml": head.format("Unused", "<p>Nobody links here.</p>"),
+    }
+    items = "".join(f'<item id="{name}" href="{name}" media-type="application/xhtml+xml"/>' for name in pages)
+    package = f'<package><metadata/><manifest>{items}</manifest><spine><itemref idref="a.xhtml"/></spine></package>'
+    container = '<container><rootfiles><rootfile full-path="c.opf"/></rootfiles></container>'
+    book = BytesIO()
+    with ZipFile(book, "w") as archive:
+        for name, text in {"META-INF/container.xml": container, "c.opf": package, **pages}.items():
+            archive.writestr(name, text)
+    chapter, notes = office.read_epub(book.getvalue(), "b.epub")
+    texts = [block.text for section in chapter.sections for block in section.blocks]
+    assert texts == [
+        *("A pump1 and a valve2.", "Figure 1: the seal", "Table 1", "a | b", "The first note.", "By the way."),
+    ]
+    assert (notes.name, notes.title) == ("b.epub#notes.xhtml", "b: Notes")
+    assert [block.text for section in notes.sections for block in section.blocks] == ["- The second note."]
