@@ -26,6 +26,9 @@ def noting_failure(failures: MutableMapping[str, list[str]], name: str, step: st
         ...     [][0]
         >>> failures
         {'cannot be divided into passages (IndexError)': ['a.md']}
+
+    Yields:
+        None.
     """
     try:
         yield

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from hydra.errors import InstantiationException
+from omegaconf import DictConfig
 
 from graphrerank.cli.errors import is_users, message_of, terminating
 from graphrerank.cli.hydra_jobs import read_arguments, run_hydra
+from graphrerank.models.manifest import MANIFEST
 from graphrerank.utils.checks import UserError, check_counts
 from tests.support import CONF
 from tests.support.commands import RunCommand
@@ -142,3 +144,29 @@ def test_a_password_is_refused_before_hydra_writes_it(url: str) -> None:
     with pytest.raises(ValueError, match=r"`encoder\.base_url` must not contain a password") as caught:
         read_arguments(["encoder=endpoint", f"+encoder.base_url={url}"])
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_sweep_goes_on_after_a_failed_run_and_reports_every_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    seeds = []
+
+    def task(cfg: DictConfig) -> None:
+        seeds.append(cfg.seed)
+        if cfg.seed != 2:
+            raise UserError(f"`seed` must be 2, got {cfg.seed}")
+        model = tmp_path / "sweep" / "1" / "gatv2"
+        model.mkdir(parents=True)
+        best = {"measure": "val/ndcg@10", "mode": "max", "score": 0.5}
+        (model / MANIFEST).write_text(json.dumps({"finished": True, "validation": best}))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    assert run_hydra("train", ["-m", "seed=1,2,3", f"hydra.sweep.dir={tmp_path / 'sweep'}"], CONF, task) == 1
+    printed = capsys.readouterr()
+    assert seeds == [1, 2, 3]
+    assert "val/ndcg@10 0.5000  1/gatv2  seed=2" in printed.out
+    assert "run 0 failed (seed=1):\n`seed` must be 2, got 1\n" in printed.err
+    assert "run 2 failed (seed=3):\n`seed` must be 2, got 3\n" in printed.err
+    assert "Traceback" not in printed.err

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -13,6 +14,7 @@ from omegaconf import DictConfig
 from graphrerank.cli import schema
 from graphrerank.cli.errors import report_end, report_error, terminating
 from graphrerank.cli.overrides import read_override
+from graphrerank.cli.run_folder import print_sweep_table
 from graphrerank.installation.plugins import check_settings_folders
 from graphrerank.utils.redaction import check_no_password
 
@@ -45,16 +47,19 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
         return 0
     full = os.environ.get(FULL_ERROR, "0") != "0"
     os.environ[FULL_ERROR] = "1"  # makes Hydra raise errors instead of printing them
+    failures: list[_FailedRun] = []
     with terminating() as signals:
         try:
             check_settings_folders(conf)
             sys.argv[1:] = read_arguments(arguments)
-            hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(task, name))()
+            hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(task, name, failures))()
         except KeyboardInterrupt:
             return report_end(signals)
         except _StoppedError as stopped:
             return report_error(stopped.__cause__ or stopped, full=full, signals=signals)
         except Exception as error:
+            if failures and not signals:
+                return _report_sweep(failures, full=full)
             return report_error(schema.composition_error(error, name) or error, full=full, signals=signals)
         finally:
             os.environ[FULL_ERROR] = str(int(full))
@@ -65,10 +70,38 @@ class _StoppedError(BaseException):
     """Wrapper of an error that Hydra does not handle. Hydra would print the overrides again for other errors."""
 
 
-def _stopping(task: Callable[[DictConfig], object], name: str) -> Callable[[DictConfig], None]:
+class _FailedRun(NamedTuple):
+    """Run of a sweep that ended with an error.
+
+    Attributes:
+        folder: Folder of the sweep.
+        name: Number of the run in the sweep.
+        overrides: Settings of the run.
+        error: Error that ended it.
+    """
+
+    folder: Path
+    name: str
+    overrides: Sequence[str]
+    error: Exception
+
+
+def _report_sweep(failures: Sequence[_FailedRun], *, full: bool) -> int:
+    """Print the table of a sweep's finished runs, and every failed run with its error."""
+    print_sweep_table(failures[0].folder)
+    status = 1
+    for failed in failures:
+        print(f"run {failed.name} failed ({' '.join(failed.overrides)}):", file=sys.stderr)
+        status = report_error(failed.error, full=full)
+    return status
+
+
+def _stopping(
+    task: Callable[[DictConfig], object], name: str, failures: list[_FailedRun]
+) -> Callable[[DictConfig], None]:
     """Return a function that checks the settings and calls the task.
 
-    Errors of a single run bypass Hydra. Errors in a sweep are reported by Hydra, which names the run.
+    Errors of a single run bypass Hydra. Errors of a sweep's runs are added to ``failures``, and the other runs go on.
     """
 
     def run(cfg: DictConfig) -> None:
@@ -76,7 +109,11 @@ def _stopping(task: Callable[[DictConfig], object], name: str) -> Callable[[Dict
             schema.check_settings(cfg, name)
             task(cfg)
         except Exception as error:
-            if HydraConfig.get().mode == RunMode.MULTIRUN:
+            hydra_config = HydraConfig.get()
+            if hydra_config.mode == RunMode.MULTIRUN:
+                overrides = list(hydra_config.overrides.task)
+                folder = Path(str(hydra_config.sweep.dir))
+                failures.append(_FailedRun(folder, str(hydra_config.job.num), overrides, error))
                 raise
             raise _StoppedError from error
 

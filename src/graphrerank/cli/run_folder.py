@@ -61,20 +61,31 @@ class SweepTable(Callback):
     """Print the validation scores of all models of a sweep after its last run, best first."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Print the table. Models whose training did not finish or was not validated are skipped.
+        """Print the table.
 
         Args:
             config: Configuration of the sweep.
         """
-        from graphrerank.models.manifest import MANIFEST  # imports torch, which is slow
+        print_sweep_table(Path(str(config.hydra.sweep.dir)))
 
-        rows = []
-        for path in sorted(Path(str(config.hydra.sweep.dir)).glob(f"*/*/{MANIFEST}")):
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content.get("finished") and (kept := content.get("validation")) is not None:
-                run, model = path.parts[-3:-1]
-                overrides = OmegaConf.load(path.parents[1] / ".hydra" / "overrides.yaml")
-                order = -kept["score"] if kept["mode"] == "max" else kept["score"]
-                rows.append((order, f"{kept['measure']} {kept['score']:.4f}  {run}/{model}  {' '.join(overrides)}"))
-        for _order, line in sorted(rows):
-            print(line, flush=True)
+
+def print_sweep_table(folder: Path) -> None:
+    """Print the validation scores of the models of a sweep, best first.
+
+    Models whose training did not finish or was not validated are skipped.
+
+    Args:
+        folder: Folder of the sweep.
+    """
+    from graphrerank.models.manifest import MANIFEST  # imports torch, which is slow
+
+    rows = []
+    for path in sorted(folder.glob(f"*/*/{MANIFEST}")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.get("finished") and (best := content.get("validation")) is not None:
+            run, model = path.parts[-3:-1]
+            overrides = OmegaConf.load(path.parents[1] / ".hydra" / "overrides.yaml")
+            order = -best["score"] if best["mode"] == "max" else best["score"]
+            rows.append((order, f"{best['measure']} {best['score']:.4f}  {run}/{model}  {' '.join(overrides)}"))
+    for _order, line in sorted(rows):
+        print(line, flush=True)

@@ -217,6 +217,9 @@ def split_target(target: str) -> tuple[str, bool, str]:
     Args:
         target: Target as in :meth:`ScriptResolver.resolve`.
 
+    Returns:
+        Module specifier, whether it is one, and the dotted names in the module.
+
     Example:
         >>> split_target("#shared/x#Motor.start"), split_target("/web.app.run")
         (('#shared/x', True, 'Motor.start'), ('/web.app.run', False, ''))
