@@ -117,6 +117,7 @@ def test_exact_search_needs_no_faiss_and_others_name_the_extras(monkeypatch: pyt
     ("arguments", "message"),
     [
         ({"index": "annoy"}, r"`index` must be one of \['flat', 'hnsw', 'ivf'\], got 'annoy'"),
+        ({"links": 1}, "`links` must be at least 2, got 1"),
         ({"num_cells": 0}, "`num_cells` must be a positive integer, got 0"),
         ({"index": "ivf", "num_cells": 4}, "`num_cells` must be at most the number of nodes, 3, got 4"),
     ],

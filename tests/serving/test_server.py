@@ -429,3 +429,23 @@ def test_no_score_depends_on_the_order_of_the_request(client):
     expected = by_document([0, 1, 2, 3])
     for order in itertools.permutations(range(4)):
         assert by_document(order) == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize(("path", "name"), [("/v1/rerank", "top_n"), ("/v1/rerank", "top_k"), ("/rerank", "top_k")])
+def test_names_of_the_number_of_results(client, path, name):
+    assert len(send(client, {**BODY, name: 2}, path).json()["results"]) == 2
+
+
+def test_both_names_of_the_number_of_results(client):
+    assert send(client, {**BODY, "top_n": 2, "top_k": 2}).status_code == 200
+    refused = send(client, {**BODY, "top_n": 2, "top_k": 3})
+    assert refused.status_code == 422
+    assert "`top_n` and `top_k` have the same meaning" in refused.json()["message"]
+
+
+def test_a_limit_in_the_format_of_tei(client):
+    texts = {"query": BODY["query"], "texts": BODY["documents"]}
+    assert [each["index"] for each in send(client, {**texts, "top_n": 2}, "/rerank").json()] == [
+        each["index"] for each in send(client, texts, "/rerank").json()[:2]
+    ]
+    assert send(client, {**texts, "top_n": 0}, "/rerank").status_code == 422

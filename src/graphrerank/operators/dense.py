@@ -13,10 +13,11 @@ from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.corpus import CorpusGraph
 from graphrerank.installation.extras import require_extra
 from graphrerank.operators.vector_index import fill_vector_index, map_vector_index, new_vector_index
-from graphrerank.utils.checks import check_choice, check_counts
+from graphrerank.utils.checks import UserError, check_choice, check_counts
 
 #: Kinds of index: exact search, and two approximate indexes of FAISS.
 INDEXES = ("flat", "hnsw", "ivf")
+MIN_LINKS = 2
 #: Number of queries per search.
 BLOCK_QUERIES = 1024
 #: Number of node vectors per matrix product of an exact search.
@@ -159,7 +160,7 @@ class DenseRetriever(Retriever):
     Attributes:
         top_k: Number of candidates per query.
         index: Kind of index, one of ``flat``, ``hnsw`` and ``ivf``.
-        links: Number of neighbours of a node in each layer of an HNSW index.
+        links: Number of neighbours of a node in each layer of an HNSW index, at least 2.
         ef_search: Size of the candidate queue of an HNSW search. Values below ``top_k`` are raised to it.
         num_cells: Number of cells of an IVF index. If None, about ``4 sqrt(N)``, but at most one per 64 nodes.
         num_probes: Number of cells of an IVF index that each search visits.
@@ -185,6 +186,8 @@ class DenseRetriever(Retriever):
     def __post_init__(self, graph: CorpusGraph) -> None:
         check_choice(INDEXES, index=self.index)
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
+        if self.links < MIN_LINKS:  # FAISS divides by the logarithm of the number of links and crashes
+            raise UserError(f"`links` must be at least {MIN_LINKS}, got {self.links}")
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
         self._embedding, self._removed = graph.encoded, graph.passages.removed
         if graph.part_of is not None and graph.num_nodes <= SCANNED_PART:

@@ -241,7 +241,7 @@ def test_a_body_with_documents_has_coheres_form_on_teis_path(client):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("top_k", "top_n"), ("document", "documents"), ("users", "user"), ("instruction", ""), ("x", "")]
+    ("name", "near"), [("topk", "top_k"), ("document", "documents"), ("users", "user"), ("instruction", ""), ("x", "")]
 )
 def test_an_unknown_field_is_named(client, name, near):
     message = client.post("/v2/rerank", json={"query": QUERY, "documents": TEXTS, name: 1}).json()["message"]

@@ -95,6 +95,7 @@ class RerankRequest(EngineRequest):
         "`features=scores_match_typed_cross_encoder`, which also work without these scores.",
     )
     top_n: Positive | None = Field(default=None, description="Number of results. null returns all documents.")
+    top_k: Positive | None = Field(default=None, description="Same as `top_n`, under Voyage's name.")
     min_probability: Probability | None = Field(
         default=None,
         description="Omit results whose probability of relevance is below this value. Requires a calibrated artifact.",
@@ -205,6 +206,10 @@ class RerankRequest(EngineRequest):
             raise UserError("`documents` or `scores` must be set, got neither")
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
             raise UserError("`max_tokens_per_doc` and `max_doc_length` have the same meaning, set only one of them")
+        if self.top_k is not None:
+            if self.top_n not in (None, self.top_k):
+                raise UserError("`top_n` and `top_k` have the same meaning, set only one of them")
+            self.top_n = self.top_k
         limits, num_chars = limits_of(info), len(self.query)
         if self.documents is not None:
             self._passages = [_text(document, self.rank_fields, i) for i, document in enumerate(self.documents)]

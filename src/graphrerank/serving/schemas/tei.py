@@ -11,7 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from graphrerank.serving.schemas.requests import Flag, Query
+from graphrerank.serving.schemas.requests import Flag, Positive, Query
 from graphrerank.serving.schemas.rerank import RankedDocuments, RerankRequest, render_rerank
 
 
@@ -26,6 +26,9 @@ class TeiRequest(BaseModel):
         default=False, description="Whether to return the model's scores instead of probabilities."
     )
     return_text: Flag = Field(default=False, description="Whether results include the texts.")
+    top_n: Positive | None = Field(
+        default=None, description="Number of results, which some clients of TEI send. null returns all texts."
+    )
     truncate: bool | None = Field(default=None, description="Ignored. Long texts are always truncated.")
     truncation_direction: Literal["right", "Right"] = Field(
         default="right", description="End at which texts are truncated. Only `right` is supported."
@@ -34,7 +37,7 @@ class TeiRequest(BaseModel):
 
     @model_validator(mode="after")
     def _follows_the_rules_of_documents(self, info: ValidationInfo) -> "TeiRequest":
-        given = {"query": self.query, "documents": self.texts}
+        given = {"query": self.query, "documents": self.texts, "top_n": self.top_n}
         self._job = RerankRequest.model_validate(given, context=info.context)
         return self
 
