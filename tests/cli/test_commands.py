@@ -175,7 +175,7 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
         ({"retriever": {**retriever, "arguments": {}}}, "retriever.arguments.bm25_weight=0.3, got None"),
         ({"mix": {"nfcorpus": {"fingerprint": "0"}}}, "mix.nfcorpus.fingerprint=None, got 0"),
     ]:
-        with pytest.raises(ValueError, match=f"{message}; give .* retriever=hybrid 'data.path=a b' ckpt_path="):
+        with pytest.raises(ValueError, match=f"{message}. Repeat the settings of the run: .*retriever=hybrid 'data.path=a b' ckpt_path="):
             last_checkpoint(tmp_path, folder, trained | changed, RESUMED_ENTRIES)
 
 
@@ -236,7 +236,7 @@ def test_drafted_questions_train_and_neither_validate_nor_calibrate(
     refused = run_command(
         "calibrate", f"checkpoint={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}", status=1
     )
-    assert "name a folder on the command line: encoder.model=DIR" in refused.stderr
+    assert "to use a folder, set it on the command line: encoder.model=DIR" in refused.stderr
     named = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
     again = run_command("calibrate", f"checkpoint={tmp_path / 'mixed'}", *named, f"hydra.run.dir={tmp_path / 'again'}")
     assert "drafted val" not in again.stdout

@@ -108,7 +108,7 @@ def test_processes_started_from_outside_need_a_folder_in_common(
 ) -> None:
     monkeypatch.setenv("RANK", "1")
     done = run_command("train.py", f"paths.runs={tmp_path}", status=1)
-    assert "`hydra.run.dir` must be set for processes that are started from outside" in done.stderr
+    assert "`hydra.run.dir` must be set if a launcher such as torchrun starts the processes" in done.stderr
 
 
 def test_the_first_process_is_told_from_the_environment() -> None:
