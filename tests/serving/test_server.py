@@ -5,13 +5,13 @@ import itertools
 import json
 import logging
 import re
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from graphrerank import __version__
 from graphrerank.serving import http_guard
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
@@ -281,7 +281,7 @@ def test_measures(client):
 
 def test_the_schema_names_what_is_taken_and_answered(client):
     schema = client.get("/openapi.json").json()
-    assert schema["info"]["version"] == __version__
+    assert schema["info"]["version"] == version("graphrerank")
     post = schema["paths"]["/v2/rerank"]["post"]
     body = post["requestBody"]["content"]["application/json"]["schema"]
     assert {"query", "documents", "top_n", "edges", "entities", "doc_ids", "scores", "explain"} <= set(

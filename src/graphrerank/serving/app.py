@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -10,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
-from graphrerank import __version__
 from graphrerank.serving import metrics
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.deployment.deployed_engine import DeployedEngine
@@ -52,7 +52,7 @@ def create_app(
     """
     app = FastAPI(
         title="graphrerank",
-        version=__version__,
+        version=version("graphrerank"),
         description="Learned graph reranking for graph RAG.",
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load scripts from other sites
