@@ -115,7 +115,7 @@ class _Walk:
         return False
 
     def _reason(self, path: str, *, is_folder: bool) -> str:
-        """Return the reason of a pattern to leave a path out, or an empty string."""
+        """Return the reason to leave a path out because of a pattern, or an empty string."""
         if self._selection.excludes(path, is_folder=is_folder):
             return EXCLUDED
         return IGNORED if self._rules[path.rpartition("/")[0]].excludes(path, is_folder=is_folder) else ""
@@ -188,5 +188,5 @@ def _rules_above(folder: Path) -> IgnoreRules:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """Return the path of a folder relative to another one, empty for the other one itself."""
+    """Return the path of a folder relative to another one, or an empty string if both are the same."""
     return "/".join(path.relative_to(folder).parts)

@@ -82,7 +82,7 @@ class FileSelection:
         return self.everything or self._included.excludes(path, is_folder=is_folder)
 
     def includes_below(self, folder: str) -> bool:
-        """Return whether a pattern of :attr:`include` names a file below a folder, as ``docs/build/guide.md``.
+        """Return whether a pattern of :attr:`include` matches a file below a folder, such as ``docs/build/guide.md``.
 
         Args:
             folder: Path of the folder, relative to the source.

@@ -275,7 +275,7 @@ def settings_with(settings: Any, key: str) -> Iterator[Any]:
     """Yield all mappings within the settings of a pipeline, at any depth, that have a key.
 
     Args:
-        settings: Settings.
+        settings: Settings of a pipeline.
         key: Key to search.
     """
     if isinstance(settings, Mapping):

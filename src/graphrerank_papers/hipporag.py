@@ -416,7 +416,7 @@ def rerank_by_pairs(
     """Order facts by the logits of a cross-encoder, which replaces the language model of Eq. (5).
 
     Args:
-        encoder: Cross-encoder.
+        encoder: Cross-encoder that scores the facts.
         query_texts: Texts of ``B`` queries.
         facts: Facts of each query.
 

@@ -59,7 +59,7 @@ REFUSED = [
     (f"{EVALUATE} systems=[vector_search] pipeline=gar", "must not be combined with `pipeline` or `pipelines`"),
     (f"{EVALUATE} checkpoint=base pipelines=[gar]", "`checkpoint` and `systems` must not be combined with"),
     (f"{EVALUATE} pipelines=[nothing]", "`pipelines` must name files of conf/pipeline, got 'nothing'"),
-    (f"{EVALUATE} pipeline=re2", "re2: `pair_encoder` must be given for a step that scores pairs"),
+    (f"{EVALUATE} pipeline=re2", "re2: `pair_encoder` must be set for a step that scores pairs"),
     (f"{EVALUATE} pipeline=ea_graphrag", "`pipeline.steps.0.adapter.checkpoint` must be set for pipeline=ea_graphrag"),
     (
         f"{EVALUATE} systems=[vector_search,ea_graphrag]",

@@ -118,7 +118,9 @@ def test_times_of_all_forms_are_one_time(written) -> None:
 
 def test_what_is_no_time_is_refused_by_name() -> None:
     for bad in (20250131, "soon", ["2025"], True):
-        with pytest.raises(ValueError, match=r"metadata of passage 1: `metadata\.valid_to`: needed a time in ISO 8601"):
+        with pytest.raises(
+            ValueError, match=r"metadata of passage 1: `metadata\.valid_to`: expected a time in ISO 8601"
+        ):
             _ = Metadata([{}, {"valid_to": bad}]).times
     metadata = Metadata([{"valid_to": "2025"}])
     for condition in ("soon", {"gte": 2025}, {"in": ["2025", "x"]}, {"lt": True}):

@@ -64,5 +64,5 @@ WRONG = """yesterday 31.01.2025 2025-1-31 202501 2025-13 2025-02-29 2025-366 202
 
 @pytest.mark.parametrize("written", [*WRONG.split(), "", "2025-\n01", 20250131, 2025.5, None, True, ["2025"]])
 def test_what_is_no_time_is_refused(written: object) -> None:
-    with pytest.raises(ValueError, match=r"needed a time in ISO 8601, such as 2025-01-31, .* got "):
+    with pytest.raises(ValueError, match=r"expected a time in ISO 8601, such as 2025-01-31, .* got "):
         parse_time(written)

@@ -122,7 +122,7 @@ def test_a_damaged_or_missing_manifest_is_refused_by_name(tmp_path: Path) -> Non
         open_corpus(tmp_path)
     for content in ("{", "[]", '{"format": 9}', '{"format": 2}'):
         (tmp_path / "corpus.json").write_text(content)
-        with pytest.raises(ValueError, match=r"corpus\.json: "):
+        with pytest.raises(ValueError, match=r"corpus\.json"):
             open_corpus(tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_no_change_of_a_manifest_is_a_traceback(make_dataset: MakeDataset, tmp_p
             refused += 1
     assert refused > 400
     (folder / "corpus.json").write_text(json.dumps(content | {"derived": {"mention_type": 2**63}}))
-    with pytest.raises(ValueError, match=r"corpus\.json: is damaged .*mention_type"):
+    with pytest.raises(ValueError, match=r"corpus\.json is damaged .*mention_type"):
         open_corpus(folder)
 
 
@@ -164,10 +164,10 @@ def test_every_missing_truncated_or_foreign_file_is_refused_by_name(
         for changed in (content[:-1], foreign):
             (columns / name).write_bytes(changed)
             if content:  # else nothing was removed or added yet
-                with pytest.raises(ValueError, match=f"{name}: is damaged, truncated or from another corpus"):
+                with pytest.raises(ValueError, match=f"{name} is damaged, truncated or from another corpus"):
                     open_corpus(folder)
         (columns / name).unlink()
-        with pytest.raises(ValueError, match=f"{name}: is missing"):
+        with pytest.raises(ValueError, match=f"{name} is missing"):
             open_corpus(folder)
         (columns / name).write_bytes(content + b"of a stopped command")
     assert (folder / "corpus.json").read_bytes() == manifest
@@ -189,7 +189,7 @@ def test_damage_in_the_middle_of_a_large_file_is_found_by_reading_all(tmp_path: 
     (tmp_path / "a").write_bytes(numbers.tobytes())
     if size > WHOLE_BYTES:
         assert Columns(tmp_path, entries).array("a", "|u1")[END_BYTES + 5] == 1
-    with pytest.raises(ValueError, match="a: is damaged"):
+    with pytest.raises(ValueError, match="a is damaged"):
         Columns(tmp_path, entries, thorough=size > WHOLE_BYTES)
 
 
@@ -248,14 +248,14 @@ def test_a_column_that_is_a_link_is_refused_and_its_target_kept(
         target.write_bytes(content)
         column.unlink()
         column.symlink_to(target)
-        with pytest.raises(ValueError, match=rf"{column.name}: must not be a symbolic link"):
+        with pytest.raises(ValueError, match=rf"{column.name} must not be a symbolic link"):
             use(folder)
         assert target.read_bytes() == content
         column.unlink()
         column.write_bytes(content)
     column.unlink()
     os.mkfifo(column)
-    with pytest.raises(ValueError, match=f"{column.name}: must be a regular file"):
+    with pytest.raises(ValueError, match=f"{column.name} must be a regular file"):
         use(folder)
 
 
@@ -335,7 +335,7 @@ def test_a_linked_folder_of_columns_or_manifest_is_refused(
     (path,) = folder.glob(linked)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match=f"{path.name}: must not be a symbolic link"):
+    with pytest.raises(ValueError, match=f"{path.name} must not be a symbolic link"):
         use(folder)
 
 
@@ -347,7 +347,7 @@ def test_no_name_in_a_manifest_is_a_path(folder: Path, name: str) -> None:
     for changed in ({"columns_folder": name}, {"columns": {**manifest["columns"], name: entry}}):
         path.write_text(json.dumps(manifest | changed))
         for use in USES.values():
-            with pytest.raises(ValueError, match=r"corpus\.json: is damaged .*must be a plain name"):
+            with pytest.raises(ValueError, match=r"corpus\.json is damaged .*must be a plain name"):
                 use(folder)
 
 

@@ -104,7 +104,7 @@ def test_a_damaged_part_is_written_again(make_dataset: MakeDataset, tmp_path: Pa
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(stop_after=20), part_size=10)
     part = min((tmp_path / "corpus" / "parts").glob("*.safetensors"))
     flip_bit(part)
-    with pytest.warns(UserWarning, match=rf"{part.name}: damaged cache .*; it is computed again"):
+    with pytest.warns(UserWarning, match=rf"{part.name}: damaged cache .*; the entry is computed again"):
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(), part_size=10)
     whole = prepare_corpus(make_dataset(), tmp_path / "whole", encoder=HashEncoder(), part_size=10)
     assert content(tmp_path / "corpus") == content(whole)

@@ -124,7 +124,7 @@ def test_a_flipped_bit_changes_no_candidate(dataset: Dataset, tmp_path: Path, sh
     expected = {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
     (file,) = tmp_path.glob("*.safetensors")
     flip_bit(file, share)
-    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; it is computed again"):
+    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; the entry is computed again"):
         found = run(dataset, HashEncoder(), tmp_path)
     assert all(torch.equal(getattr(found.ranking, name), expected[name]) for name in CANDIDATE_TENSORS)
     run(dataset, HashEncoder(), tmp_path)

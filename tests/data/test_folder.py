@@ -305,8 +305,8 @@ ANT = '{"_id": "a", "text": "A"}\n'
             for odd, message in {
                 '{"Principals": ["hr"]}': r"`metadata\.Principals` must be named `metadata\.principals` if it",
                 '{"acl": {"principals": []}}': r"`metadata\.acl\.principals` must be named `metadata\.principals`",
-                '{"valid_to": "next year"}': r"`metadata\.valid_to`: needed a time in ISO 8601, .* got 'next year'",
-                '{"valid_from": 20250131}': r"`metadata\.valid_from`: needed a time in ISO 8601, .* got 20250131",
+                '{"valid_to": "next year"}': r"`metadata\.valid_to`: expected a time in ISO 8601, .* got 'next year'",
+                '{"valid_from": 20250131}': r"`metadata\.valid_from`: expected a time in ISO 8601, .* got 20250131",
             }.items()
         ),
         ("edges", "source\ttarget\tprincipal\na\tb\thr\n", r"line 1: expected `principals` as the name of the column"),

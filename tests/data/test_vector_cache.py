@@ -42,7 +42,7 @@ def test_a_flipped_bit_changes_no_vector(tmp_path: Path, share: float) -> None:
     expected = VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
     (file,) = shards(tmp_path)
     flip_bit(file, share)
-    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; it is computed again"):
+    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; the entry is computed again"):
         assert torch.equal(VectorCache(HashEncoder(), tmp_path).encode(TEXTS), expected)
     again = HashEncoder()
     assert torch.equal(VectorCache(again, tmp_path).encode(TEXTS), expected)
@@ -141,7 +141,7 @@ def test_a_flipped_bit_changes_no_pair(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content.replace(row := expected[1].numpy().tobytes(), row[:-1] + bytes([row[-1] ^ 1])))
     again = HashPairEncoder()
-    with pytest.warns(UserWarning, match=rf"{path.name}: damaged row; it is computed again"):
+    with pytest.warns(UserWarning, match=rf"{path.name}: damaged row; the entry is computed again"):
         assert torch.equal(read(tmp_path, again), expected)
     assert again.pairs == [(QUERIES[1], PASSAGES[1])]
     assert torch.equal(read(tmp_path), expected)

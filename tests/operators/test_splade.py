@@ -60,7 +60,7 @@ def test_a_corpus_is_encoded_once(sparse_encoder: Path, tmp_path: Path, monkeypa
     assert nothing.nodes.unique().tolist() == [-1]
     for file in files:
         flip_bit(file, 0.99)
-    with pytest.warns(UserWarning, match="damaged cache .*; it is computed again"):
+    with pytest.warns(UserWarning, match="damaged cache .*; the entry is computed again"):
         found = SpladeRetriever(corpus_of(TEXTS), **settings, cache=tmp_path).retrieve(queries_of(QUERIES))
     assert torch.equal(found.scores, kept.scores)
 

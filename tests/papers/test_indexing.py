@@ -57,7 +57,7 @@ def test_a_flipped_bit_changes_no_stage(tmp_path: Path, suffix: str) -> None:
     stages, part = Stages(tmp_path), Part(["a"], torch.rand(9))
     stages.get("x", Part, lambda: part)
     flip_bit((tmp_path / "x").with_suffix(suffix), 0.2 if suffix == ".json" else 0.9)
-    with pytest.warns(UserWarning, match=r"x\.json: missing or damaged index .*; it is computed again"):
+    with pytest.warns(UserWarning, match=r"x\.json: missing or damaged index .*; the entry is computed again"):
         stages.get("x", Part, lambda: part)
     found = stages.get("x", Part, pytest.fail)
     assert (found.names, found.scores.tolist()) == (part.names, part.scores.tolist())

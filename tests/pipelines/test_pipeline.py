@@ -196,7 +196,7 @@ def test_a_query_that_nothing_more_is_found_for_ends(
         ({"steps": [partial(STeX, structure_weight=-1.0)]}, "`structure_weight` must not be negative, got -1.0"),
         ({"steps": [partial(AlternateFrontier, batch=-3)]}, "`batch` must be a positive integer, got -3"),
         ({"steps": [partial(GRanker, smoothing=1.5)]}, r"`smoothing` must lie in \[0, 1\], got 1.5"),
-        ({"steps": [Rerank]}, "`pair_encoder` must be given for a step that scores pairs .*, got none"),
+        ({"steps": [Rerank]}, "`pair_encoder` must be set for a step that scores pairs .*, got none"),
     ],
 )
 def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: str, make_corpus: Any) -> None:

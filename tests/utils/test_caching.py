@@ -80,7 +80,7 @@ def test_a_damaged_blob_is_computed_again_and_one_of_an_older_version_is_read(tm
     store.add(KEYS[1:3], [b"a", b"b"])
     with sqlite3.connect(path) as file:
         file.execute("UPDATE lengths SET content = x'63' WHERE key = ?", (KEYS[2],))
-    with pytest.warns(UserWarning, match=r"lengths\.sqlite: damaged row; it is computed again"):
+    with pytest.warns(UserWarning, match=r"lengths\.sqlite: damaged row; the entry is computed again"):
         assert BlobStore(path, "lengths").stored(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a"}
     store.add(KEYS[2:3], [b"b"])
     assert BlobStore(path, "lengths").stored(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a", KEYS[2]: b"b"}

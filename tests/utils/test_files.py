@@ -192,7 +192,7 @@ def test_a_folder_belongs_to_one_alone(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"cache: cannot be written \(.*\); set paths\.cache"):
+    with pytest.raises(ValueError, match=r"cache cannot be written \(.*\); set paths\.cache"):
         check_writable(tmp_path / "file" / "cache")
     check_writable(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []

@@ -82,7 +82,8 @@ def read_artifact_manifest(folder: Path) -> Manifest:
     manifest = read_manifest(folder)
     if manifest.artifact is None:
         raise UserError(
-            f"{folder}: not an artifact because its manifest has no entry `artifact`. Export it with graphrerank export"
+            f"{folder} is not an artifact because its manifest has no entry `artifact`. "
+            "Export it with graphrerank export"
         )
     check_manifest(folder, manifest)
     return manifest

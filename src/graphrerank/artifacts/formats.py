@@ -124,7 +124,7 @@ def input_names(manifest: Manifest) -> dict[str, Sequence[str]]:
 
 
 def all_sizes_alike() -> AbstractContextManager[None]:
-    """Return a context in which tracer and compiler do not specialise on sizes 0 and 1 (no edge, one node)."""
+    """Return a context in which the tracer and the compiler do not specialise on sizes 0 and 1 (no edge, one node)."""
     return symbolic_config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
 
 

@@ -67,7 +67,7 @@ class ConfiguredComponent:
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
-        """Settings in the form of a manifest, without Hydra's keys. Empty for an object."""
+        """Settings as a manifest stores them, without Hydra's keys. Empty if the component is an object."""
         return {} if self.settings is None else plain_arguments(self.settings)
 
     def build(self, *args: Any, **arguments: Any) -> Any:
@@ -486,7 +486,7 @@ _RENAMED = {  # names before 0.4.0
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name):
-        """Return an object by its name before 0.4.0, with a ``DeprecationWarning``."""
+        """Return an object by the name that it had before 0.4.0, with a ``DeprecationWarning``."""
         if name not in _RENAMED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         renamed = _RENAMED[name]

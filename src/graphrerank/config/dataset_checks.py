@@ -14,7 +14,7 @@ def warn_without_edges(dataset: Dataset, build_retriever: RetrieverFactory) -> N
     """Log a warning if the retriever expands along edges and the data set has no edges.
 
     Args:
-        dataset: Data set.
+        dataset: Data set that the retriever will search.
         build_retriever: Factory of the retriever.
     """
     if expands_along_edges(build_retriever) and not dataset.has_edges:

@@ -21,7 +21,7 @@ IGNORED_WITH_AUTO = {"mentions": False, "adjacency": False, "entities": None}  #
 
 
 def plain_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in the form of a manifest: resolved, without passwords and without Hydra's keys.
+    """Return settings as a manifest stores them: resolved, without passwords and without Hydra's keys.
 
     Args:
         settings: Settings of a group, with a ``_target_`` for each class to build.
@@ -34,7 +34,7 @@ def plain_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def portable_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in the form of a manifest, without settings that are specific to this machine.
+    """Return settings as a manifest stores them, without settings that are specific to this machine.
 
     Args:
         settings: Settings of a group, with a ``_target_`` for each class to build.

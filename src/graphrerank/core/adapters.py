@@ -24,7 +24,7 @@ from graphrerank.utils.checks import UserError
 
 
 class AdaptedRetriever(Retriever):
-    """Adapter for a retriever without our base class.
+    """Adapter for a retriever that is not derived from ``Retriever``.
 
     Args:
         wrapped: Retriever with ``feature_names`` and ``retrieve``.
@@ -45,7 +45,7 @@ class AdaptedRetriever(Retriever):
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the wrapped retriever only looks up precomputed rankings. False if it does not say."""
+        """Whether the wrapped retriever only looks up precomputed rankings. Defaults to False."""
         return bool(getattr(self.wrapped, "is_lookup", super().is_lookup))
 
     def retrieve(self, queries: Queries) -> Ranking:
@@ -55,7 +55,7 @@ class AdaptedRetriever(Retriever):
 
 
 class AdaptedEncoder(Encoder):
-    """Adapter for an encoder without our base class.
+    """Adapter for an encoder that is not derived from ``Encoder``.
 
     Args:
         wrapped: Encoder with ``encode``.
@@ -99,7 +99,7 @@ class AdaptedEncoder(Encoder):
 
 
 class AdaptedPairEncoder(PairEncoder):
-    """Adapter for a pair encoder without our base class.
+    """Adapter for a pair encoder that is not derived from ``PairEncoder``.
 
     Args:
         wrapped: Pair encoder with ``hidden_size``, ``fingerprint``, ``encode`` and ``head``.
@@ -135,7 +135,7 @@ class AdaptedPairEncoder(PairEncoder):
 
 
 class AdaptedGraphScorer(GraphScorer):
-    """Adapter for a scorer without our base class.
+    """Adapter for a scorer that is not derived from ``GraphScorer``.
 
     Args:
         wrapped: Scorer with ``candidate_graphs`` and ``score``.
@@ -246,7 +246,7 @@ def model_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
     """Return the names of a candidate's features, in order.
 
     Args:
-        model: Model.
+        model: Class or instance of the model.
         score_names: Names of the scores of the retriever.
 
     Returns:
@@ -290,7 +290,7 @@ def expands_along_edges(build_retriever: RetrieverFactory) -> bool:
 
 
 def is_lookup(retriever: Any) -> bool:
-    """Return whether a retriever only looks up precomputed rankings, so that its time is not that of a search.
+    """Return whether a retriever only looks up precomputed rankings. Its latency is then not that of a search.
 
     Args:
         retriever: Retriever with or without the base class.

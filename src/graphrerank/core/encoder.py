@@ -57,7 +57,7 @@ class Encoder(ABC):
         return self
 
     def count_cache_hits(self, number: int) -> None:  # noqa: B027  # not abstract, because most encoders count nothing
-        """Count texts that a cache around the encoder already had. By default, nothing is counted.
+        """Count texts whose vectors were already cached. By default, nothing is counted.
 
         Args:
             number: Number of texts that did not have to be encoded.

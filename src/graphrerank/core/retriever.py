@@ -83,7 +83,7 @@ class Retriever(ABC):
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the retriever only looks up precomputed rankings, so that its time is not that of a search.
+        """Whether the retriever only looks up precomputed rankings. Its latency is then not that of a search.
 
         False by default.
         """

@@ -160,7 +160,7 @@ class CorpusGraph:
 
     @cached_property
     def num_neighbours(self) -> Tensor:
-        """Number of neighbours of each node that :meth:`neighbours` returns, ``[N]`` int64."""
+        """Number of neighbours that :meth:`neighbours` returns for each node, ``[N]`` int64."""
         return self.degree if self.entities is None else self.degree + self.entities.num_partners
 
     def count_neighbours(self, nodes: Tensor, edge_type: int | None = None) -> Tensor:
@@ -239,7 +239,7 @@ class CorpusGraph:
 
     @property
     def all_texts(self) -> Sequence[str]:
-        """Texts of a corpus without removed passages, for an index over all texts.
+        """Texts to index, for a corpus from which no passages were removed.
 
         Raises:
             UserError: If passages were removed, because their indices are still in use.
@@ -309,7 +309,7 @@ class CorpusGraph:
     def with_only(
         self, edges: Tensor, weight: Tensor | None, edge_type: Tensor | int, *, undirected: bool = False
     ) -> "CorpusGraph":
-        """Return the graph with other edges, on the device of these edges.
+        """Return the graph with its edges replaced, on the device of the new edges.
 
         Args:
             edges: Pairs (node, neighbour), ``[M, 2]`` int64, without self-loops.

@@ -68,7 +68,7 @@ class GuardedEdges:
         return torch.tensor([not names.isdisjoint(principals) for names in self.principals] or [False])[self.group]
 
     def select(self, number: Tensor, mask: Tensor | None = None) -> "GuardedEdges":
-        """Return the edges whose ends have a new index, renumbered.
+        """Return the renumbered edges whose ends both have a new index.
 
         Args:
             number: New index of each node, ``[N]``, or -1.

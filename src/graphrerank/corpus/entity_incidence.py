@@ -89,7 +89,7 @@ class EntityIncidence:
         return replace(self, **moved, transposed=(self.holder_ptr.to(device), self.holders.to(device)))
 
     def resized(self, num_nodes: int, removed: Tensor | None) -> "EntityIncidence":
-        """Return the incidence matrix with further passages, which have no entities.
+        """Return the incidence matrix with additional passages, which have no entities.
 
         Args:
             num_nodes: Number of passages of the result.
@@ -126,7 +126,7 @@ class EntityIncidence:
 
     @cached_property
     def num_partners(self) -> Tensor:
-        """Number of partners of each passage that :meth:`shared` returns, ``[N]`` int64."""
+        """Number of partners that :meth:`shared` returns for each passage, ``[N]`` int64."""
         return self.count_partners(torch.arange(self.num_nodes, device=self.indptr.device))
 
     def count_partners(self, nodes: Tensor) -> Tensor:

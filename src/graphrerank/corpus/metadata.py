@@ -159,7 +159,7 @@ class Metadata:
         """Return a mask ``[N]`` of the passages that match a filter (see :mod:`~graphrerank.corpus.filters`).
 
         Args:
-            conditions: Filter.
+            conditions: Filter on metadata fields.
 
         Raises:
             UserError: If the filter is invalid, no passage has one of its fields, or a field is reserved.

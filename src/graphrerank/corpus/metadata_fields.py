@@ -18,7 +18,7 @@ TIMES = VALID_FROM, VALID_TO = "valid_from", "valid_to"
 
 
 def check_record(record: Mapping[str, Any]) -> None:
-    """Refuse metadata of a passage that would be read differently from how it was meant.
+    """Raise an error if the metadata of a passage would be misinterpreted.
 
     A passage without ``principals`` is public. If its principals were misspelt or in the wrong place, it would be
     public without anybody noticing, so such a record is refused. A warning would come after the passage was shown. If

@@ -41,7 +41,7 @@ class Passages:
     metadata: Metadata | None = None
 
     def select(self, nodes: npt.NDArray[np.int64], **statistics: bool) -> "Passages":
-        """Return the given passages. Other passages do not influence words or metadata of the result.
+        """Return the given passages. Other passages do not influence the words and the metadata of the result.
 
         Args:
             nodes: Indices of the passages, ascending. Removed passages are not allowed.

@@ -24,7 +24,7 @@ Relation = tuple[int, int, str]
 
 
 def valid_at(time: str | None, fields: Sequence[str]) -> Filter:
-    """Return the filter of passages that are valid at a time.
+    """Return a filter for the passages that are valid at a given time.
 
     Args:
         time: Time in ISO 8601, in UTC if it has no zone. If None, the current time is used.

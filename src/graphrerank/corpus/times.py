@@ -59,7 +59,7 @@ def parse_time(text: object) -> int:
         return instant
     except ValueError:
         shown = repr(text)
-        raise UserError(f"needed {TIME_FORMS}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}") from None
+        raise UserError(f"expected {TIME_FORMS}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}") from None
 
 
 def now() -> int:

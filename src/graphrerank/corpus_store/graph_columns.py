@@ -172,7 +172,7 @@ def judgement_columns(dataset: Dataset) -> ColumnGroup:
     """Return the judgements of each split.
 
     Args:
-        dataset: Data set.
+        dataset: Data set with the judgements.
 
     Returns:
         Arrays by the name of the column.
@@ -199,7 +199,7 @@ def query_columns(dataset: Dataset) -> ColumnGroup:
     """Return the ids and texts of the queries.
 
     Args:
-        dataset: Data set.
+        dataset: Data set with the queries.
 
     Returns:
         Arrays by the name of the column.

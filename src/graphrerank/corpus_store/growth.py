@@ -196,7 +196,8 @@ class _Growth:
         self._num_tokens = self._manifest.num_tokens
         if self._graph.entities is not None and self._manifest.derived is None:
             raise UserError(
-                f"{folder}: does not contain the entities of each passage, so it cannot grow; prepare the corpus again"
+                f"{folder} does not contain the entities of each passage, so no passages can be added to it; "
+                "prepare the corpus again"
             )
         passages = self._graph.passages
         hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
@@ -243,7 +244,7 @@ class _Growth:
             columns.append_strings("metadata", Metadata(metadata or [{}] * len(texts)).as_json())
         elif any(PRINCIPALS in record for record in metadata or ()):
             raise UserError(
-                f"{self._folder}: was written by an older version without principals; prepare the corpus again"
+                f"{self._folder} was written by an older version without principals; prepare the corpus again"
             )
         if "title_lengths" in self._old:
             append("title_lengths", np.array(title_lengths))

@@ -344,10 +344,10 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
             is_same = is_same and _hash(path, (start, start + length)) == sha256
             start += length
     except FileNotFoundError:
-        raise UserError(f"{path}: is missing; prepare the corpus again") from None
+        raise UserError(f"{path} is missing; prepare the corpus again") from None
     if not is_same:
         raise UserError(
-            f"{path}: is damaged, truncated or from another corpus (its hash differs from the manifest); "
+            f"{path} is damaged, truncated or from another corpus (its hash differs from the manifest); "
             "prepare the corpus again"
         )
 
@@ -463,7 +463,7 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
             split: _qrels(columns, number, graph.passages.removed) for number, split in enumerate(manifest.splits)
         }
     except (IndexError, RuntimeError) as error:
-        raise UserError(f"{path}: has inconsistent columns ({error}); prepare the corpus again") from error
+        raise UserError(f"{path} has inconsistent columns ({error}); prepare the corpus again") from error
     return Dataset(
         name or manifest.name,
         graph,
@@ -559,7 +559,7 @@ def read_corpus_manifest(folder: Path) -> CorpusManifest:
         ) from None
     except (ValidationError, KeyError) as error:
         reason = str(error).partition("\n  For further")[0].replace("\n", " ")
-        raise UserError(f"{path}: is damaged ({reason}); {again}") from error
+        raise UserError(f"{path} is damaged ({reason}); {again}") from error
 
 
 def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
@@ -618,7 +618,7 @@ def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
     for column, expected in ((name, num_nodes + 1), ("edges.weight", count), ("edges.weight_by_type", count)):
         if column in columns and (num_rows := columns.entries[column].shape[0]) != expected:
             raise UserError(
-                f"{columns.folder / column}: must have {expected:,} rows, got {num_rows:,}; prepare the corpus again"
+                f"{columns.folder / column} must have {expected:,} rows, got {num_rows:,}; prepare the corpus again"
             )
     moved = columns.array("edges.moved", "<i8", (3,))
     if not len(moved):

@@ -211,7 +211,7 @@ def with_nearest_edges(dataset: Dataset, encoder: Encoder, parts: Sequence[Path]
     """Return a data set with edges to nearest neighbours, by the vectors in all shards.
 
     Args:
-        dataset: Data set.
+        dataset: Data set to which the edges are added.
         encoder: Encoder of the vectors.
         parts: Files of all shards, in order.
         cache: Folder that caches the edges.
@@ -253,7 +253,7 @@ def corpus_manifest(
     """Return the manifest of the written columns.
 
     Args:
-        dataset: Data set.
+        dataset: Data set that was written to the columns.
         writer: Writer of its columns.
         fingerprint: Fingerprint of the prepared data set.
         encoder: Encoder of the vectors. None for a corpus without vectors.
@@ -297,7 +297,7 @@ def remove_other_columns(folder: Path, target: Path) -> None:
 
 
 class StoredVectors(Encoder):
-    """Encoder that returns stored vectors. Passages must be encoded in their order.
+    """Encoder that returns stored vectors. Passages must be encoded in corpus order.
 
     Args:
         name: Name of the encoder that computed the vectors.
@@ -352,7 +352,7 @@ def check_own_folder(folder: Path) -> None:
         is_own = path.name in (CORPUS_MANIFEST, PARTS_FOLDER) or path.name.startswith((COLUMNS, f".{CORPUS_MANIFEST}."))
         if not is_own or path.is_symlink():
             kind = "the symbolic link " if path.is_symlink() else ""
-            raise UserError(f"{folder}: must be a new folder or a corpus folder, got a folder with {kind}{path.name!r}")
+            raise UserError(f"{folder} must be a new folder or a corpus folder, got a folder with {kind}{path.name!r}")
 
 
 def _write_parts(

@@ -117,7 +117,7 @@ class PreparedDataset:
             raise UserError(f"the model needs a `pair_encoder` for data set {self.dataset.name!r}, got None")
 
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
-        """Return a copy with the features of a trained model.
+        """Return a copy with the features that a trained model uses.
 
         Args:
             names: Names of the features, in the model's order. Word matches are computed from the texts and the
@@ -203,7 +203,7 @@ def prepare(
     """Encode a data set and retrieve candidates for every query, using the cache of candidate lists.
 
     Args:
-        dataset: Data set.
+        dataset: Data set to prepare.
         encoder: Text encoder, usually a :class:`~graphrerank.data.vector_cache.VectorCache`. None if neither the
             retriever nor the model needs vectors.
         build_retriever: ``functools.partial`` of a retriever class. Its arguments are plain values or such partials.

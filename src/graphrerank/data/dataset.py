@@ -253,7 +253,7 @@ class Dataset:
         Args:
             name: Short name of the data set.
             graph: Graph of the passages.
-            queries: Queries.
+            queries: Queries with unique ids.
             judged: Judgements by the name of the split, with query numbers and passage numbers.
             **further: Other fields of the data set.
 

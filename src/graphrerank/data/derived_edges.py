@@ -254,7 +254,7 @@ class EdgeRecipe:
 def _decided_again(
     rule: EdgeRule, automatic: AutomaticChoices, stated: Edges, passages: Passages
 ) -> tuple[EdgeRule, Edges]:
-    """Return the rule and the explicit edges that ``edges=auto`` gives for these passages alone."""
+    """Repeat the choices of ``edges=auto`` for these passages alone, and return the rule and the explicit edges."""
     titles = map(passages.title, range(len(passages)))
     mention_type = automatic.mention_type(stated[2], titles)
     metadata = passages.metadata
@@ -298,7 +298,7 @@ def graph_of(passages: Passages, parts: Iterable[Edges], entities: EntityInciden
     """Build the graph of passages with the given edges.
 
     Args:
-        passages: Passages.
+        passages: Passages that become nodes.
         parts: Lists of edges, at least one.
         entities: Entities of each passage, by which passages are joined per query. None if there are none.
 

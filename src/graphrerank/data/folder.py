@@ -262,7 +262,7 @@ def mention_type(documents: Sequence[CorpusRecord], file_edges: FileEdges, setti
     """Return the type of edges by mentions.
 
     Args:
-        documents: Documents.
+        documents: Documents that become passages.
         file_edges: Edges in the files of the folder.
         settings: Kinds of edges to derive.
 
@@ -279,7 +279,7 @@ def chunk_edges(folder: Path, documents: Sequence[CorpusRecord], settings: EdgeS
 
     Args:
         folder: Data set folder, used in error messages.
-        documents: Documents.
+        documents: Documents that become passages.
         settings: Kinds of edges to derive.
 
     Returns:
@@ -375,7 +375,7 @@ def entities_of(
         folder: Data set folder.
         source: ``file`` for ``entities.jsonl`` in the folder, the name of an extractor, or an extractor.
         node_number: Mapping whose keys are the ids of all documents in the folder.
-        documents: Documents.
+        documents: Documents that become passages.
         cache: Folder that caches extracted entities in its subfolder ``entities``. If None, they are not cached.
 
     Returns:
@@ -449,7 +449,7 @@ def build_graph(passages: Passages, file_edges: FileEdges, edges: FolderEdges) -
     that share an entity are joined per query.
 
     Args:
-        passages: Passages.
+        passages: Passages that become nodes.
         file_edges: Edges in the files of the folder.
         edges: All public edges.
 

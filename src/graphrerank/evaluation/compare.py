@@ -188,7 +188,7 @@ def metric_differences(expected: Mapping[str, Any], metrics: Mapping[str, Any]) 
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a ``metrics.json`` that are compared."""
+    """Return the entries of ``metrics.json`` to compare."""
     facts = ("split", "queries", "candidates", "ceiling", "base_ceiling")
     numbers: dict[str, Any] = {}
     for name, dataset in metrics["datasets"].items():

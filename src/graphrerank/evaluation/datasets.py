@@ -21,7 +21,7 @@ from graphrerank.utils.checks import UserError
 def resolve_dataset(
     components: ComponentFactory, data: Any, manifests: Mapping[str, RerankerManifest]
 ) -> ConfiguredComponent:
-    """Return the settings of a data set, as the first checkpoint that was trained on it had them.
+    """Return the settings of a data set, taken from the first checkpoint that was trained on it.
 
     Args:
         components: Composes settings by their names.
@@ -120,7 +120,10 @@ class DatasetLoader:
         """
         if self.filter:
             if isinstance(data, PreparedDataset):
-                raise UserError("`filter` must be null for a prepared data set, whose candidates are ranked: filter it")
+                raise UserError(
+                    "`filter` must be null for a prepared data set, whose candidates are already ranked. Filter the "
+                    "data set before it is prepared"
+                )
             data = ConfiguredComponent(instance=self.components.build("data", data).where(self.filter))
         prepared = self._prepared(data) if self.prepare else None
         if prepared is not None:

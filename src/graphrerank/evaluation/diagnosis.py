@@ -345,7 +345,7 @@ def write_judging_sheet(
 
 
 def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:
-    """Return the data set with a single split, and a description of it.
+    """Return the data set with a single split, and a description of this split.
 
     The split contains the judgements of the requested split, or all judgements if there is no such split.
     """

@@ -216,7 +216,7 @@ def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
     """Return the relevant passages of each query.
 
     Args:
-        qrels: Judgements.
+        qrels: Judgements of the data set.
         queries: Indices of the queries, ``[Q]`` int64.
 
     Returns:

@@ -73,7 +73,7 @@ def measure_leakage(
 
     Args:
         dataset: Data set whose passages have principals.
-        queries: Questions.
+        queries: Questions of the data set.
         ranking: Ranking of the whole corpus for these questions, ``[Q, K]``.
         build_retriever: Function that builds the retriever for the visible part of the corpus.
 

@@ -89,7 +89,7 @@ def label_ranking(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes:
 
     Args:
         ranking: Ranking ``[Q, K]``.
-        qrels: Judgements.
+        qrels: Judgements of the ranked queries.
         queries: Indices of the queries, ``[Q]`` int64.
         num_nodes: Number of passages in the corpus.
 

@@ -217,7 +217,7 @@ def p_text(p_value: float, *, name: str = "p") -> str:
     """Return a p-value as ``p = 0.03`` or ``p < 0.0001``.
 
     Args:
-        p_value: p-value.
+        p_value: p-value to format.
         name: Name before the value.
     """
     if p_value < 1e-4:

@@ -18,7 +18,7 @@ def bm25_scores(words: TextWords, query: Integers, *, k1: float = 1.5, b: float 
 
     Args:
         words: Words of ``n`` texts.
-        query: Token indices of the query, ``[Q]``, including repeated tokens, from the table that read the texts.
+        query: Token indices of the query, ``[Q]``, including repeated tokens, from the word table of the texts.
         k1: Saturation of the term frequency.
         b: Strength of the length normalisation, in [0, 1].
 

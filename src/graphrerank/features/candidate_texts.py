@@ -77,7 +77,7 @@ def matched_language(passages: Sequence[str], language: str) -> str:
     """Return the language in which the words of passages are matched.
 
     Args:
-        passages: Texts.
+        passages: Texts of the passages.
         language: Name of a language, or ``auto`` to detect it from the stop words of the passages.
 
     Returns:

@@ -81,7 +81,7 @@ class MatchedWords:
         return found
 
     def heaviest(self, num_words: int) -> Tensor:
-        """Return the shares of each query's rarest words, where a candidate contains them.
+        """Return the shares of each query's rarest words, and 0 for words that a candidate lacks.
 
         Args:
             num_words: Number of words per query.
@@ -191,7 +191,7 @@ class TextMatch:
 
     @classmethod
     def of(cls, graph: CorpusGraph) -> "TextMatch":
-        """Return the match with the texts of a corpus. Stems that the corpus stores are reused.
+        """Return a matcher for the texts of a corpus. Stems that the corpus stores are reused.
 
         Args:
             graph: Corpus graph.
@@ -270,7 +270,7 @@ class TextMatch:
         return slots_of(self._ptr[rows], self._ptr[rows + 1])
 
     def _weights(self, word: Integers) -> Tensor:
-        """Return the weights of words by index, of any shape. Padding has weight 0."""
+        """Return the weights of the words with the given indices. Padding has weight 0."""
         unknown = torch.log1p(torch.tensor(2 * self.num_nodes + 1.0))
         weight = unknown.expand(word.shape)
         if (word >= 0).any():
@@ -341,7 +341,7 @@ def _sums_of_rows(row: Integers, entries: Tensor, num_rows: int) -> Tensor:
 
 
 def _bits(row: Integers, slot: Integers, shape: tuple[int, int]) -> Bits:
-    """Return rows of bits ``shape`` in which bit ``slot`` of each ``row`` is set."""
+    """Return bit masks of shape ``shape`` in which bit ``slot`` of row ``row`` is set."""
     flat = np.zeros(shape[0] * shape[1], dtype="<u8")
     np.bitwise_or.at(flat, row * shape[1] + (slot >> 6), np.left_shift(np.uint64(1), (slot & 63).astype(np.uint64)))
     return flat.reshape(shape)

@@ -116,7 +116,7 @@ class WordTable:
         """Split texts into words.
 
         Args:
-            texts: Texts.
+            texts: Texts to split into words.
 
         Returns:
             Words of all texts.
@@ -127,7 +127,7 @@ class WordTable:
         """Split texts into words, with a separate entry for each text.
 
         Args:
-            texts: Texts.
+            texts: Texts to split into words.
 
         Returns:
             Words of each text.
@@ -245,7 +245,7 @@ class SharedWords:
         """Split texts into words.
 
         Args:
-            texts: Texts.
+            texts: Texts to split into words.
 
         Returns:
             Words of the texts, and the table that numbers them.
@@ -271,7 +271,7 @@ def words_of(texts: Sequence[str], *, language: str = ENGLISH) -> tuple[TextWord
     own.
 
     Args:
-        texts: Texts.
+        texts: Texts of the request.
         language: Language of the texts.
 
     Returns:

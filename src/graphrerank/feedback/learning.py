@@ -328,7 +328,7 @@ def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -
     ignored.
 
     Args:
-        sessions: ``S`` shown lists.
+        sessions: ``S`` sessions, each a list that was shown with the feedback on it.
         weights: Weight of each session, ``[S]``. The earlier period ends at 60 % of the weight with positive feedback,
             so that a user with many sessions cannot shift its end. If None, all sessions have the same weight.
 

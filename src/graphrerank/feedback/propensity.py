@@ -50,7 +50,7 @@ def user_weights(sessions: Sequence[Session], *, anonymous_as_one: bool = True) 
     number of sessions, so that a user cannot raise it by sending more sessions.
 
     Args:
-        sessions: ``S`` shown lists.
+        sessions: ``S`` sessions, each a list that was shown with the feedback on it.
         anonymous_as_one: Whether all sessions without an authenticated user count as sessions of a single user. If
             False, users are distinguished by the names that clients chose, and each session without a name is a
             different user.
@@ -110,7 +110,7 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     *Differences from the papers:* the curve is parametric, and priors replace a minimum amount of evidence.
 
     Args:
-        sessions: ``S`` shown lists.
+        sessions: ``S`` sessions, each a list that was shown with the feedback on it.
         weights: Weight of each session, ``[S]``.
 
     Returns:

@@ -66,7 +66,7 @@ def estimate_relevance(
     to Rank", 2023, Eq. (25) without trust bias.
 
     Args:
-        sessions: ``S`` shown lists.
+        sessions: ``S`` sessions, each a list that was shown with the feedback on it.
         weights: Weight of each session, ``[S]``.
         rows: Row of each session's query.
         columns: For each row, maps the ids of the candidates to their columns. Other ids are ignored.

@@ -64,7 +64,7 @@ class GraphRerankReranker(Reranker):
 
         Args:
             query: Text of the query.
-            vector_results: Rows of the search.
+            vector_results: Rows of the vector search.
 
         Returns:
             The ranked rows, with the column ``_relevance_score``.
@@ -76,7 +76,7 @@ class GraphRerankReranker(Reranker):
 
         Args:
             query: Text of the query.
-            fts_results: Rows of the search.
+            fts_results: Rows of the full-text search.
 
         Returns:
             The ranked rows, with the column ``_relevance_score``.

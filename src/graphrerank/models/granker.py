@@ -121,7 +121,7 @@ def frozen_grankers(encoder: CrossEncoder) -> dict[str, nn.Module]:
     """Build the frozen baselines of a trained head: the cross-encoder alone, and GRanker with the cross-encoder's head.
 
     Args:
-        encoder: Cross-encoder.
+        encoder: Cross-encoder whose head the baselines use.
 
     Returns:
         Models by name, ``cross_encoder`` and ``granker``.

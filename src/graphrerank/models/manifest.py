@@ -78,7 +78,7 @@ class GroupEntry(Entry):
 
 
 class DataEntry(GroupEntry):
-    """Data set of a training.
+    """Data set that a model was trained on.
 
     Attributes:
         fingerprint: Hash that changes whenever the data set changes.
@@ -102,7 +102,7 @@ class StartEntry(Entry):
 
 
 class EncoderEntry(GroupEntry):
-    """Text encoder of a training, or the cross-encoder of its (query, passage) pairs.
+    """Text encoder that a model was trained with, or the cross-encoder of its (query, passage) pairs.
 
     Attributes:
         fingerprint: Hash that changes whenever the vectors change.
@@ -116,7 +116,7 @@ class EncoderEntry(GroupEntry):
 
 
 class RetrieverEntry(GroupEntry):
-    """Retriever of the candidates of a training.
+    """Retriever of the candidates that a model was trained on.
 
     Attributes:
         feature_names: Names of the retriever scores that the model uses, in order.
@@ -419,7 +419,7 @@ def check_manifest(folder: Path, manifest: Manifest) -> None:
 
     Args:
         folder: Folder of the artifact, for messages.
-        manifest: Manifest.
+        manifest: Manifest of the artifact.
 
     Raises:
         UserError: If the manifest has no hash or a different one.

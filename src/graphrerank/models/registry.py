@@ -121,7 +121,7 @@ def read_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
     """Return the names of a candidate's features, in order: those of ``feature_names``, or by default the scores.
 
     Args:
-        model: Model.
+        model: Class or instance of the model.
         score_names: Names of the scores of the retriever.
     """
     return model_features(model, score_names)

@@ -15,7 +15,7 @@ class RetrievalState:
     """Retrieved nodes of a batch of ``B`` queries, with their scores and vectors.
 
     Attributes:
-        queries: Queries.
+        queries: ``B`` queries to retrieve for.
         nodes: ``[B, n]`` int64 retrieved nodes, best first, followed by nodes that were added but not yet scored.
             Padding is -1.
         scores: ``[B, n]`` float32, ``-inf`` for padding and for nodes that are not yet scored.
@@ -49,7 +49,7 @@ class RetrievalState:
         """Return a state without retrieved nodes.
 
         Args:
-            queries: Queries.
+            queries: ``B`` queries to retrieve for.
             device: Device of all tensors.
         """
         batch, nodes = len(queries), torch.zeros(len(queries), 0, dtype=torch.int64, device=device)

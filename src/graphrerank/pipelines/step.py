@@ -75,7 +75,7 @@ class Resources:
     def cross_encoder(self) -> PairEncoder:
         """Cross-encoder, for steps that require one. Raises a :class:`UserError` if there is none."""
         if self.pair_encoder is None:
-            raise UserError("`pair_encoder` must be given for a step that scores pairs (pair_encoder=...), got none")
+            raise UserError("`pair_encoder` must be set for a step that scores pairs (pair_encoder=...), got none")
         return self.pair_encoder
 
     @property

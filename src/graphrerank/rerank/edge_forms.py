@@ -77,8 +77,8 @@ def parse_edges(
     if is_graph:
         if types is not None or weights is not None:
             raise UserError(
-                "a graph as `edges` excludes `edge_types` and `edge_weights`, which are read from the attributes "
-                "`type` and `weight` of the graph's edges"
+                "`edge_types` and `edge_weights` must be None if `edges` is a graph, because they are read from the "
+                "attributes `type` and `weight` of the graph's edges"
             )
         edges = edges.subgraph(range(num_passages) if ids is None else ids).edges(data=True)
     if isinstance(edges, Tensor) and edges.dim() == 2 and edges.shape[0] == 2:

@@ -138,7 +138,7 @@ class RerankInput:
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
             present = [name for name in (first, second) if getattr(self, name) is not None]
             if len(present) == 1:
-                raise UserError(f"`{first}` and `{second}` must be given together, got only `{present[0]}`")
+                raise UserError(f"`{first}` and `{second}` must be passed together, got only `{present[0]}`")
         for name in ("edge_weights", "edge_types"):
             if getattr(self, name) is not None and self.edges is None and self.edge_index is None:
                 raise UserError(f"`{name}` requires `edges`, got none")
@@ -180,7 +180,7 @@ class RerankInput:
 
     @property
     def bad_items(self) -> Counter[str]:
-        """Number of defects of each kind, by a description of the kind and of how it is handled."""
+        """Number of defects, keyed by a description of the defect and of how it is handled."""
         edges, blank = self.edge_list, "blank passages, which rank last"
         counts = {blank: len(self.blank), "texts with half a character, which is replaced": self.num_halved}
         counts |= {SELF_LOOPS: edges.num_loops, REPEATED_EDGES: edges.num_repeated}

@@ -38,7 +38,7 @@ class User(NamedTuple):
 
     @classmethod
     def holding(cls, principals: Iterable[str]) -> "User":
-        """Return the user that stands for everybody with the same principals.
+        """Return the user that represents all callers with the same principals.
 
         Args:
             principals: Principals of the user.
@@ -268,5 +268,5 @@ def _single(headers: Headers, name: str) -> str | None:
 
 
 def _wrong() -> NoReturn:
-    """Raise the refusal of an invalid token or header. It is always the same, so that it leaks no information."""
+    """Raise the error for an invalid token or header, which is always the same so that it leaks no information."""
     raise Refusal(401, "invalid token or principals header")

@@ -283,7 +283,7 @@ class Batcher:
         return ENCODING_SECONDS / self._encoding.speeds.of(ENCODING)
 
     def check_wait(self, sender: Sender = Sender()) -> None:  # noqa: B008
-        """Raise a refusal if even a small request of a sender would wait too long.
+        """Raise a :class:`Refusal` if even a small request of a sender would wait too long.
 
         The work of the request is not known yet, so the smallest recent request is used instead. Occasionally, a
         request is let through in order to notice smaller ones; :meth:`ask` rejects it if it is large.

@@ -45,7 +45,7 @@ class Refusal(HTTPException):
 
     @classmethod
     def of(cls, error: ValidationError) -> "Refusal":
-        """Return the refusal of an invalid request, which names the invalid fields but not their content.
+        """Return the error response to an invalid request, which names the invalid fields but not their content.
 
         Args:
             error: Validation error of pydantic.
@@ -59,7 +59,7 @@ class Refusal(HTTPException):
 
 
 def error_response(error: HTTPException, uid: str) -> Response:
-    """Return the response to a failed request in a format for all clients.
+    """Return the response to a failed request, in a format that all supported clients understand.
 
     Cohere clients read ``id`` and ``message``, and TEI clients read ``error``.
 

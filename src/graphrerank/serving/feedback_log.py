@@ -508,7 +508,7 @@ def forget_user(folder: Path, user: str, kind: str | None = None) -> int:
     users = User.called(user, kind)
     if not (folder / KEY).is_file():
         raise UserError(
-            f"{folder}: not a feedback log because it has no file `{KEY}`. Use the service's `feedback.path`"
+            f"{folder} is not a feedback log because it has no file `{KEY}`. Use the service's `feedback.path`"
         )
     key = folder_key(folder)
     names = [f'"user":"{pseudonym(key, "user", name)}"'.encode() for name in [user, *(match.key for match in users)]]

@@ -224,7 +224,7 @@ def parse(
 
     Args:
         route: Route of the request.
-        content: Body.
+        content: Body of the request.
         limits: Limits of the service.
         prices: Prices of the route's engine.
 
@@ -271,7 +271,7 @@ def _from_json(content: bytes) -> tuple[Any, int]:
 
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:
-    """Return the refusal of unknown fields, which names some of them and suggests similar known fields."""
+    """Return the error response for unknown fields, which names some of them and suggests similar known fields."""
     known, shown = sorted(request.model_fields), [name[:SHOWN_CHARS] for name in sorted(names)[:SHOWN_FIELDS]]
     meant = sorted({near for name in shown for near in difflib.get_close_matches(name, known, 1, NEAR)})
     hint = f"did you mean {', '.join(f'`{name}`' for name in meant)}?" if meant else f"the known fields are {known}"

@@ -23,7 +23,7 @@ def matched_form(text: str) -> str:
     r"""Return a text in Unicode normalisation form NFKC, which unifies accents, character widths and ligatures.
 
     Args:
-        text: Text.
+        text: Text to normalise.
 
     Returns:
         Normalised text, in which words are matched.

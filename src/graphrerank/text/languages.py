@@ -120,7 +120,7 @@ def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> 
     At most 200 texts are sampled at regular intervals.
 
     Args:
-        texts: Texts.
+        texts: Texts in one language.
         max_chars: Largest number of characters to sample in total.
 
     Returns:

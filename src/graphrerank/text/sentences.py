@@ -33,7 +33,7 @@ def split_sentences(text: str, language: str = ENGLISH) -> list[Span]:
     a lower-case letter.
 
     Args:
-        text: Text.
+        text: Text to split.
         language: Language of the text, which selects the abbreviations (see :mod:`~graphrerank.text.languages`).
 
     Returns:

@@ -27,7 +27,7 @@ def words(text: str, language: str = ENGLISH) -> list[str]:
     A compound such as ``shippedDate``, ``HTTPServer`` or ``top10`` is followed by the stems of its parts.
 
     Args:
-        text: Text.
+        text: Text to split into words.
         language: Language of the text, which selects stemmer and stop words (see :mod:`~graphrerank.text.languages`).
 
     Example:
@@ -44,7 +44,7 @@ def spelled_words(text: str) -> list[str]:
     """Return the words of a text in their original spelling, each compound followed by its parts.
 
     Args:
-        text: Text.
+        text: Text to split into words.
     """
     spelled: list[str] = []
     for word in _WORD.findall(matched_form(text)):

@@ -113,7 +113,7 @@ def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     """Return the number of tokens of each text.
 
     Args:
-        tokenizer: Tokenizer.
+        tokenizer: Tokenizer that splits the texts.
         texts: ``n`` texts.
 
     Example:

@@ -278,7 +278,7 @@ class RerankerTrainer:
         return replace(training, manifest={**training.manifest, **earlier})
 
     def _check_first_batch(self, module: RerankerModule, training: BuiltTraining) -> None:
-        """Find a model or a loss of the caller that does not fit, with data loaders of its own."""
+        """Check a custom model or loss on the first batch of separate data loaders."""
         graphs = next(iter(self.build_batches(training).train_dataloader()))
         check_first_batch(module, graphs, training.data.first.feature_names)
 

@@ -314,7 +314,7 @@ def warn_damaged(damage: str) -> None:
     Args:
         damage: Name of the file and description of the damage.
     """
-    warnings.warn(f"{damage}; it is computed again", stacklevel=3)
+    warnings.warn(f"{damage}; the entry is computed again", stacklevel=3)
 
 
 def hash_text(text: str) -> bytes:

@@ -173,7 +173,7 @@ def _remove_unlocked(path: Path) -> bool:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the path of a file to write errors that do not name it, such as those of a full disk.
+    """Add the path of a file to errors raised while writing it, such as those of a full disk.
 
     Args:
         path: File or folder that the block writes.
@@ -193,7 +193,7 @@ def naming(path: Path) -> Iterator[None]:
     except (SafetensorError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "inline_container" not in str(error):  # Only `torch.save` raises these.
             raise
-        raise OSError(f"{path}: cannot be written (is the disk full?): {error}") from error
+        raise OSError(f"{path} cannot be written (is the disk full?): {error}") from error
 
 
 @contextmanager
@@ -323,7 +323,7 @@ def check_writable(folder: Path) -> None:
             file.write(b"x")
     except OSError as error:
         raise UserError(
-            f"{folder}: cannot be written ({error}); set paths.cache, or GRAPHRERANK_CACHE, to a writable folder"
+            f"{folder} cannot be written ({error}); set paths.cache, or GRAPHRERANK_CACHE, to a writable folder"
         ) from error
 
 
@@ -332,7 +332,7 @@ def write_text(path: Path, text: str) -> None:
 
     Args:
         path: File to write.
-        text: Content.
+        text: Content of the file.
     """
     write_chunks(path, [text.encode()])
 
@@ -342,7 +342,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     Args:
         path: File to write.
-        content: Content.
+        content: Content of the file.
     """
     write_chunks(path, [content])
 
@@ -385,18 +385,18 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     except OSError as error:
         if path.is_symlink():
             raise UserError(
-                f"{path}: must not be a symbolic link, because it may lead to another of your files"
+                f"{path} must not be a symbolic link, because it may lead to another of your files"
             ) from error
         raise
     is_expected_kind = stat.S_ISDIR if flags & getattr(os, "O_DIRECTORY", 0) else stat.S_ISREG
     status = os.fstat(handle)
     if not is_expected_kind(status.st_mode):
         os.close(handle)
-        raise UserError(f"{path}: must be a {'folder' if is_expected_kind is stat.S_ISDIR else 'regular file'}")
+        raise UserError(f"{path} must be a {'folder' if is_expected_kind is stat.S_ISDIR else 'regular file'}")
     if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
         os.close(handle)
         raise UserError(
-            f"{path}: must have a single hard link to be written to, got {status.st_nlink}, because another link may "
+            f"{path} must have a single hard link to be written to, got {status.st_nlink}, because another link may "
             "be one of your files; copy the folder without links, and use the copy"
         )
     return handle

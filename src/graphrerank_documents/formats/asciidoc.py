@@ -195,7 +195,7 @@ class _AsciiDoc(LineReader):
         return _MARKS.sub(r"\2", _MARKS.sub(r"\2", shown)), links
 
     def shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
-        """Return the text of an inline element and append its link."""
+        """Return the text of an inline element and record its link."""
         text, target = _plain(found["shown"] or found["text"] or found["named"] or ""), found["target"]
         if found["id"] or found["macro"] == "xref":
             target = (found["id"] or target).strip()

@@ -247,7 +247,7 @@ class _LaTeX(LinedReader):
 
 
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
-    """Return the text of a reference and append its links."""
+    """Return the text of a reference and record its links."""
     name, target = found["name"], " ".join(found["target"].split())
     if "cite" in name:
         return "" if name == "nocite" else f"[{target}]"

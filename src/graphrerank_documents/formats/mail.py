@@ -40,7 +40,7 @@ class _Mail(NamedTuple):
     """Parsed message.
 
     Attributes:
-        message: Message.
+        message: Message parsed by the standard library.
         headers: Decoded headers by lower-case name.
         line: First line in the file, 1-based.
         end: Last line in the file.

@@ -155,7 +155,7 @@ class MarkdownReader(LinedReader):
         """Append code to the current section.
 
         Args:
-            text: Code.
+            text: Code to append.
             line: Line of the file in which the code starts, 1-based.
         """
         for block in code_block(text, line):

@@ -162,7 +162,7 @@ def without_templates(text: str) -> str:
     """Return wikitext without templates, which may be nested. Tables and unbalanced braces remain.
 
     Args:
-        text: Wikitext.
+        text: Wikitext that may contain templates.
 
     Returns:
         Text with the same number of lines.
@@ -296,7 +296,7 @@ class _Wikitext(LineReader):
         return _KEPT.sub(lambda found: self._code[int(found[1])][1], unescape(text)).strip(), links
 
     def _shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
-        """Return the text of a link and append the link."""
+        """Return the text of a link and record the link."""
         if found["url"]:
             links.append(Link(found["url"], line))
             return found["label"] or ""

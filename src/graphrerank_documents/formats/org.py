@@ -130,7 +130,7 @@ class _Org(LineReader):
 
 
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
-    """Return the text of an inline element and append its link."""
+    """Return the text of an inline element and record its link."""
     if url := found["url"]:
         links.append(Link(url.rstrip(".,;:!?)'*/_~="), line))
     elif target := found["target"]:

@@ -151,7 +151,7 @@ def code_block(text: str, line: int) -> tuple[Block, ...]:
     """Return code as an indivisible block.
 
     Args:
-        text: Code.
+        text: Code of the block.
         line: Line number of the first line in the file, 1-based.
 
     Returns:

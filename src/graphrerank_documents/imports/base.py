@@ -151,7 +151,7 @@ def starts_with(parts: Sequence[str], prefix: Sequence[str]) -> bool:
     """Return whether a sequence of components starts with others.
 
     Args:
-        parts: Components.
+        parts: Components of a name or path.
         prefix: First components to compare.
     """
     return len(parts) >= len(prefix) and list(parts[: len(prefix)]) == list(prefix)

@@ -22,7 +22,7 @@ _VENDORED = frozenset(("_vendor", "vendor", "vendored", "_vendored", "third_part
 
 
 class PythonResolver(ModuleResolver):
-    """Resolve imports of Python as an interpreter does whose path has the roots of the file's project.
+    """Resolve Python imports like an interpreter that has the roots of the file's project on its path.
 
     The roots are tried in this order:
 

@@ -125,7 +125,7 @@ class RustResolver(ModuleResolver):
                 return
 
     def _libraries_for(self, name: str, near: str) -> list[str]:
-        """Return the roots of the libraries with a name in a file, those of the nearest folder first."""
+        """Return the roots of the libraries to which a name in a file can refer, nearest folder first."""
         folder = next((each for each in folders_above(near) if each in self._packages), None)
         if folder is not None:
             manifest = self._packages[folder]
@@ -140,7 +140,7 @@ class RustResolver(ModuleResolver):
         return sorted(libraries, key=lambda root: -len(_common_folders(root, near)))
 
     def _declared_roots(self) -> Iterator[str]:
-        """Yield the roots of crates of the manifests, and index the libraries by name."""
+        """Yield the crate roots that manifests declare, and index the libraries by name."""
         by_folder: defaultdict[str, list[str]] = defaultdict(list)
         for file in self._files:
             for folder in folders_above(file):
@@ -162,7 +162,7 @@ class RustResolver(ModuleResolver):
                     yield file
 
     def _implied_roots(self) -> Iterator[str]:
-        """Yield the roots of crates that belong to no manifest."""
+        """Yield the crate roots that no manifest declares."""
         for file in self._files:
             folder, name = dirname(file), file.rpartition("/")[2]
             above = folders_above(file)
@@ -192,7 +192,7 @@ class RustResolver(ModuleResolver):
 
 
 def _declarations(code: CodeFiles, file: str) -> Iterator[_Path]:
-    """Yield the modules that a file may declare with ``mod``, with the inline modules around."""
+    """Yield the modules that a file may declare with ``mod``, with the inline modules that enclose them."""
     address = name_parts(module_of(file))
     for name, target in code.documents[file].imports.items():
         parts = name_parts(target)

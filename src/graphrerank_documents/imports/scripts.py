@@ -87,7 +87,7 @@ class ScriptResolver(ModuleResolver):
             yield ModuleMatch(tuple(name_parts(names)), file)
 
     def is_within(self, target: str, near: str) -> bool:
-        """Return whether an import refers to the folder. Imports of files without a document, as pictures, do not.
+        """Return whether an import refers to the folder. Imports of other files, such as pictures, do not.
 
         Args:
             target: Target, as in :meth:`resolve`.
@@ -212,7 +212,7 @@ class ScriptResolver(ModuleResolver):
 
 
 def split_target(target: str) -> tuple[str, bool, str]:
-    """Split the target of an import into the module specifier, whether it is one, and the names in the module.
+    """Split the target of an import into module and names, and return whether the module is a specifier.
 
     Args:
         target: Target as in :meth:`ScriptResolver.resolve`.
@@ -229,14 +229,14 @@ def split_target(target: str) -> tuple[str, bool, str]:
 
 
 def _substituted(specifier: str, settings: PackageManifest) -> Iterator[str]:
-    """Yield the paths of a specifier by ``paths``, of the pattern with the longest prefix, and by ``baseUrl``."""
+    """Yield the paths of a specifier by the pattern of ``paths`` with the longest prefix, then by ``baseUrl``."""
     yield from _mapped(specifier, settings.paths)
     for root in settings.roots:
         yield path_below(root, specifier)
 
 
 def _mapped(name: str, paths: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield the files for a name: its own, or those of the pattern with the longest prefix before ``*``."""
+    """Yield the files mapped to a name or, if there are none, to the pattern with the longest prefix before ``*``."""
     if name in paths:
         yield from paths[name]
         return
@@ -250,7 +250,7 @@ def _mapped(name: str, paths: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _sources(path: str) -> Iterator[str]:
-    """Yield a path, and paths of the source of a built file."""
+    """Yield a path and, for a built file, the possible paths of its source."""
     yield path
     bare = next((path[: -len(suffix)] for suffix in _SUFFIXES if path.endswith(suffix)), path)
     yield from (f"{bare}{suffix}" for suffix in (*_TYPESCRIPT, *_JAVASCRIPT))

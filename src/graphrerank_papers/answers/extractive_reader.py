@@ -95,7 +95,7 @@ class ExtractiveReader:
         return hash_files([self.path])
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer each question from its context. Duplicate pairs are answered once.
+        """Answer each question from its context. Duplicate pairs of question and context are answered once.
 
         Args:
             questions: ``Q`` questions.
@@ -241,7 +241,7 @@ def read_passages(question: Question, texts: Sequence[str]) -> list[ReaderPassag
     """Split the passages of a context, and set their roles.
 
     Args:
-        question: Question.
+        question: Question that the passages are retrieved for.
         texts: Texts of the passages in order.
 
     Returns:

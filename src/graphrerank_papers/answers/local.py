@@ -93,7 +93,7 @@ class TransformersLanguageModel:
         """Ask each question in a separate conversation, and parse the answers.
 
         Args:
-            questions: Questions.
+            questions: User messages, one per conversation.
             system: System message, or None.
             read: Function that parses an answer. Its ValueError, LookupError or TypeError makes the answer unusable.
 
@@ -122,7 +122,7 @@ class TransformersLanguageModel:
         """Ask each question once, batch by batch.
 
         Args:
-            questions: Questions.
+            questions: User messages, one per conversation.
             system: System message, or None.
 
         Returns:

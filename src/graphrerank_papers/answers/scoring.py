@@ -20,7 +20,7 @@ def exact_match(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 if an answer equals one of the correct answers after normalisation, and 0 otherwise.
 
     Args:
-        prediction: Answer.
+        prediction: Predicted answer.
         answers: Correct answers, at least one.
 
     Raises:
@@ -44,7 +44,7 @@ def answer_f1(prediction: str, answers: Sequence[str]) -> float:
     Source: Rajpurkar et al., *SQuAD*, 2016. The rule for "yes" and "no" is that of HotpotQA and 2WikiMultihopQA.
 
     Args:
-        prediction: Answer.
+        prediction: Predicted answer.
         answers: Correct answers, at least one.
 
     Returns:

@@ -90,7 +90,7 @@ class RecordedModel:
         """Ask each question, or read its reply from the cache. Duplicate questions are sent once.
 
         Args:
-            questions: Questions.
+            questions: User messages, one per conversation.
             system: System message, or None.
 
         Yields:
@@ -123,7 +123,7 @@ class RecordedModel:
         """Ask all questions, and record their replies.
 
         Args:
-            questions: Questions.
+            questions: User messages, one per conversation.
             system: System message, or None.
 
         Returns:
@@ -141,7 +141,7 @@ class RecordedModel:
         """Ask each question in a separate conversation.
 
         Args:
-            questions: Questions.
+            questions: User messages, one per conversation.
             system: System message, or None.
             read: Function that parses a reply. It must accept any text.
 

@@ -56,7 +56,7 @@ class DatasetWriter:
         Args:
             doc_id: Id of the document.
             title: Title, or an empty string.
-            text: Text.
+            text: Text of the document.
             **metadata: Metadata of the document. Entries that are None are omitted.
         """
         self.record("document", {"_id": doc_id, "title": title, "text": text}, **metadata)

@@ -329,7 +329,7 @@ def _downloaded(location: str, shown: str, downloads: Path, downloader: Download
             check_download(target, checksum, shown)
     except (OSError, ValueError) as error:
         shutil.rmtree(target.parent)
-        raise UserError(f"{shown}: could not be downloaded: {without_passwords(str(error))}") from error
+        raise UserError(f"{shown} could not be downloaded: {without_passwords(str(error))}") from error
     return target
 
 

@@ -93,7 +93,7 @@ class RoutingBenchmark:
         torch.set_num_threads(parts.num_threads)
         manifest = load_primary(self.checkpoint).manifest
         if not isinstance(manifest, AdapterManifest) or manifest.without_fusion is None:
-            raise UserError(f"{self.checkpoint}: must be a trained complexity adapter, got a {manifest.model.name}")
+            raise UserError(f"{self.checkpoint} must be a trained complexity adapter, got a {manifest.model.name}")
         entries = {**self.single_hop, **self.multi_hop}
         names = {"dense": self.dense, "graph": self.graph}
         runner = PathRunner(parts, names, encoder=self.encoder, merged=entries if self.merged else None)

@@ -44,7 +44,7 @@ class AdapterScorer:
         manifest = loaded.manifest
         if not isinstance(manifest, AdapterManifest):
             raise UserError(
-                f"{loaded.path}: must be a complexity adapter (train.py experiment=complexity_adapter), got a "
+                f"{loaded.path} must be a complexity adapter (train.py experiment=complexity_adapter), got a "
                 f"{manifest.model.name}"
             )
         if (trained_on := manifest.syntax.feature_names) != FEATURES:

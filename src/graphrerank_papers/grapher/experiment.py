@@ -207,7 +207,7 @@ class GraphERTables:
         return self._parts.compose(*(f"+{group}={name}" for group, name in chosen.items()), *others)
 
     def _retrieval(self, composed: DictConfig) -> tuple[ConfiguredComponent, ConfiguredComponent]:
-        """Return retriever and encoder, with the names that the manifest of a checkpoint records."""
+        """Return the retriever and the encoder, named as in the manifest of a checkpoint."""
         encoder = ConfiguredComponent(OmegaConf.create(dict(self.encoder)), self.encoder_choice)
         return ConfiguredComponent(composed.retriever, self.retriever), encoder
 

@@ -49,7 +49,7 @@ class Solution:
         return "keyword" in self.channels
 
     def settings(self, settings: KETSettings) -> KETSettings:
-        """Return the index settings for this solution.
+        """Return the settings of the index that this solution needs.
 
         Args:
             settings: Index settings, some of which the solution replaces.

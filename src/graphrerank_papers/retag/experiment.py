@@ -343,7 +343,7 @@ def read_by_pairs(encoder: PairEncoder, query_texts: Sequence[str], texts: Seque
     """Score the candidates of each question with a cross-encoder.
 
     Args:
-        encoder: Cross-encoder.
+        encoder: Cross-encoder that scores the candidates.
         query_texts: ``Q`` questions.
         texts: ``N`` texts.
         candidates: Whether each text is a candidate of each question, ``[Q, N]`` bool.

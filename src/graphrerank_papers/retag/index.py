@@ -257,7 +257,7 @@ class ReTAGIndex:
         graphs: General graph, followed by the graph of each topic.
         communities: Communities of all graphs.
         sentences: Sentences that the summaries quote.
-        report: Statistics.
+        report: Statistics of the index.
     """
 
     settings: ReTAGSettings

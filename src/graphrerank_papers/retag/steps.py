@@ -215,7 +215,7 @@ class ExtractiveSteps:
         """Find topics by clustering the entities, and name each cluster by the distinctive words of its entity names.
 
         Args:
-            corpus: Corpus.
+            corpus: Corpus whose topics are found.
 
         Returns:
             Topics, largest cluster first.
@@ -236,7 +236,7 @@ class ExtractiveSteps:
         An entity belongs to a topic if a sentence that mentions the entity is similar to the topic.
 
         Args:
-            corpus: Corpus.
+            corpus: Corpus with the entities.
             topics: Topics with their thresholds.
         """
         return corpus.graph.entity_scores(topics.similarity(corpus.sentence_vectors)) >= topics.entity_threshold
@@ -248,7 +248,7 @@ class ExtractiveSteps:
         mentions both, the relation belongs to the topics of both entities.
 
         Args:
-            corpus: Corpus.
+            corpus: Corpus with the relations.
             topics: Topics with their thresholds.
             entities: Entities of each topic ``[E, T]`` bool.
         """
@@ -344,7 +344,7 @@ class GenerativeSteps:
         """Find topics by asking the model about the entities with the highest degrees.
 
         Args:
-            corpus: Corpus.
+            corpus: Corpus whose topics are found.
 
         Returns:
             Topics, most important first. The terms of a topic are the distinctive words of its name and description.
@@ -369,8 +369,8 @@ class GenerativeSteps:
         """Return the entities of each topic, ``[E, T]`` bool, by asking the model about each entity.
 
         Args:
-            corpus: Corpus.
-            topics: Topics.
+            corpus: Corpus with the entities.
+            topics: Topics of the corpus.
         """
         notes = corpus.material.texts[: len(corpus.graph.names)]
         rows, num_skipped = relate_to_topics(self.model, self.prompts.relevance, notes, topics.names)
@@ -384,7 +384,7 @@ class GenerativeSteps:
         """Return the relations of each topic, ``[m, T]`` bool. Both entities of a relation must belong to the topic.
 
         Args:
-            corpus: Corpus.
+            corpus: Corpus with the relations.
             topics: Topics. Not used.
             entities: Entities of each topic ``[E, T]`` bool.
         """
@@ -420,7 +420,7 @@ class GenerativeSteps:
 
         Args:
             summaries: Text indices of each summary.
-            material: Texts.
+            material: Texts that the summaries are based on.
             corpus: Corpus. Not used.
         """
         return self.encode([material.join(texts) for texts in summaries])

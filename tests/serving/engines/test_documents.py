@@ -190,7 +190,7 @@ def test_what_is_refused(body, message):
             r"`metadata\.access\.principals` must be",
         ),
         ({"metadata": {"metadata": {"principals": ["hr"]}}}, r"`metadata\.metadata\.principals` must be"),
-        ({"metadata": {"valid_to": "soon"}}, r"`metadata\.valid_to`: needed a time in ISO 8601, .* got 'soon'"),
+        ({"metadata": {"valid_to": "soon"}}, r"`metadata\.valid_to`: expected a time in ISO 8601, .* got 'soon'"),
         ({"principals": ["hr"]}, "Extra inputs are not permitted"),
         ({"Metadata": {"principals": ["hr"]}}, "Extra inputs are not permitted"),
     ],

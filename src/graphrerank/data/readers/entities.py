@@ -37,7 +37,7 @@ def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = Fa
     be missing, and other keys are ignored.
 
     Args:
-        path: File.
+        path: JSON Lines file of entities.
         doc_ids: Ids of all documents in the corpus.
         need_names: Whether ``entities`` is required.
 

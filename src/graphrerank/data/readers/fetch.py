@@ -85,7 +85,7 @@ def check_download(path: Path, checksum: str, label: str) -> None:
     """Verify the checksum of a file.
 
     Args:
-        path: File.
+        path: Downloaded file.
         checksum: ``<algorithm>:<hexadecimal digest>``.
         label: Name of the file in error messages.
 

@@ -30,7 +30,7 @@ def bad_line(path: Path, line: int, *, needed: str, actual: object) -> UserError
     """Create the error for an invalid line of a file.
 
     Args:
-        path: File.
+        path: Path of the file with the invalid line.
         line: Line number, or row number in a Parquet file.
         needed: Description of the expected content.
         actual: Actual content.
@@ -47,7 +47,7 @@ def name_line(path: Path, line: int) -> str:
     """Return the name of a line of a text file, or of a row of a Parquet file.
 
     Args:
-        path: File.
+        path: Path of the file.
         line: Line number or row number.
 
     Returns:
@@ -72,7 +72,7 @@ def warn_left_out(path: Path, left_out: Mapping[str, Sequence[int]]) -> None:
     """Issue one warning about the lines of a file that were skipped.
 
     Args:
-        path: File.
+        path: Path of the file with the skipped lines.
         left_out: Numbers of the skipped lines by reason.
     """
     unit = "row" if path.suffix == ".parquet" else "line"
@@ -89,7 +89,7 @@ def existing_folder(path: str | Path, *, needed: str) -> Path:
     """Return the path of an existing folder.
 
     Args:
-        path: Folder.
+        path: Path to check.
         needed: Names of the files that the folder must contain, used in error messages.
 
     Returns:
@@ -168,7 +168,7 @@ def checked(path: Path, line: int, record: Record, model: type[Model]) -> Model:
     """Validate the record of a line.
 
     Args:
-        path: File.
+        path: Path of the file, for error messages.
         line: Line number.
         record: Parsed JSON object.
         model: Pydantic model of a record.
@@ -191,7 +191,7 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Read a file of tab-separated columns. Quotes have no special meaning.
 
     Args:
-        path: File.
+        path: Tab-separated file in UTF-8.
 
     Yields:
         Line number from 1, and the cells.
@@ -235,7 +235,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
     """Read the rows of a Parquet file.
 
     Args:
-        path: File.
+        path: Parquet file to read.
 
     Yields:
         Row number from 1, and the row.
@@ -302,7 +302,7 @@ def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, 
     """Require a number of columns.
 
     Args:
-        path: File.
+        path: Path of the file, for error messages.
         line: Line number.
         columns: Cells of the line.
         count: Required number of cells.

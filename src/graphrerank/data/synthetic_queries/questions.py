@@ -345,7 +345,7 @@ def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     are skipped, too.
 
     Args:
-        path: File.
+        path: JSON Lines file of drafted questions.
         node_number: Passage number of each document id. Skipped documents have negative numbers.
 
     Returns:

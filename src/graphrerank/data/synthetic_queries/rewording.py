@@ -68,7 +68,7 @@ class Rewording:
         """Reword a question.
 
         Args:
-            text: Question.
+            text: Question to reword.
             rng: Random generator.
 
         Returns:

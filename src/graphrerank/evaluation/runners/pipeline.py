@@ -146,7 +146,7 @@ def retrieve_all(name: str, pipeline: Pipeline, queries: Queries) -> TimedRetrie
     Args:
         name: Name of the pipeline, for the progress bar.
         pipeline: Pipeline to run.
-        queries: Queries.
+        queries: Queries to run the pipeline for.
 
     Returns:
         Result with its time and memory.

@@ -11,7 +11,7 @@ from graphrerank.serving.schemas.search import SearchRequest, SearchResponse
 
 
 class ArtifactSearch(Engine[SearchRequest]):
-    """Searches the corpus of a search engine with an artifact as the last step of its pipeline.
+    """Searches the corpus of another engine, with the model of an artifact in the last step of the pipeline.
 
     Args:
         search: Engine that searches the corpus.

@@ -119,7 +119,7 @@ def _response(
     Args:
         corpus: Corpus that was searched.
         uid: Id of the request.
-        request: Request.
+        request: Request to respond to.
         nodes: Ranked passages, padded with -1.
         scores: Scores of the passages.
         version: Version of the corpus.

@@ -33,7 +33,7 @@ def check_most(most: int, count: int, name: str) -> None:
     """Check that a number does not exceed a limit.
 
     Args:
-        most: Limit.
+        most: Largest allowed number.
         count: Number to check.
         name: Name of the field, for the error message.
 
@@ -69,7 +69,7 @@ class EngineRequest(BaseModel):
 
     @property
     def bad_items(self) -> Counter[str]:
-        """Number of problematic items by how they were handled."""
+        """Number of problematic items, keyed by how they were handled."""
         return Counter()
 
 

@@ -168,7 +168,7 @@ class RerankRequest(EngineRequest):
 
     @property
     def bad_items(self) -> Counter[str]:
-        """Number of problematic items by how they were handled (:class:`RerankInput`)."""
+        """Number of problematic items, keyed by how they were handled (:class:`RerankInput`)."""
         return self._whole.bad_items
 
     @cached_property
@@ -325,7 +325,7 @@ def render_rerank(
     """Return the content of a :class:`RerankResponse` as a dictionary, because building models would be slow.
 
     Args:
-        request: Request.
+        request: Request to respond to.
         ranked: Result of the engine.
         uid: Id of the request.
         path: Path of the request, which contains the version of the API.

@@ -60,7 +60,7 @@ def render_tei(
     """Return a list of results, best first, or the result of :func:`render_rerank` for a request with ``documents``.
 
     Args:
-        request: Request.
+        request: Request to respond to.
         ranked: Result of the engine.
         uid: Id of the request.
         path: Path of the request.

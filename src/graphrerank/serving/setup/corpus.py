@@ -99,7 +99,7 @@ def check_language(dataset: Any, language: str, folder: Path) -> None:
     """Check that the language setting agrees with the language in which a corpus was prepared.
 
     Args:
-        dataset: Data set.
+        dataset: Data set of the corpus.
         language: Language setting.
         folder: Folder of the data set, for the error message.
 
@@ -117,7 +117,7 @@ def check_principals(dataset: Any, permissions: PermissionSettings, folder: Path
     """Check that a corpus folder has the principals that a service with permissions needs.
 
     Args:
-        dataset: Data set.
+        dataset: Data set of the corpus.
         permissions: Source of the callers' principals.
         folder: Folder of the data set.
 

@@ -110,7 +110,7 @@ class EngineGroup(NamedTuple):
     """Routes, and the engines that answer them.
 
     Attributes:
-        routes: Routes.
+        routes: Routes that the engines answer.
         factories: Factories of the engines by kind, in the order in which a process builds them.
     """
 
@@ -147,7 +147,9 @@ def rerank_service(
             run(rerank_service(artifacts, ServiceSettings(port=8000), loading=loading))
     """
     if artifacts.rival is not None and settings.feedback.path is None:
-        raise UserError("`feedback.path` must be set if `interleave` is set, because feedback decides, got none")
+        raise UserError(
+            "`feedback.path` must be set if `interleave` is set, because feedback decides the comparison, got none"
+        )
     groups = [rerank_group(artifacts, loading or RerankerLoading(), settings)]
     if settings.feedback.path is not None:
         groups.append(feedback_group(settings.feedback))

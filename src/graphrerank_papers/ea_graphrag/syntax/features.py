@@ -384,7 +384,7 @@ class SyntaxFeatures:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint of the source of units, spaCy and its pipeline, the feature names and their version."""
+        """Fingerprint of the parser that counts syntactic units, of spaCy and its pipeline, and of the features."""
         units = f"dependency rules {HEAD_RULES_VERSION}" if self._stanza is None else self._stanza.fingerprint
         return repr(("syntax", FEATURES_VERSION, units, *spacy_versions(ENGLISH), FEATURES))
 
