@@ -175,10 +175,8 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
         ({"retriever": {**retriever, "arguments": {}}}, "retriever.arguments.bm25_weight=0.3, got None"),
         ({"mix": {"nfcorpus": {"fingerprint": "0"}}}, "mix.nfcorpus.fingerprint=None, got 0"),
     ]:
-        with pytest.raises(
-            ValueError,
-            match=f"{message}. Repeat the settings of the run: .*retriever=hybrid 'data.path=a b' ckpt_path=",
-        ):
+        repeated = "Repeat the settings of the run: .*retriever=hybrid 'data.path=a b' ckpt_path="
+        with pytest.raises(ValueError, match=f"{message}. {repeated}"):
             last_checkpoint(tmp_path, folder, trained | changed, RESUMED_ENTRIES)
 
 

@@ -96,7 +96,7 @@ def test_neighbouring_chunks(tmp_path: Path) -> None:
         assert edges[0].tolist() == [[0, 1]]
     assert chunk_edges(tmp_path, [PARIS, NOTHING], EdgeSettings(True)) is None  # one does not say its place
     assert chunk_edges(tmp_path, CITIES, EdgeSettings(True, adjacency=False)) is None
-    with pytest.raises(ValueError, match=r"`adjacency` needs .* found {'lang': 'en'} in 'n'"):
+    with pytest.raises(ValueError, match=r"`adjacency` needs .* got {'lang': 'en'} in 'n'"):
         chunk_edges(tmp_path, [PARIS, NOTHING], EdgeSettings(False, adjacency=True))
 
 
@@ -157,7 +157,7 @@ def test_what_is_found_again_for_restricted_passages(tmp_path: Path) -> None:
     graph = build_graph(passages, file_edges((0, 1)), edges)
     fields = edges_to_find_again(graph, edges, keep_derived=False)
     assert fields["derived"] is edges.derived
-    assert (fields["found"].rule, fields["found"].knn) == (edges.derived.rule, 1)
+    assert (fields["edge_recipe"].rule, fields["edge_recipe"].knn) == (edges.derived.rule, 1)
     public = build_graph(build_passages([PARIS, SEINE], [], language="auto"), file_edges((0, 1)), edges)
     assert edges_to_find_again(public, edges, keep_derived=False) == {}
     assert list(edges_to_find_again(public, edges, keep_derived=True)) == ["derived"]
