@@ -265,7 +265,7 @@ edges, evidence of pairs, and expansion.
 The table compares the mean probability of candidates with the share of relevant ones, and the mean probability that the
 first ten contain all relevant passages with the share of such lists. ECE is the expected calibration error. Both
 calibrations were fitted on the validation splits of all data sets together. They are inaccurate on data sets with far
-more relevant passages than the others. Forty judged queries of such a corpus correct that ([complete
+more relevant passages than the others. Calibrating on forty judged queries of such a corpus corrects them ([complete
 lists](evaluating.md#is-the-top-of-the-list-complete)).
 
 {probabilities}

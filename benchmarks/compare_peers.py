@@ -303,8 +303,8 @@ for all corpora together.
   command pages, RRF of BM25, dense and PPR is 6.0 points above `base` (p = 0.0008), and RRF with the number of edges
   instead of PPR 4.8 points (p = 0.004). There, pages with many links are often the relevant ones, which `base` does not
   use. On multi-hop passages both are below the retriever, and `base` is 12.5 points above it.
-- *Better than the retriever*: `base` is over all corpora (p = 0.0001), but significantly only on two of five. On the
-  encyclopedia, the cross-encoder is above the retriever (p = 0.003), and `base` is not.
+- *Better than the retriever*: `base` is better over all corpora (p = 0.0001), but the difference is only significant on
+  two of five. On the encyclopedia, the cross-encoder is above the retriever (p = 0.003), and `base` is not.
 - *Small*: The checkpoint takes {size} KB, but 815 MB are installed with its library, of which torch takes 699.
   FlashRank takes a fifth of that, and the fusions less than a quarter.
 - *Fast*: `base` is three hundred times as fast as the fastest cross-encoder that scores all candidates, but RRF takes a

@@ -86,7 +86,7 @@ class IgnoreRules:
         self._files, self._prefix = tuple(files), prefix
 
     def below(self, folder: str, rules: tuple[IgnoreRule, ...]) -> "IgnoreRules":
-        """Return these rules and those of a folder below.
+        """Return these rules together with the rules of a subfolder.
 
         Args:
             folder: Path of the folder, relative to the source.

@@ -6,7 +6,7 @@ from posixpath import dirname, join, normpath
 from graphrerank_documents.document import Document
 from graphrerank_documents.pages import path_of_document
 
-_MAX_FOLDERS = 6  # maximum number of folders above a file from which the paths of its includes may start
+_MAX_FOLDERS = 6  # maximum number of parent folders of a file relative to which its includes are resolved
 
 
 def included_paths(document: Document, names: Collection[str]) -> Iterator[str]:

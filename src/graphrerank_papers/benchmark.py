@@ -272,7 +272,7 @@ def has_seen(manifest: RerankerManifest, names: set[str], fingerprint: str) -> b
 
 
 def settings_with(settings: Any, key: str) -> Iterator[Any]:
-    """Yield all mappings within the settings of a pipeline, at any depth, that have a key.
+    """Yield all mappings with a given key within the settings of a pipeline, at any depth.
 
     Args:
         settings: Settings of a pipeline.

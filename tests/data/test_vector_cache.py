@@ -131,7 +131,7 @@ def test_no_pair_is_encoded_twice(tmp_path: Path) -> None:
     assert encoder.pairs == []
     found = cache.encode(["ab", "a"], ["c", "bc"])  # pairs that join to one text
     assert not torch.equal(found[0], found[1])
-    with pytest.raises(ValueError, match=r"`passages` must have one entry per entry of `query_texts` \(1\), got 0"):
+    with pytest.raises(ValueError, match=r"`passages` must have the length of `query_texts` \(1\), got 0"):
         cache.encode(["a"], [])
 
 

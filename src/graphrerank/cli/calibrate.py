@@ -41,7 +41,7 @@ def calibrate(command: CommandContext) -> Path:
     checkpoint = load_primary(cfg.checkpoint)
     command.tracking.reads_checkpoint(cfg.checkpoint)
     if checkpoint.graph_reranker.reads_cross_encoder:
-        print("calibrating without cross-encoder scores, as for rankings that have none")
+        print("calibrating without cross-encoder scores, for rankings that do not use them")
     if cfg.data is None and cfg.num_queries is not None:
         raise UserError(
             f"`num_queries` must be null without `data`, got {cfg.num_queries}. "

@@ -134,7 +134,7 @@ def print_addresses(cfg: DictConfig, service: Service) -> None:
 
     Args:
         cfg: Settings of ``conf/serve.yaml``.
-        service: The service.
+        service: Service that is about to run.
     """
     address = f"http://{cfg.host}:{cfg.port}"
     first = SEARCH if cfg.index is not None else service.routes[0]
@@ -253,7 +253,7 @@ def indexed_corpus(command: CommandContext, artifacts: ServedArtifacts, settings
 def compared_pipelines(
     command: CommandContext, pipeline: DictConfig, retriever: str, artifact: Path
 ) -> Mapping[str, MakePipeline]:
-    """Return functions that build the pipelines of the setting ``compare``, whose rankings the page shows.
+    """Return functions that build the pipelines of the setting ``compare``. The page shows their rankings.
 
     Args:
         command: Running command.

@@ -260,7 +260,7 @@ def kind_of(name: str, value: Any) -> str:
 
 
 def encode_value_of(name: str, value: Any) -> str | None:
-    """Return a value as it is written in an entry, or None if the field cannot have the value.
+    """Return the encoding of a field's value in an entry, or None if the field cannot have the value.
 
     Args:
         name: Name of the field. Values of time fields are written as instants.
@@ -270,7 +270,7 @@ def encode_value_of(name: str, value: Any) -> str | None:
 
 
 def encode_instant(text: Any) -> str | None:
-    """Return the instant of a time as it is written in an entry, or None if the value is not a time.
+    """Return the encoding of a time in an entry, or None if the value is not a time.
 
     Args:
         text: Time in ISO 8601.
@@ -282,7 +282,7 @@ def encode_instant(text: Any) -> str | None:
 
 
 def encode_value(value: Any) -> str | None:
-    """Return a text, number or Boolean value as it is written in an entry, or None for other values.
+    """Return the encoding of a text, number or Boolean value in an entry, or None for other values.
 
     Args:
         value: Value of a field.

@@ -181,7 +181,7 @@ class PairCache(PairEncoder):
         """Return the keys of the pairs, and the pairs."""
         if len(query_texts) != len(passages):
             raise UserError(
-                f"`passages` must have one entry per entry of `query_texts` ({len(query_texts)}), got {len(passages)}"
+                f"`passages` must have the length of `query_texts` ({len(query_texts)}), got {len(passages)}"
             )
         pairs = list(zip(query_texts, passages, strict=True))
         # Each text is hashed separately, because different pairs can give the same concatenated text.

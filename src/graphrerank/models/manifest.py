@@ -196,7 +196,7 @@ class Manifest(Entry):
         return parse_manifest({**self.content, **entries}, self.source)
 
     def without(self, *keys: str) -> "Manifest":
-        """Return a validated copy of the manifest without some entries.
+        """Return a validated copy of the manifest without the given entries.
 
         Args:
             keys: Names of the entries to remove.

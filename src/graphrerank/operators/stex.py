@@ -281,7 +281,7 @@ def _contains(ascending: Tensor, keys: Tensor) -> Tensor:
 
 
 def _pad(reached: Sequence[_Reached], seeds: Ranking, top_k: int) -> Expansion:
-    """Arrange the nodes that each query takes in a matrix ``[B, top_k]``, with fewer hops first."""
+    """Arrange the selected nodes of each query in a matrix ``[B, top_k]``, nodes with fewer hops first."""
     joined = _Reached(*map(torch.cat, zip(*reached, strict=True)))
     nodes = joined.select(torch.argsort(joined.row, stable=True))
     cell = (nodes.row, positions_in_rows(nodes.row))

@@ -50,7 +50,7 @@ class User(NamedTuple):
         """Return all users that a name can refer to, for example to delete their data.
 
         Args:
-            name: Subject, name stated by requests, or principals as a JSON list or separated by commas.
+            name: Subject of a token, name that requests state, or principals (a JSON list, or separated by commas).
             kind: Kind of the user. If None, users of all kinds.
 
         Raises:

@@ -54,7 +54,7 @@ def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
 
 
 def _supporting(question: Record) -> list[tuple[str, str]]:
-    """Return title and text of a question's supporting passages, for each format of the data sets."""
+    """Return the title and the text of each supporting passage of a question, in any format of the data sets."""
     if "supporting_facts" in question:
         text_of = {title: "".join(sentences) for title, sentences in question["context"]}
         titles = dict.fromkeys(fact[0] for fact in question["supporting_facts"])

@@ -264,7 +264,7 @@ class RawFiles:
         return found[0]
 
     def sources(self) -> list[dict[str, Any]]:
-        """Return name, size in bytes and SHA-256 of the files and archives that were read, sorted by name."""
+        """Return the name, the size in bytes and the SHA-256 of each file or archive that was read, sorted by name."""
         return [{"name": name, "bytes": size, "sha256": sha} for name, (size, sha) in sorted(self.used.items())]
 
     def _refuse(self, patterns: Sequence[str], found: Sequence[RawFile]) -> NoReturn:

@@ -108,7 +108,7 @@ def _keys(text: str) -> Iterator[str]:
 
 
 def _dated_names(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield first surname, second surname or an empty string, and year of each likely citation."""
+    """Yield the first surname, the second surname (or an empty string) and the year of each likely citation."""
     for match in _AUTHOR_YEAR.finditer(text):
         for year in re.split(r"\s*,\s*", match[4]):
             yield normalize_entity(match[1]), normalize_entity(match[3] or ""), year

@@ -141,7 +141,7 @@ def read_qrels(
 
 
 def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line number, query id, document id and score of each row, without the header.
+    """Yield the line number, query id, document id and score of each row except the header.
 
     The first row determines whether there are three columns, or four as in TREC's format. CSV files may have additional
     columns, and a blank score means that the pair was not judged.

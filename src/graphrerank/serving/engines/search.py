@@ -64,7 +64,7 @@ class SearchEngine(Engine[SearchRequest]):
         Args:
             jobs: Requests by id.
             check: Function that raises TimeoutError once nobody waits for the batch. It is not called.
-            scorer: Scorer to use in place of the one of the pipeline's last step. If None, the pipeline is unchanged.
+            scorer: Scorer that replaces the scorer of the pipeline's last step. If None, the pipeline is unchanged.
 
         Returns:
             Response or refusal of each request by id.

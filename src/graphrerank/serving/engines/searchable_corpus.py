@@ -32,7 +32,7 @@ class SearchableCorpus:
         graph: Corpus graph.
         pipeline: Pipeline that searches the corpus.
         encoder: Encoder of queries. None if no step needs vectors.
-        compared: Pipelines by name, whose rankings the page shows for comparison.
+        compared: Additional pipelines by name. The page shows their rankings for comparison.
         see: Function that returns the graph visible to the given principals. None to use the graph's own ``seen_by``.
         has_permissions: Whether callers have principals.
         fingerprint: Fingerprint of the data set. None if unknown.
@@ -118,7 +118,7 @@ class SearchableCorpus:
         """Return the corpus ranked by the model of another scorer. Recent ones are cached.
 
         Args:
-            scorer: Scorer to use in place of the one of the pipeline's last step. If None, the corpus is unchanged.
+            scorer: Scorer that replaces the scorer of the pipeline's last step. If None, the corpus is unchanged.
         """
         trained = scorer_of(self.pipeline.last_step)
         if scorer is None or trained is None or not self.graph.num_nodes:

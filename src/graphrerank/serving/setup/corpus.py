@@ -54,8 +54,8 @@ def load_corpus(
         make_pipeline: Function that builds the pipeline from the corpus graph and ``text_encoder``, for example a
             ``functools.partial`` of :class:`~graphrerank.pipelines.pipeline.Pipeline`.
         cache: Folder of cached vectors and candidates.
-        compared: Functions that build pipelines by name, whose rankings the page shows for comparison. If None, there
-            are none.
+        compared: Functions by name that build additional pipelines. The page shows the rankings of these pipelines for
+            comparison. If None, there are none.
         make_encoder: Function that builds the encoder of the corpus, whose vectors are cached on disk. If None, the
             corpus is searched without vectors.
         query_encoder: Function that returns the encoder of queries, which may be shared with other engines. If None,
