@@ -23,7 +23,7 @@ JOINT_JOB = "graphrerank.cli.train.train"  # the only job that supports several 
 
 @contextmanager
 def joint_training() -> Iterator[None]:
-    """Share one group of processes between all trainings of a ``with`` block.
+    """Share one group of processes between all training runs of a ``with`` block.
 
     Lightning starts the processes with the command line in ``sys.argv``. In a sweep, ``sys.argv`` is that of the whole
     sweep, so the block uses that of the current run. ``sys.argv`` and the run folder in Hydra's configuration are

@@ -134,7 +134,7 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
 
 @contextmanager
 def training_folder(command: CommandContext) -> Iterator[Path]:
-    """Yield the run folder of a training: that of the run to resume (``ckpt_path``), which is locked, or a new one.
+    """Yield the run folder of the training: that of the run to resume (``ckpt_path``), which is locked, or a new one.
 
     Args:
         command: Running command.
@@ -208,7 +208,7 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def fit_settings(cfg: DictConfig) -> FitSettings:
-    """Return the settings of a training, without those that are in the groups ``trainer`` and ``module``.
+    """Return the settings of a training run, without those that are in the groups ``trainer`` and ``module``.
 
     Args:
         cfg: Configuration of the command.

@@ -358,7 +358,7 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
 
 
 def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
-    """Return the manifest entry ``start``, which describes the checkpoint that a training started from.
+    """Return the manifest entry ``start``, which describes the checkpoint that a training run started from.
 
     Args:
         start: Checkpoint that the training started from.

@@ -88,7 +88,7 @@ class DataEntry(GroupEntry):
 
 
 class StartEntry(Entry):
-    """Checkpoint from which a training started.
+    """Checkpoint from which a training run started.
 
     Attributes:
         name: Name of the checkpoint.

@@ -169,7 +169,7 @@ class LearningRate(L.Callback):
 class LearningCurves(L.Callback):
     """Record all logged metrics of each epoch, and plot them as learning curves after each epoch.
 
-    The metrics are saved in checkpoints, so that the curves of a resumed training are complete.
+    The metrics are saved in checkpoints, so that the curves of a resumed training run are complete.
 
     Args:
         path: PNG file to write. No file is written in a ``fast_dev_run``.
@@ -207,7 +207,7 @@ class LearningCurves(L.Callback):
         return {"history": self.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the history of the resumed training.
+        """Restore the history of the resumed training run.
 
         Args:
             state_dict: State that :meth:`state_dict` returned.

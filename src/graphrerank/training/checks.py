@@ -1,4 +1,4 @@
-"""Checks of a training's arguments before anything is computed, with one-line errors."""
+"""Checks of a training run's arguments before anything is computed, with one-line errors."""
 
 import inspect
 from collections.abc import Mapping, Sequence

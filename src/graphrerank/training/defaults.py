@@ -46,9 +46,9 @@ def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
 
 
 def default_callbacks(folder: str | Path) -> dict[str, Callback]:
-    """Return the default callbacks, for a training that is validated after each epoch.
+    """Return the default callbacks, for a training run that is validated after each epoch.
 
-    ``best`` saves the epoch with the highest :data:`MONITOR`, and ``last`` saves the state that a resumed training
+    ``best`` saves the epoch with the highest :data:`MONITOR`, and ``last`` saves the state that a resumed training run
     continues from. ``early_stopping`` stops after three epochs without improvement. ``curves`` plots learning curves.
     ``learning_rate`` and ``gradient_norm`` log their quantity at each optimiser step.
 
@@ -77,7 +77,7 @@ def default_callbacks(folder: str | Path) -> dict[str, Callback]:
 
 
 def last_epoch_callbacks(folder: str | Path) -> dict[str, Callback]:
-    """Return the callbacks of a training without validation, whose result is the model of the last epoch.
+    """Return the callbacks of a training run without validation, whose result is the model of the last epoch.
 
     Args:
         folder: Folder of the model. The checkpoint is written to ``checkpoints/best.ckpt`` in this folder.

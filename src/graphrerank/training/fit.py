@@ -85,8 +85,8 @@ def fit(
         run_dir: Folder of the run. The model is written to the subfolder ``name``. If None, a new folder in
             ``runs/fit`` is used.
         name: Name of the model in result tables and of its folder. If None, the name of ``model`` is used.
-        resume: Run folder of an interrupted training with the same arguments, or one of its ``.ckpt`` files. If None,
-            a new training starts.
+        resume: Folder of an interrupted training run with the same arguments, or one of its ``.ckpt`` files. If None,
+            a new training run starts.
         parts: Factory that builds components by name; it also sets the device, the number of threads and the cache. If
             None, a factory with the folders of ``conf/paths`` is used.
         config: Configuration to record in the manifest. If None, the seed and the validation split are recorded.

@@ -13,7 +13,7 @@ LAUNCHED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT
 
 @contextmanager
 def shared_processes() -> Iterator[None]:
-    """Share one process group between all trainings of a ``with`` block, and destroy the group at its end.
+    """Share one process group between all training runs of a ``with`` block, and destroy the group at its end.
 
     The first distributed training of the block starts the processes; the following ones reuse them. Lightning leaves
     the address of the group in environment variables, through which a later training would try to reach processes that
@@ -41,6 +41,6 @@ def shared_processes() -> Iterator[None]:
 
 
 def wait_for_all() -> None:
-    """Wait until all processes of a distributed training reach this call. Return at once in other trainings."""
+    """Wait until all processes of a distributed training run reach this call. Return at once in others."""
     if dist.is_available() and dist.is_initialized():
         dist.barrier()

@@ -1,4 +1,4 @@
-"""Manifest of a training before its first step: one function per entry."""
+"""Manifest of a training run before its first step: one function per entry."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from graphrerank.models.registry import read_features, register_model
 from graphrerank.training.settings import FROM_START, FitSettings
 from graphrerank.training.training_data import TrainingData
 
-# entries that must be equal in a resumed training and in its run
+# entries that must be unchanged when a training run is resumed
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
 CALIBRATED = ("calibration", "list_confidence")  # entries that calibration adds
 
@@ -29,7 +29,7 @@ def training_manifest(
     config: Mapping[str, Any] | None = None,
     start: Checkpoint | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of a training before its first step.
+    """Return the manifest of a training run before its first step.
 
     Args:
         name: Name of the model.

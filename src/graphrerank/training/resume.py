@@ -1,4 +1,4 @@
-"""Resuming of an interrupted training: its run folder, and its last checkpoint if the settings are unchanged."""
+"""Resuming of an interrupted training run: its run folder, and its last checkpoint if the settings are unchanged."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ LAST = Path("checkpoints", "last.ckpt")  # relative to the model's folder
 
 
 def run_folder(resume: str | Path) -> Path:
-    """Return the run folder of a training to resume.
+    """Return the folder of the training run to resume.
 
     Args:
         resume: A run folder of ``train.py``, or a ``.ckpt`` file in it.
@@ -47,9 +47,9 @@ def last_checkpoint(
     """Return the checkpoint to resume from.
 
     Args:
-        resume: Run folder to resume, or one of its ``.ckpt`` files. None for a new training.
+        resume: Run folder to resume, or one of its ``.ckpt`` files. None for a new training run.
         folder: Folder of the model in the run.
-        manifest: Manifest of the current training.
+        manifest: Manifest of the current training run.
         decisive: Names of the manifest entries that must be equal in the training to resume.
 
     Returns:

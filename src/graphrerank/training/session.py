@@ -27,11 +27,11 @@ from graphrerank.utils.quiet import quiet_lightning
 TrainerArguments = Mapping[str, Any] | partial[L.Trainer]
 #: Lightning callbacks: a sequence is added to the default callbacks, a mapping replaces them.
 Callbacks = Sequence[Callback] | Mapping[str, Callback]
-RESULTS = ("finished", "validation")  # manifest entries that are written at the end of a training
+RESULTS = ("finished", "validation")  # manifest entries that are written at the end of a training run
 
 
 class TrainingSession:
-    """Train a model with ``lightning.Trainer`` in a run folder, or resume an interrupted training.
+    """Train a model with ``lightning.Trainer`` in a run folder, or resume an interrupted training run.
 
     The model's folder is ``<run_dir>/<name>``. The training writes the manifest there, which records whether the
     training finished, and the files ``checkpoints/best.ckpt`` and ``checkpoints/last.ckpt``.
@@ -48,7 +48,7 @@ class TrainingSession:
             :func:`~graphrerank.training.defaults.default_callbacks`, or a mapping from name to callback that replaces
             the default callbacks.
         logger: A Lightning logger or a sequence of loggers. If None, nothing is logged.
-        resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. If None, a new training starts.
+        resume: Folder of an interrupted training run, or one of its ``.ckpt`` files. If None, a new one starts.
 
     Attributes:
         folder: Folder of the model.
@@ -90,13 +90,13 @@ class TrainingSession:
         """Find the checkpoint to resume from, and return the results of the training if it has already finished.
 
         Args:
-            manifest: Manifest of the current training.
+            manifest: Manifest of the current training run.
             decisive: Names of the manifest entries that must be equal in the training to resume.
 
         Returns:
             If the training to resume has finished, its manifest entries ``finished`` and, if it was validated,
-            ``validation``; its weights are in :attr:`best`, and :meth:`train` must not be called. Empty for a training
-            that continues from its last checkpoint, and for a new training.
+            ``validation``; its weights are in :attr:`best`, and :meth:`train` must not be called. Empty for a run that
+            continues from its last checkpoint, and for a new run.
 
         Raises:
             ValueError: If a decisive entry differs. The message names the entry.
@@ -109,7 +109,7 @@ class TrainingSession:
     def train(
         self, module: L.LightningModule, data: L.LightningDataModule, manifest: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Train until the trainer or a callback stops. A resumed training continues from its last checkpoint.
+        """Train until the trainer or a callback stops. A resumed training run continues from its last checkpoint.
 
         Args:
             module: Module to train. Its attribute ``model`` is the network.
@@ -178,7 +178,7 @@ class TrainingPlan:
         settings: Function of a run folder and a model name that builds the arguments ``trainer`` and ``callbacks`` of
             :class:`TrainingSession`.
         loggers: Function of a run folder and a model name that opens the loggers.
-        resume: Run folder of an interrupted training, or one of its ``.ckpt`` files. If None, a new training starts.
+        resume: Folder of an interrupted training run, or one of its ``.ckpt`` files. If None, a new one starts.
         config: Configuration to record in manifests.
     """
 

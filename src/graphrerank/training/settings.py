@@ -1,4 +1,4 @@
-"""Settings of a training, such as the seed, the splits, the number of epochs and the learning rate."""
+"""Settings of a training run, such as the seed, the splits, the number of epochs and the learning rate."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ FROM_START = "start"  # value of `calibration` that reuses the calibration of th
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a training. The defaults are those of ``python train.py``.
+    """Settings of a training run. The defaults are those of ``python train.py``.
 
     Attributes:
         seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.

@@ -53,7 +53,7 @@ ModuleFactory = Callable[..., RerankerModule]
 
 @dataclass(frozen=True, eq=False)
 class BuiltTraining:
-    """Prepared data, model and manifest of a training, before or after optimisation.
+    """Prepared data, model and manifest of a training run, before or after optimisation.
 
     Attributes:
         data: The prepared data sets.
@@ -116,8 +116,8 @@ class RerankerTrainer:
         run_dir: Folder of the run. The model is written to the subfolder ``name``. If None, a new folder in
             ``runs/fit`` is used.
         name: Name of the model in result tables and of its folder. If None, the name of ``model`` is used.
-        resume: Run folder of an interrupted training with the same arguments, or one of its ``.ckpt`` files. If None,
-            a new training starts.
+        resume: Folder of an interrupted training run with the same arguments, or one of its ``.ckpt`` files. If None,
+            a new training run starts.
         parts: Factory that builds components by name; it also sets the device, the number of threads and the cache. If
             None, a factory with the folders of ``conf/paths`` is used.
         config: Configuration to record in the manifest. If None, the seed and the validation split are recorded.
@@ -242,7 +242,7 @@ class RerankerTrainer:
         """
         torch.set_num_threads(self._parts.num_threads)
         operators = tune_restart_probs(data.first, self.settings.val_split, self.settings.restart_probs)
-        L.seed_everything(self.settings.seed, verbose=False)  # an earlier training must not influence the weights
+        L.seed_everything(self.settings.seed, verbose=False)  # an earlier training run must not influence the weights
         arguments = model_arguments(self._model, data.first)
         network = self._model.build(**arguments)
         start = None if self.settings.start is None else load_primary(self.settings.start)
@@ -257,14 +257,14 @@ class RerankerTrainer:
         return BuiltTraining(data, network, arguments, start, manifest)
 
     def optimize(self, training: BuiltTraining) -> BuiltTraining:
-        """Train the weights with Lightning. A resumed training continues from its last checkpoint.
+        """Train the weights with Lightning. A resumed training run continues from its last checkpoint.
 
         Args:
             training: Result of :meth:`build`.
 
         Returns:
-            Training with the manifest of the best epoch, whose weights are in ``session.best``. If the resumed training
-            has already finished, nothing is trained.
+            Training with the manifest of the best epoch, whose weights are in ``session.best``. If the resumed run has
+            already finished, nothing is trained.
         """
         earlier = self.session.earlier_results(training.manifest, RESUMED_ENTRIES)
         if not earlier:

@@ -24,11 +24,11 @@ from graphrerank.utils.checks import UserError
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Prepared data sets of a training, and the components that prepared them.
+    """Prepared data sets of a training run, and the components that prepared them.
 
     Attributes:
         prepared: Data sets with the candidates and features of their queries, by name. All have the same features. The
-            result table of a training is computed on the first one.
+            result table of a training run is computed on the first one.
         data: Configuration of each data set by name, which is recorded in the manifest.
         retriever: Retriever that produced the candidates.
         encoder: Text encoder. None if nothing is encoded.

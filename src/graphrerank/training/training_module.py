@@ -56,7 +56,7 @@ class TrainingModule(L.LightningModule):
         self.seed = seed
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Seed torch for the batch, so that a resumed training uses the same random numbers as an uninterrupted one.
+        """Seed torch for the batch, so that resumed and uninterrupted training runs use the same random numbers.
 
         Args:
             batch: Batch of the data module. Ignored.

@@ -87,7 +87,7 @@ class GraphERTables:
         settings: Overrides of all steps in Hydra's syntax.
         grid: Numbers to try for each searched setting.
         features: Names in ``conf/features``, each for all networks.
-        seeds: Random seeds of the final trainings.
+        seeds: Random seeds of the final training runs.
         ablated: Features of the network that is ablated.
         ablations: Overrides in Hydra's syntax, one per ablation.
         seed: Random seed of the search.

@@ -88,8 +88,8 @@ class TrainSettings(TrackedSettings):
         seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
         calibration: Calibration of scores to probabilities on the validation split. One of: logistic, start (reuse the
             calibration of `start`), null (off).
-        ckpt_path: Run folder of an interrupted training to resume, or one of its .ckpt files. Repeat the other settings
-            of the interrupted command. null starts a new training.
+        ckpt_path: Folder of an interrupted training run to resume, or one of its .ckpt files. Repeat the other settings
+            of the interrupted command. null starts a new training run.
         start: Checkpoint of the same model to initialise the weights from: a run folder, a .ckpt file, an artifact or
             the name of a shipped checkpoint. null initialises the weights at random. experiment=fine_tune fine-tunes
             the shipped checkpoint base.
