@@ -272,9 +272,9 @@ The model has to know the kind of question, not the corpus. Drafting questions f
 ## Corpora without edges
 
 An earlier training run was evaluated on validation questions. The table shows nDCG@10 of three retrievers and of a
-model that never saw the data set, over candidates without any edge, with p as above (`python evaluate.py checkpoint=RUN
-data=NAME split=val retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`, `data.knn=0` or `data.edges=[]`
-where `conf/data` adds edges):
+model that never saw the data set, over candidates without any edge, with p as above
+(`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`,
+`data.knn=0` or `data.edges=[]` where `conf/data` adds edges):
 
 | data set | questions | hybrid | model | p | BM25 | model | p | dense | model | p |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |

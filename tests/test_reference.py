@@ -153,7 +153,7 @@ def test_settings_of_a_file(settings: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_setting_without_a_comment_has_the_description_of_the_argument(settings: dict[str, Any]) -> None:
     arguments = settings["argument_descriptions"]("graphrerank.config.command_settings.store_settings")
-    assert arguments["command"] == "Name of the command's file of `conf`."
+    assert arguments["command"] == "Name of the command's file in `conf`."
     assert settings["argument_descriptions"]("no.such.Class") == {}
 
 

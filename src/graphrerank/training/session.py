@@ -168,7 +168,7 @@ class TrainingSession:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Trainer, callbacks, loggers and run to resume that a command passes to the models of an experiment.
+    """Trainer, callbacks and loggers that a command passes to the models of an experiment, and the run to resume.
 
     An experiment whose ``__call__`` has a parameter ``training`` receives the plan of its command. The command-line
     settings ``trainer=``, ``callbacks=``, ``logger=`` and ``ckpt_path=`` thus apply to the experiment as they do to a
