@@ -94,7 +94,7 @@ class Entries:
         return self.holders[self.ptr[self.terms.place(start)] : self.ptr[self.terms.place(stop)]]
 
     def instants(self) -> "Entries | None":
-        """Return the instants of times, which indexes of older versions lack.
+        """Return the missing instants of the time fields, which indexes of older versions do not contain.
 
         A text that is not a time has no instant, so its passages are never valid. A warning is logged for it.
 

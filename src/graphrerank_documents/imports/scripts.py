@@ -33,7 +33,7 @@ _MAX_INHERITED = 10
 
 
 class ScriptResolver(ModuleResolver):
-    """Resolve module specifiers as TypeScript and bundlers do, and to sources in place of built files.
+    """Resolve module specifiers as TypeScript and bundlers do, with sources in place of built files.
 
     - A path beginning with a dot is relative to the file. Suffixes and ``index`` files are found as in TypeScript; a
       suffix ``.js`` may stand for a file in TypeScript.

@@ -188,7 +188,9 @@ class AnswerStage:
         if self.comparison is not None and len(ranked.systems) < 2:
             raise UserError(f"`answers.comparison` needs at least two systems, got only {ranked.systems[0].name!r}")
         if all(answers is None for answers in right) and self.comparison is None:
-            raise UserError(f"`answers` needs `answer` in the metadata of queries, data set {dataset.name!r} has none")
+            raise UserError(
+                f"`answers` needs `answer` in the metadata of queries, but data set {dataset.name!r} has none"
+            )
         nodes = {system.name: system.ranking.nodes.tolist() for system in ranked.systems}
         contexts = {name: self.packing.pack(candidate_texts(dataset.graph.texts, rows)) for name, rows in nodes.items()}
         answers = self.answer(questions, contexts, right)
