@@ -63,7 +63,7 @@ class BenchmarkRow:
     Attributes:
         title: Name in the table.
         pipeline: Name in ``conf/pipeline``.
-        retriever: Name in ``conf/retriever`` of the retriever of search steps that name none.
+        retriever: Name in ``conf/retriever`` of the retriever for search steps that do not name one.
         checkpoint: Checkpoint of the pipeline's reranker. If None, the pipeline's default is used.
     """
 

@@ -43,7 +43,7 @@ class FastInsightCurves:
             largest budget.
         split: Split of the questions.
         num_queries: Maximum number of questions per data set. If None, all are used.
-        retriever: Name in ``conf/retriever`` of the retriever of search steps that name none.
+        retriever: Name in ``conf/retriever`` of the retriever for search steps that do not name one.
         encoder: Settings of the text encoder.
         pair_encoder: Settings of the cross-encoder.
     """

@@ -263,7 +263,7 @@ class TextMatch:
         return MatchedWords(bits, lead_bits, known, total, weight / total, graph)
 
     def _entries(self, nodes: Tensor) -> tuple[Integers, Integers]:
-        """Return the words of nodes ``[M]``: the position in ``nodes`` and the index of each entry."""
+        """Return the words of nodes ``[M]``: for each word, the position of its node and the index of the word."""
         rows = nodes.numpy()
         if self._stems is not None and self._stems.rows is not None:
             rows = self._stems.rows[rows]
