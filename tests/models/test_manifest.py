@@ -65,7 +65,7 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
         ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "must be a plain name, .* got '../../secret'"),
         ({"model": {"name": "gatv2_reranker", "arguments": {"num_layers": 1e9}}}, r"`num_layers` must lie in \["),
         ({"encoder": {**ENCODER, "arguments": {"batch_size": 1e8}}}, r"`batch_size` must lie in \["),
-        ({"config": json.loads('{"a":' * 33 + "1" + "}" * 33)}, "at most 32 levels deep"),
+        ({"config": json.loads('{"a":' * 33 + "1" + "}" * 33)}, "at most 32 levels"),
     ],
 )
 def test_a_broken_entry_is_refused_by_file_and_name(entries: dict[str, Any], message: str) -> None:

@@ -400,3 +400,20 @@ def test_passages_with_equal_inputs_get_equal_scores() -> None:
     ranking = shipped.rerank("leaks", ["A pump leaks.", "Bread.", "A pump leaks."], scores=[5.0, 1.0, 5.0])
     score_of = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
     assert score_of[0] == pytest.approx(score_of[2], abs=2e-6)  # the order of sums differs
+
+
+@pytest.mark.parametrize("num_passages", [6, 7, 50])
+def test_passages_with_equal_texts_and_vectors_get_equal_scores(num_passages: int) -> None:
+    """A matrix product of the vectors would round equal rows differently, so that they would have different ranks."""
+    generator = torch.Generator().manual_seed(num_passages)
+    vectors = torch.randn(num_passages, 384, generator=generator)
+    passages = [f"passage {number}" for number in range(num_passages)]
+    copies = [0, num_passages // 2, num_passages - 1]
+    for copy in copies[1:]:
+        vectors[copy], passages[copy] = vectors[0], passages[0]
+    query_vector = torch.randn(384, generator=generator)
+    ranking = GraphReranker.from_pretrained("base").rerank(
+        "passage 0", passages, query_vector=query_vector, vectors=vectors
+    )
+    scores = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+    assert [scores[copy] for copy in copies] == pytest.approx([scores[0]] * 3, abs=2e-6)

@@ -113,7 +113,8 @@ def given_scores(
     if is_bm25_read and texts is not None:
         scores[BM25_SCORE] = texts.bm25()
     if vectors is not None:
-        scores[DENSE_SCORE] = vectors.nodes @ vectors.query[0]
+        # row by row: a matrix product rounds equal rows differently, depending on their position
+        scores[DENSE_SCORE] = (vectors.nodes * vectors.query[0]).sum(dim=1)
     if rerank_input.scores is not None:
         scores[BASE_SCORE] = to_floats("scores", rerank_input.scores, (count,))
     elif vectors is None:

@@ -47,5 +47,5 @@ def test_the_service_is_found_by_its_entry_point(run_command, adapter_folder, tm
     (answer,) = engines["route"]().answer({"0": RouteRequest(query=TEXTS[0])}, lambda: None).values()
     assert answer.route == "fusion"
     refused = run_command("serve.py", f"artifact={folder}", "+service.folders=x", status=1)
-    assert "`service` must hold settings of serve_routes: " in refused.stderr
+    assert "`service` must contain only arguments of serve_routes: " in refused.stderr
     assert "unexpected keyword argument 'folders'" in refused.stderr

@@ -107,7 +107,7 @@ def test_judgements_of_chunks(papers: Path) -> None:
     (papers / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta#1\t1\nq2\tc#0\t1\n")
     qrels = load_reference_network(papers, max_size=40, gold="chunk").splits["test"]
     assert qrels.node.tolist() == [1, 5]
-    with pytest.raises(ValueError, match=r"test.tsv, line 2: .*found 'a#1'"):
+    with pytest.raises(ValueError, match=r"test.tsv, line 2: .*got 'a#1'"):
         load_reference_network(papers, max_size=40)
 
 

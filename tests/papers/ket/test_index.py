@@ -78,7 +78,7 @@ def test_goes_on_where_it_was_stopped(
         monkeypatch.setattr(parts[name], method, stopping(getattr(parts[name], method)))
     for name in ("save_tensors", "write_checked_json"):
         monkeypatch.setattr(
-            f"graphrerank_papers.indexing.{name}", stopping(getattr(sys.modules["graphrerank.utils.files"], name))
+            f"graphrerank_papers.indexing.{name}", stopping(getattr(sys.modules["graphrerank_papers.indexing"], name))
         )
     for stops_at in range(12):
         calls, folder = 0, tmp_path / f"broken{stops_at}"
