@@ -93,7 +93,7 @@ def test_a_german_folder_is_searched_and_matched_in_german(tmp_path: Path) -> No
     )
     dataset = Dataset.from_folder(folder)
     assert dataset.graph.passages.language == "german"
-    assert dataset.summary().endswith(", words of german")
+    assert dataset.summary().endswith(", language german")
     assert lexical_index(dataset.graph).score_all(["Häusern"])[0].nonzero().flatten().tolist() == [0, 1]
     edges, ptr = torch.zeros(2, 0, dtype=torch.int64), torch.tensor([0, 4])
     matched = TextMatch.of(dataset.graph).score(["Häusern"], torch.arange(4), edges, ptr)[:, 0]
