@@ -1,4 +1,4 @@
-"""Every file that is kept is written by ``utils/files.py`` or ``utils/tensor_files.py``: whole or not at all, in place."""
+"""Files that are kept are written by ``utils/files.py`` or ``utils/tensor_files.py``: whole or not at all, in place."""
 
 import ast
 from collections.abc import Iterator

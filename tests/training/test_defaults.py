@@ -52,5 +52,5 @@ def test_callbacks_of_another_name_are_composed_from_conf(tmp_path: Path) -> Non
         "learning_rate",
         "gradient_norm",
     ]
-    with pytest.raises(ValueError, match="must be the name of a file of conf/callbacks, got .nothing."):
+    with pytest.raises(ValueError, match="must be the name of a file of conf/callbacks, got 'nothing'"):
         named_callbacks(ComponentFactory(), "nothing", tmp_path, "gatv2")
