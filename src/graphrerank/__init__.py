@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphrerank.training.settings import FitSettings
     from graphrerank.training.trainer import RerankerTrainer
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = [
     "Dataset",
     "FitSettings",
