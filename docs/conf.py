@@ -40,6 +40,7 @@ if autodoc_mock_imports:
     suppress_warnings += ["autodoc", "autodoc.mocked_object"]  # `check_reference` finds what could not be imported
 napoleon_google_docstring = True
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # types are in the signatures; `|u1` in one would be read as markup
 
 # Pages whose text is a file at the top of the repository.
 PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
