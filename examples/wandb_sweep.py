@@ -47,7 +47,8 @@ def main() -> None:
             )
             loss = run.config.get("loss", "listwise")
             logger = WandbLogger(experiment=run)
-            fit(arguments.data, loss=loss, retriever="bm25", encoder=None, settings=settings, logger=logger)
+            reranker = fit(arguments.data, loss=loss, retriever="bm25", encoder=None, settings=settings, logger=logger)
+            print(f"Trained {reranker.source} with {loss}.")
 
     if arguments.offline:
         train()

@@ -23,7 +23,7 @@ RUNS = {
     "pyg_convolution": ([*TRIAL, *SHORT], r"sageconv +0\.\d"),
     "serve_and_call": ([], r"Solaris[^\n]*\n\d\.\d\d  Andrei Tarkovsky"),
     "train_from_python": ([*TRIAL, *SHORT], r"Saved the reranker in my_reranker"),
-    "wandb_sweep": (["--offline", *TRIAL, *SHORT], r"val/ndcg@10 0\.\d"),
+    "wandb_sweep": (["--offline", *TRIAL, *SHORT], r"Trained \S+best\.ckpt with listwise"),
 }
 
 

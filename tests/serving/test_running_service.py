@@ -87,7 +87,7 @@ def test_a_port_that_is_taken(service, tmp_path):
     command = [sys.executable, str(ROOT / "serve.py"), *settings]
     refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert refused.returncode == 1
-    assert f"`port` {port} of 127.0.0.1 cannot be used" in refused.stderr
+    assert f"`port` {port} on 127.0.0.1 cannot be used" in refused.stderr
 
 
 def test_the_key_comes_from_the_environment(locked):
