@@ -7,7 +7,8 @@ from hashlib import blake2b
 from posixpath import dirname
 
 from graphrerank_documents.document import Block, Document
-from graphrerank_documents.pages import ancestors, path_of_document
+from graphrerank_documents.pages import path_of_document
+from graphrerank_documents.paths import ancestors
 
 _EDGE = 20  # number of blocks to compare at the start and at the end of a page
 _MIN_PAGES, _SHARE = 10, 0.5  # minimum number of pages in a folder, and the share of pages that a block must exceed

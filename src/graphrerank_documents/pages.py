@@ -4,10 +4,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from posixpath import dirname, join, normpath
+from posixpath import dirname
 from unicodedata import normalize
 
 from graphrerank_documents.document import Document
+from graphrerank_documents.paths import MAX_DEPTH, ancestors, path_below
 from graphrerank_documents.readers import suffix_of
 from graphrerank_documents.site import Site
 
@@ -29,7 +30,6 @@ _DECORATION = re.compile(  # dates, numbers and languages in path components, wh
     r"(?:^|(?<=/))(?:\d{4}-\d\d-\d\d-|\d+\s*[-_.]+\s*(?=[^-_.\s\d/])|_+)(?=[^/])|\.[a-z]{2}(?:-[A-Za-z]{2,4})?$"
 )
 _TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # URLs omit these folders
-_MAX_DEPTH = 12  # maximum number of path components to consider
 
 
 class _PagePaths(defaultdict[str, dict[str, int]]):
@@ -94,7 +94,7 @@ class Pages:
         for alias in aliases:
             path = _split(normalize("NFC", re.split("[?#]", alias)[0]))[0]
             for top in ancestors(dirname(file)) if path.startswith("/") else [dirname(file)]:
-                self._aliases[_joined(top, path.strip("/"))].setdefault(suffix, number)
+                self._aliases[path_below(top, path.strip("/"))].setdefault(suffix, number)
 
     def find(self, own: int, path: str) -> int:
         """Return the document that a path points to.
@@ -108,7 +108,7 @@ class Pages:
         """
         name = self._own[own]
         file, _, inner = name.partition("#") if name not in self.files else (name, "", "")
-        if inner and (number := self.names.get(f"{file}#{_joined(dirname(inner), path)}")) is not None:
+        if inner and (number := self.names.get(f"{file}#{path_below(dirname(inner), path)}")) is not None:
             return number  # page in the same e-book or archive
         if (file, path) not in self._cache:
             self._cache[file, path] = self._search(file, normalize("NFC", path))
@@ -135,19 +135,19 @@ class Pages:
         """Yield the candidate paths in the folder for an absolute path of the site."""
         above = ancestors(dirname(file))
         near = sorted((root for root in self._roots if root in above), key=len, reverse=True)
-        path = _joined("", path)
+        path = path_below("", path)
         rests = [path, *(f"{path}/"[len(prefix) : -1] for prefix in self._prefixes if f"{path}/".startswith(prefix))]
         for folder in _TOPS:
             for top in dict.fromkeys((*near, *above, *self._roots)):
                 yield from ("/".join(filter(None, (top, folder, rest))) for rest in rests)
 
     def _relative(self, file: str, path: str) -> Iterator[str]:
-        yield _joined(dirname(file), path)
+        yield path_below(dirname(file), path)
         bare, suffix = _split(file)
         if suffix:
-            yield _joined(bare, path)  # the URL of the page may end with a slash
+            yield path_below(bare, path)  # the URL of the page may end with a slash
         if "/" in path.rstrip("/") and not path.startswith("."):
-            yield from (_joined(root, path) for root in self._roots if not root or file.startswith(f"{root}/"))
+            yield from (path_below(root, path) for root in self._roots if not root or file.startswith(f"{root}/"))
 
 
 class PageNames:
@@ -190,7 +190,7 @@ class PageNames:
         """
         path = name = _spaced(name)
         if name.startswith("."):
-            path = _joined(self._folders[own], name)
+            path = path_below(self._folders[own], name)
         elif name.startswith("/"):
             path = name.strip("/")
         bare = _split(path)[0]
@@ -231,30 +231,8 @@ def _rank(path: str) -> int:
     return _FIRST_PAGES.get(_last(path), 0)
 
 
-def _joined(folder: str, path: str) -> str:
-    joined = normpath(join(folder, path.lstrip("/")))
-    return "" if joined == "." else joined
-
-
-def ancestors(folder: str) -> list[str]:
-    """Return the path prefixes of a folder, from the top folder (an empty path) to the folder itself.
-
-    Args:
-        folder: Path of a folder, or empty for the top folder.
-
-    Returns:
-        Paths of at most 13 folders.
-
-    Example:
-        >>> ancestors("a/b")
-        ['', 'a', 'a/b']
-    """
-    parts = folder.split("/")[:_MAX_DEPTH] if folder else []
-    return ["/".join(parts[:end]) for end in range(len(parts) + 1)]
-
-
 def _tails(path: str) -> list[str]:
-    parts = path.split("/")[-_MAX_DEPTH:]
+    parts = path.split("/")[-MAX_DEPTH:]
     return ["/".join(parts[start:]) for start in range(len(parts))]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from graphrerank_documents.imports.base import folders_above, path_below
 from graphrerank_documents.imports.manifest import PackageManifest, read_package_manifest
 from graphrerank_documents.index_folder import index_folder
+from graphrerank_documents.paths import folders_above, path_below
 from graphrerank_documents.reading import read_content
 from graphrerank_documents.symbols import SymbolIndex
 

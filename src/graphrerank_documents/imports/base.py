@@ -101,20 +101,6 @@ class ModuleResolver(ABC):
         return target.startswith("/") or next(self.resolve(target, near), None) is not None
 
 
-def folders_above(path: str) -> list[str]:
-    """Return the folder of a path and its parents, from the inside out. The top folder is the empty string.
-
-    Args:
-        path: Path of a file or folder.
-
-    Example:
-        >>> folders_above("src/plant/pump.py")
-        ['src/plant', 'src', '']
-    """
-    parts = dirname(path).strip("/").split("/")
-    return ["/".join(parts[:end]) for end in range(len(parts), 0, -1) if parts[0]] + [""]
-
-
 def top_match(target: str) -> ModuleMatch:
     """Return the match of a name that is qualified from the top folder.
 
@@ -122,29 +108,6 @@ def top_match(target: str) -> ModuleMatch:
         target: Name that begins with ``/``.
     """
     return ModuleMatch(tuple(name_parts(target)))
-
-
-def path_below(folder: str, path: str) -> str:
-    """Return a path below a folder, where ``.`` stands for the folder itself.
-
-    Args:
-        folder: Path of a folder, empty for the top folder.
-        path: Normalised path relative to the folder.
-
-    Returns:
-        Path relative to the top folder. It starts with ``../`` if it leads out of it.
-
-    Example:
-        >>> path_below("a/b", "../c"), path_below("", "."), path_below("a", "src")
-        ('a/c', '', 'a/src')
-    """
-    parts: list[str] = [part for part in folder.split("/") if part]
-    for part in path.split("/"):
-        if part == ".." and parts and parts[-1] != "..":
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
 
 
 def starts_with(parts: Sequence[str], prefix: Sequence[str]) -> bool:

@@ -7,12 +7,11 @@ from graphrerank_documents.imports.base import (
     CodeFiles,
     ModuleMatch,
     ModuleResolver,
-    folders_above,
-    path_below,
     starts_with,
     top_match,
 )
 from graphrerank_documents.module_names import name_parts
+from graphrerank_documents.paths import folders_above, path_below
 
 
 class GoResolver(ModuleResolver):

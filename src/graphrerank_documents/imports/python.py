@@ -10,12 +10,11 @@ from graphrerank_documents.imports.base import (
     CodeFiles,
     ModuleMatch,
     ModuleResolver,
-    folders_above,
-    path_below,
     top_match,
 )
 from graphrerank_documents.imports.manifest import PackageManifest
 from graphrerank_documents.module_names import module_of, name_parts
+from graphrerank_documents.paths import folders_above, path_below
 
 _MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini")
 _VENDORED = frozenset(("_vendor", "vendor", "vendored", "_vendored", "third_party", "extern", "externals"))

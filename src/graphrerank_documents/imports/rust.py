@@ -9,11 +9,10 @@ from graphrerank_documents.imports.base import (
     CodeFiles,
     ModuleMatch,
     ModuleResolver,
-    folders_above,
-    path_below,
     starts_with,
 )
 from graphrerank_documents.module_names import module_of, name_parts
+from graphrerank_documents.paths import folders_above, path_below
 
 _STANDARD = frozenset(("std", "core", "alloc", "proc_macro", "test"))
 #: Roots of crates in the folder of a Cargo.toml that are found without being declared.

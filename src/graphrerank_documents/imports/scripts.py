@@ -10,12 +10,11 @@ from graphrerank_documents.imports.base import (
     CodeFiles,
     ModuleMatch,
     ModuleResolver,
-    folders_above,
-    path_below,
     top_match,
 )
 from graphrerank_documents.imports.manifest import PackageManifest
 from graphrerank_documents.module_names import name_parts
+from graphrerank_documents.paths import folders_above, path_below
 
 _TYPESCRIPT, _JAVASCRIPT = (".ts", ".tsx", ".d.ts", ".mts", ".cts"), (".js", ".jsx", ".mjs", ".cjs")
 #: Suffixes in TypeScript for each suffix that an import writes.
