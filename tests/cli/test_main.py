@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 import graphrerank
 from graphrerank.cli import schema
@@ -88,8 +87,7 @@ def test_help_shows_the_settings_with_their_comments(command: str, run_command) 
     if command == "evaluate" or config is None:
         shown = run_command(command, "--help").stdout
     else:
-        schema.register()
-        shown = OmegaConf.create({"help": f"${{graphrerank_help:{config}}}"}).help
+        shown = schema.command_help(config)
     assert config is None or "torch threads" in shown or config == "export"
     assert config is None or "# Checkpoint" in shown or config in ("prepare", "learn")
     assert config is None or "  paths: default" in shown

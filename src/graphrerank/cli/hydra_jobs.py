@@ -43,7 +43,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
     schema.register(name)
     if set(arguments) & {"--help", "-h"}:
         # printed directly, because Hydra would first compose the command and list all groups, which takes seconds
-        print(schema.command_help(name).replace("$$", "$"))
+        print(schema.command_help(name))
         return 0
     full = os.environ.get(FULL_ERROR, "0") != "0"
     os.environ[FULL_ERROR] = "1"  # makes Hydra raise errors instead of printing them

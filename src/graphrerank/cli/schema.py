@@ -49,12 +49,11 @@ def settings_class(name: str) -> type[Any]:
 
 
 def register(*names: str) -> None:
-    """Register the settings folders of plugins, and the defaults and help texts of commands, with Hydra.
+    """Register the settings folders of plugins and the defaults of commands with Hydra.
 
     Args:
         *names: Names of the commands' files in ``conf``. If empty, all commands are registered.
     """
-    OmegaConf.register_new_resolver("graphrerank_help", command_help, replace=True)
     register_settings()
     for name in names or SETTINGS:
         store_settings(name, settings_class(name))
@@ -67,7 +66,7 @@ def command_help(name: str) -> str:
         name: Name of the command's file in ``conf``.
 
     Returns:
-        Template for Hydra, in which every ``$`` is doubled.
+        Text, as ``graphrerank COMMAND --help`` prints it.
     """
     folders = [conf_folder(), *settings_folders()]
     path = folders[0] / f"{name}.yaml"
@@ -83,7 +82,7 @@ def command_help(name: str) -> str:
         choices[group] = sorted([*choices[group], *listed_choices(group)])
     listed = [f"  {group}: {', '.join(names)}" for group, names in choices.items()]
     advice = "GROUP=CHOICE selects a file of conf/GROUP. --cfg job --package GROUP prints its settings. The choices:"
-    return "\n".join([*lines, "", advice, *listed, "", "--hydra-help describes Hydra's flags."]).replace("$", "$$")
+    return "\n".join([*lines, "", advice, *listed, "", "--hydra-help describes Hydra's flags."])
 
 
 def composition_error(error: BaseException, name: str) -> UserError | None:
