@@ -1,11 +1,13 @@
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
+from graphrerank.config.components import ComponentFactory
 from graphrerank.core import Ranking
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
@@ -22,6 +24,11 @@ NUM_NODES, NUM_QUERIES, DEPTH = 30, 60, 12
 QUALITY = {"retriever": 0.1, "ppr": 0.2, "gcs": 0.15, "cross_encoder": 0.3, "their.run": 0.25, "mlp": 0.6, "gatv2": 0.6}
 MS = {"retriever": 0.2, "ppr": 0.6, "gcs": 0.4, "cross_encoder": 412.0, "mlp": 1.3, "gatv2": 2.2}
 PLAN = EvaluationPlan(("PR@10", "nDCG@10", "R@10"), ("PR@10", "nDCG@10"), resamples=2_000)
+
+
+@pytest.fixture
+def components(tmp_path: Path) -> ComponentFactory:
+    return ComponentFactory(cache=tmp_path / "cache")
 
 
 def toy_dataset(seed: int = 0, name: str = "toy") -> Dataset:

@@ -21,11 +21,6 @@ NOTHING = ResolvedComponent(None, "")
 
 
 @pytest.fixture
-def components(tmp_path: Path) -> ComponentFactory:
-    return ComponentFactory(cache=tmp_path / "cache")
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Three passages, two queries with one relevant passage each."""
     corpus = [{"_id": f"p{i}", "text": f"word{i}", "metadata": {"even": i % 2 == 0}} for i in range(3)]

@@ -1,7 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -20,22 +19,8 @@ from graphrerank.evaluation.plan import SystemSpec, plan_evaluation
 from graphrerank.evaluation.runners.checkpoint import CheckpointGroup
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.models.manifest import RerankerManifest
-from tests.support.folders import write_dataset
 
 NOTHING = ResolvedComponent(None, "")
-
-
-@pytest.fixture
-def components(tmp_path: Path) -> ComponentFactory:
-    return ComponentFactory(cache=tmp_path / "cache")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Three passages, two queries with one relevant passage each."""
-    corpus = [{"_id": f"p{i}", "text": f"word{i}", "metadata": {"even": i % 2 == 0}} for i in range(3)]
-    queries = [{"_id": f"q{i}", "text": f"word{i}"} for i in range(2)]
-    return write_dataset(tmp_path / "toy", corpus=corpus, queries=queries, test=[("q0", "p0"), ("q1", "p1")])
 
 
 def manifests() -> Mapping[str, RerankerManifest]:
