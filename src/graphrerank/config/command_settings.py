@@ -8,7 +8,6 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from difflib import get_close_matches
 from textwrap import wrap
 from typing import Any, cast, get_type_hints
 
@@ -16,7 +15,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from graphrerank.utils.checks import UserError
+from graphrerank.utils.checks import UserError, similar_name
 
 SUFFIX = "_settings"  # suffix of the name of the defaults in Hydra's config store
 HELP_WIDTH = 100
@@ -182,8 +181,8 @@ def suggestion(key: str, known: list[str]) -> str:
         >>> suggestion("checkpont", ["checkpoint", "seed"])
         ', did you mean checkpoint?'
     """
-    similar = get_close_matches(key, known, n=1)
-    return f", did you mean {similar[0]}?" if similar else ""
+    similar = similar_name(key, known)
+    return "" if similar is None else f", did you mean {similar}?"
 
 
 def check_type(setting: Any, needed: Any, key: str) -> None:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.installation.conf_folder import conf_folder, register_choices
 from graphrerank.installation.plugins import settings_folders
-from graphrerank.utils.checks import UserError
+from graphrerank.utils.checks import UserError, similar_name
 
 ROOT = "part"  # file of `conf` that a component is composed with
 
@@ -79,8 +78,8 @@ def missing_file_message(error: MissingConfigException) -> str:
     """
     group, _, name = str(error.missing_cfg_file).rpartition("/")
     options = sorted(set(error.options or ()))
-    similar = get_close_matches(name, options, n=1)
-    advice = f"Did you mean {similar[0]}?" if similar else f"The names are {', '.join(options)}"
+    similar = similar_name(name, options)
+    advice = f"The names are {', '.join(options)}" if similar is None else f"Did you mean {similar}?"
     if group == "data":
         advice += ". For a data set folder, use data=folder data.path=DIR"
     return f"`{group}` must be the name of a file of conf/{group}, got {name!r}. {advice}"

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 import lightning as L
@@ -10,7 +9,7 @@ import torch
 from lightning.pytorch.loggers import Logger
 from torch import nn
 
-from graphrerank.config.command_settings import check_type
+from graphrerank.config.command_settings import check_type, suggestion
 from graphrerank.core.candidate_graphs import CandidateGraphs
 from graphrerank.core.model_inputs import ModelInputs
 from graphrerank.training.reranker_module import RerankerModule
@@ -89,8 +88,7 @@ def check_trainer_arguments(arguments: Mapping[str, Any]) -> None:
         if name.startswith("_"):
             continue
         if name not in names:
-            similar = get_close_matches(name, names, n=1)
-            advice = f", did you mean {similar[0]}?" if similar else f". It has {', '.join(names)}"
+            advice = suggestion(name, names) or f". It has {', '.join(names)}"
             raise UserError(f"`trainer.{name}` is not an argument of lightning.Trainer{advice}")
         if isinstance(argument, str | int | float | bool):
             check_type(argument, hints.get(name, Any), f"trainer.{name}")

@@ -1,11 +1,10 @@
 """Settings of a training run, such as the seed, the splits, the number of epochs and the learning rate."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from graphrerank.utils.checks import UserError, check_choice, check_counts
+from graphrerank.utils.checks import UserError, check_choice, check_counts, similar_name
 
 FROM_START = "start"  # value of `calibration` that reuses the calibration of the checkpoint `start`
 
@@ -97,8 +96,8 @@ class FitSettings:
         """
         names = [each.name for each in fields(self)]
         if unknown := [name for name in changes if name not in names]:
-            similar = difflib.get_close_matches(unknown[0], names, n=1)
-            advice = f"Did you mean {similar[0]!r}?" if similar else f"The settings are {names}"
+            similar = similar_name(unknown[0], names)
+            advice = f"The settings are {names}" if similar is None else f"Did you mean {similar!r}?"
             raise UserError(f"unknown training setting {unknown[0]!r}. {advice}")
         return replace(self, **changes)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -79,6 +80,23 @@ def _check(
             continue
         if isinstance(number, bool) or not isinstance(number, Real) or not fits(number):
             raise UserError(f"`{name}` must {requirement}, got {number!r}")
+
+
+def similar_name(name: str, names: Collection[str]) -> str | None:
+    """Return the most similar of some names, for the message about a misspelt one.
+
+    Args:
+        name: Name that does not exist.
+        names: Names that exist.
+
+    Returns:
+        Similar name. None if no name is similar.
+
+    Example:
+        >>> similar_name("checkpont", ["checkpoint", "seed"]), similar_name("x", ["seed"])
+        ('checkpoint', None)
+    """
+    return next(iter(get_close_matches(name, names, n=1)), None)
 
 
 def check_choice(choices: Collection[str], **chosen: str) -> None:
