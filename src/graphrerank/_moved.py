@@ -66,6 +66,11 @@ MOVED: dict[str, tuple[str, ...]] = {
         "graphrerank.evaluation.runners.pipeline",
         "graphrerank.training.tuning",
     ),
+    "graphrerank.evaluation.reliability": (
+        "graphrerank.calibration.labelled_lists",
+        "graphrerank.calibration.probabilities",
+        "graphrerank.evaluation.reranking",
+    ),
     "graphrerank.evaluation.sequential": ("graphrerank.evaluation.sequential_test",),
     "graphrerank.data.enrichment.knn": ("graphrerank.data.enrichment.neighbours",),
     "graphrerank.data.enrichment.random_edges": ("graphrerank.data.enrichment.neighbours",),
@@ -82,7 +87,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "graphrerank.extras": ("graphrerank.installation.extras",),
     "graphrerank.files": ("graphrerank.utils.files", "graphrerank.utils.tensor_files"),
     "graphrerank.fitting": ("graphrerank.training",),
-    "graphrerank.fitting.calibrate": ("graphrerank.training.calibrate",),
+    "graphrerank.fitting.calibrate": ("graphrerank.training.calibrate", "graphrerank.calibration.probabilities"),
     "graphrerank.fitting.fit": (
         "graphrerank.training.fit",
         "graphrerank.training.trainer",
@@ -182,6 +187,7 @@ MOVED: dict[str, tuple[str, ...]] = {
         "graphrerank.serving.schemas.inspection",
     ),
     "graphrerank.serving.watching": ("graphrerank.serving.hot_reload",),
+    "graphrerank.training.calibrate": ("graphrerank.calibration.probabilities",),
     "graphrerank.training.calibration": ("graphrerank.calibration.fitting",),
     "graphrerank.untrusted": ("graphrerank.utils.safe_loading",),
 }

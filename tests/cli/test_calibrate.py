@@ -1,7 +1,6 @@
 """``graphrerank calibrate``: as in the training, and for a corpus with a few judged questions."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -15,11 +14,10 @@ from graphrerank.core import Ranking
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.metrics import expected_calibration_error
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
-from graphrerank.training.calibrate import _errors, _out_of_fold, _predict, calibrate_system, fit_probabilities
+from graphrerank.training.calibrate import calibrate_system
 from tests.support.commands import RunCommand, manifest_of
 from tests.support.folders import write_films
 
@@ -135,54 +133,3 @@ def test_several_data_sets_are_fitted_together() -> None:
     complete = ListConfidence.model_validate(entries["list_confidence"]).perfect_recall(torch.tensor([0.5, 0.5, 0.0]))
     assert 0 < complete[0] < complete[1] < 1  # of both lists the first two hold what is relevant
     assert entries["list_confidence"]["fitted"]["queries"] == 2
-
-
-def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> LabelledLists:
-    """Draw scores, and labels by a calibration."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(num_queries, 50, generator=generator).sort(dim=1, descending=True).values * 3
-    p = Calibration(slope=slope, intercept=intercept).probabilities(scores)
-    relevant = torch.rand(p.shape, generator=generator) < p
-    scores[:, 45:] = -math.inf
-    relevant[:, 45:] = False
-    return LabelledLists(scores, relevant, relevant.sum(1))
-
-
-def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
-    lists = _lists(30, slope=0.8, intercept=-3.0)
-    before = _errors(lists, lists.probabilities(Calibration(slope=0.8, intercept=-1.0)), None)
-    p, complete = _out_of_fold(lists, with_confidence=False)
-    after = _errors(lists, p, complete)
-    assert before["ece"] > 0.1
-    assert after["ece"] < 0.03
-    assert after["ece_top"] < before["ece_top"] / 3
-    assert after["brier"] < before["brier"]
-    assert torch.equal(p[:, 45:], torch.zeros(30, 5))
-
-
-def test_forty_questions_mend_a_foreign_confidence() -> None:
-    lists, foreign = _lists(40, slope=1.5, intercept=-7.5), ListConfidence(beyond=-0.5, within=0.5, intercept=3.0)
-    sure = _errors(lists, *_predict(lists, Calibration(slope=1.5, intercept=-7.5), foreign))
-    mended = _errors(lists, *_out_of_fold(lists, with_confidence=True))
-    assert sure["ece_PR@5"] > 0.2
-    assert mended["ece_PR@5"] < sure["ece_PR@5"] / 2
-
-
-def test_lists_that_are_never_complete_give_no_confidence() -> None:
-    lists = _lists(40, slope=0.8, intercept=-2.0)
-    endless = LabelledLists(lists.scores, lists.relevant, lists.num_relevant + 1)
-    _, confidence = fit_probabilities({"": endless})
-    _, complete = _out_of_fold(endless, with_confidence=True)
-    assert confidence is None
-    assert complete is None
-
-
-def test_a_part_is_calibrated_without_its_own_labels() -> None:
-    lists = _lists(20, slope=1.5, intercept=-7.5)
-    turned = lists.relevant.clone()
-    turned[::5] = ~turned[::5]  # the first part
-    changed = LabelledLists(lists.scores, turned, turned.sum(1))
-    whole, found = (_out_of_fold(part, with_confidence=True) for part in (lists, changed))
-    for before, after in zip(whole, found, strict=True):
-        assert torch.equal(after[::5], before[::5])
-        assert not torch.equal(after[1::5], before[1::5])

@@ -3,10 +3,12 @@ import math
 import pytest
 import torch
 
+from graphrerank.calibration.labelled_lists import LabelledLists
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.reliability import LabelledLists, judge_confidence, judge_reliability, labelled_lists
+from graphrerank.evaluation.reliability import judge_confidence, judge_reliability
+from graphrerank.evaluation.reranking import labelled_lists
 from graphrerank.evaluation.systems import System, base_ranking
 
 

@@ -12,8 +12,8 @@ from graphrerank.core import Ranking
 from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.comparisons import compare_dataset, measure_rows
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, relevant_nodes, tied_share
-from graphrerank.evaluation.records import DatasetResult, ListReliability, Reliability, SystemResult
-from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
+from graphrerank.evaluation.records import DatasetResult, SystemResult
+from graphrerank.evaluation.reliability import measure_reliability
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
 from graphrerank.utils.checks import UserError
@@ -158,40 +158,6 @@ def missing_queries(ranked: RankedDataset, system: RankedSystem) -> tuple[str, .
     """
     is_empty = ~(system.ranking.nodes >= 0).any(dim=1)
     return tuple(ranked.dataset.query_ids[query] for query in ranked.queries[is_empty.cpu()].tolist())
-
-
-@dataclass(frozen=True)
-class ReliabilityRecords:
-    """Calibration of all calibrated systems.
-
-    Attributes:
-        candidates: Calibration of the probabilities of relevance.
-        lists: Calibration of the probabilities that the top of a list contains every relevant passage.
-    """
-
-    candidates: list[Reliability]
-    lists: list[ListReliability]
-
-
-def measure_reliability(ranked: RankedDataset, qrels: Qrels) -> ReliabilityRecords:
-    """Measure the calibration of the systems whose scores are calibrated.
-
-    Args:
-        ranked: Rankings of all systems.
-        qrels: Judgements of the split.
-
-    Returns:
-        One record per calibrated system, and one per rank for systems with ``list_confidence``.
-    """
-    records = ReliabilityRecords([], [])
-    for system in ranked.systems:
-        if system.calibration is None:
-            continue
-        lists = label_ranking(system.ranking, qrels, ranked.queries, num_nodes=ranked.dataset.graph.num_nodes)
-        records.candidates.append(judge_reliability(system.name, system.calibration, *lists.pairs))
-        if system.confidence is not None:
-            records.lists.extend(judge_confidence(system.name, system.calibration, system.confidence, lists))
-    return records
 
 
 @dataclass(frozen=True)

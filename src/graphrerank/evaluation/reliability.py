@@ -1,4 +1,4 @@
-"""Measure the calibration of probabilities on the judgements of a split."""
+"""Records of the calibration of all systems of an evaluation, for reports."""
 
 from dataclasses import dataclass
 from math import nan
@@ -6,98 +6,52 @@ from math import nan
 import torch
 from torch import Tensor
 
+from graphrerank._moved import moved_names
+from graphrerank.calibration.labelled_lists import LabelledLists
 from graphrerank.calibration.list_confidence import ListConfidence
 from graphrerank.calibration.logistic import Calibration
-from graphrerank.core import Ranking
-from graphrerank.data.candidates import PreparedDataset
+from graphrerank.calibration.probabilities import CONFIDENCE_RANKS
 from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.records import ListReliability, Reliability
-from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.systems import System
+from graphrerank.evaluation.reranking import label_ranking
+from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.metrics import area_under_roc, brier_score, expected_calibration_error, reliability_bins
 
-CONFIDENCE_RANKS = (5, 10)
+__getattr__ = moved_names(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledLists:
-    """Rankings of queries with their judgements.
+@dataclass(frozen=True)
+class ReliabilityRecords:
+    """Calibration of all calibrated systems.
 
     Attributes:
-        scores: ``[Q, K]`` float32, best first, with padding ``-inf``.
-        relevant: ``[Q, K]`` bool, True for relevant passages.
-        num_relevant: ``[Q]`` int64, number of relevant passages of each query, including passages that are not ranked.
+        candidates: Calibration of the probabilities of relevance.
+        lists: Calibration of the probabilities that the top of a list contains every relevant passage.
     """
 
-    scores: Tensor
-    relevant: Tensor
-    num_relevant: Tensor
-
-    @property
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """Scores of all ranked passages, ``[n]`` float32, and their labels, ``[n]`` float64, 1 for relevant, else 0."""
-        ranked = self.scores.isfinite()
-        return self.scores[ranked], self.relevant[ranked].double()
-
-    @property
-    def complete(self) -> Tensor:
-        """``[Q, K]`` bool: entry ``k - 1`` is True if the top ``k`` passages include every relevant passage."""
-        return self.relevant.cumsum(1) == self.num_relevant.unsqueeze(1)
-
-    def select(self, rows: slice | Tensor) -> "LabelledLists":
-        """Return the lists of a subset of the queries.
-
-        Args:
-            rows: Slice, mask ``[Q]`` or row indices of the queries.
-
-        Returns:
-            Lists of the selected queries.
-        """
-        return LabelledLists(self.scores[rows], self.relevant[rows], self.num_relevant[rows])
-
-    def probabilities(self, calibration: Calibration) -> Tensor:
-        """Convert the scores to probabilities of relevance.
-
-        Args:
-            calibration: Map from scores to probabilities.
-
-        Returns:
-            ``[Q, K]`` float32, 0 for padding.
-        """
-        ranked = self.scores.isfinite()
-        return calibration.probabilities(self.scores.masked_fill(~ranked, 0)).masked_fill(~ranked, 0)
+    candidates: list[Reliability]
+    lists: list[ListReliability]
 
 
-def labelled_lists(prepared: PreparedDataset, split: str, system: System) -> LabelledLists:
-    """Rank all candidates of a split's queries, and look up their judgements.
+def measure_reliability(ranked: RankedDataset, qrels: Qrels) -> ReliabilityRecords:
+    """Measure the calibration of the systems whose scores are calibrated.
 
     Args:
-        prepared: Data set with the candidates of its queries.
-        split: Split whose queries and judgements are used.
-        system: System that scores the candidates.
+        ranked: Rankings of all systems.
+        qrels: Judgements of the split.
 
     Returns:
-        Rankings with their judgements.
+        One record per calibrated system, and one per rank for systems with ``list_confidence``.
     """
-    qrels = prepared.dataset.split(split)
-    ranking = rerank(prepared, qrels.queries, system)
-    return label_ranking(ranking, qrels, qrels.queries, num_nodes=prepared.dataset.graph.num_nodes)
-
-
-def label_ranking(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> LabelledLists:
-    """Look up the judgements of ranked passages.
-
-    Args:
-        ranking: Ranking ``[Q, K]``.
-        qrels: Judgements of the ranked queries.
-        queries: Indices of the queries, ``[Q]`` int64.
-        num_nodes: Number of passages in the corpus.
-
-    Returns:
-        Ranking with its judgements.
-    """
-    relevant = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes) > 0
-    return LabelledLists(ranking.scores, relevant, (qrels.gains(queries) > 0).sum(1))
+    records = ReliabilityRecords([], [])
+    for system in ranked.systems:
+        if system.calibration is None:
+            continue
+        lists = label_ranking(system.ranking, qrels, ranked.queries, num_nodes=ranked.dataset.graph.num_nodes)
+        records.candidates.append(judge_reliability(system.name, system.calibration, *lists.pairs))
+        if system.confidence is not None:
+            records.lists.extend(judge_confidence(system.name, system.calibration, system.confidence, lists))
+    return records
 
 
 @torch.inference_mode()

@@ -6,8 +6,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from graphrerank.calibration.labelled_lists import LabelledLists
 from graphrerank.core import CandidateGraphs, ModelInputs, Ranking
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.systems import System
 
@@ -80,6 +82,38 @@ def measure_queries(
     """
     qrels = prepared.dataset.split(split)
     return measure_ranking(prepared.dataset, qrels, qrels.queries, rerank(prepared, qrels.queries, system), measures)
+
+
+def labelled_lists(prepared: PreparedDataset, split: str, system: System) -> LabelledLists:
+    """Rank all candidates of a split's queries, and look up their judgements.
+
+    Args:
+        prepared: Data set with the candidates of its queries.
+        split: Split whose queries and judgements are used.
+        system: System that scores the candidates.
+
+    Returns:
+        Rankings with their judgements.
+    """
+    qrels = prepared.dataset.split(split)
+    ranking = rerank(prepared, qrels.queries, system)
+    return label_ranking(ranking, qrels, qrels.queries, num_nodes=prepared.dataset.graph.num_nodes)
+
+
+def label_ranking(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> LabelledLists:
+    """Look up the judgements of ranked passages.
+
+    Args:
+        ranking: Ranking ``[Q, K]``.
+        qrels: Judgements of the ranked queries.
+        queries: Indices of the queries, ``[Q]`` int64.
+        num_nodes: Number of passages in the corpus.
+
+    Returns:
+        Ranking with its judgements.
+    """
+    relevant = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes) > 0
+    return LabelledLists(ranking.scores, relevant, (qrels.gains(queries) > 0).sum(1))
 
 
 def trained_system(name: str, model: nn.Module, device: torch.device) -> System:
