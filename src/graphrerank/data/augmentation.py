@@ -1,7 +1,7 @@
 """Augmentation of training candidates, so that a model generalises to other retrievers and graphs."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from graphrerank.core.graph_algebra import graph_of_nodes
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
 from graphrerank.corpus.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.corpus.edge_types import EDGE_TYPES, OTHER
+from graphrerank.data.augmentation_settings import AugmentationSettings
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.utils.checks import UserError, check_share
 
@@ -59,48 +60,24 @@ class QueryDraws:
 
 
 @dataclass
-class CandidateAugmentation:
+class CandidateAugmentation(AugmentationSettings):
     """Random changes of scores and edges in training batches. Each change applies to a whole query.
 
     Changes are drawn once per query, so that its list remains one that some retriever could produce. A hidden score is
-    0 for every candidate. Models scale scores within a list, where a constant carries no information. All probabilities
-    are in [0, 1] and are 0 by default.
+    0 for every candidate. Models scale scores within a list, where a constant carries no information. The probabilities
+    are those of :class:`~graphrerank.data.augmentation_settings.AugmentationSettings`, 0 by default.
 
     Args:
         feature_names: Names of the scores in ``CandidateGraphs.x``. The first is the score of the base ranking.
-        base_swap: Probability of replacing the base score by BM25 or the cosine similarity, with equal probability.
-        score_dropout: Probability of hiding a score other than the base score. The scores of an expansion are hidden
-            together, and so are those of ``TextMatch``.
-        cross_encoder_dropout: Probability of hiding the scores of a cross-encoder, which ``score_dropout`` never hides.
-        edge_dropout: Probability of removing all edges and the scores computed from them.
-        type_merge: Probability of merging all edges into the type ``other``.
-        type_swap: Probability of permuting the edge types.
-        type_dropout: Probability of hiding the edges of a type, drawn for each type.
-        edge_noise: Probability of adding up to 1,500 edges of one type between random candidates.
-        list_cut: Probability of truncating the list to its first 20 to 80 candidates by base score. Lists that would
-            lose all relevant candidates are not truncated.
 
     Raises:
         ValueError: If a probability is out of range.
     """
 
     feature_names: Sequence[str]
-    _: KW_ONLY
-    base_swap: float = 0.0
-    score_dropout: float = 0.0
-    cross_encoder_dropout: float = 0.0
-    edge_dropout: float = 0.0
-    type_merge: float = 0.0
-    type_swap: float = 0.0
-    type_dropout: float = 0.0
-    edge_noise: float = 0.0
-    list_cut: float = 0.0
 
     def __post_init__(self) -> None:
-        check_share(base_swap=self.base_swap, score_dropout=self.score_dropout, edge_dropout=self.edge_dropout)
-        check_share(cross_encoder_dropout=self.cross_encoder_dropout, type_merge=self.type_merge)
-        check_share(type_swap=self.type_swap, type_dropout=self.type_dropout, edge_noise=self.edge_noise)
-        check_share(list_cut=self.list_cut)
+        check_share(**{field.name: getattr(self, field.name) for field in fields(AugmentationSettings)})
         column = {name: index for index, name in enumerate(self.feature_names)}
         groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
         *together, cross_encoder = ([column[name] for name in group if name in column] for group in groups)

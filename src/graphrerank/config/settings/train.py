@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphrerank.config.settings.base import TrackedSettings
+from graphrerank.data.augmentation_settings import AugmentationSettings
 
 
 @dataclass(kw_only=True)
@@ -46,33 +47,6 @@ class BatchSettings:
     seed: int = 1
     train_split: str = "train"
     val_split: str = "val"
-
-
-@dataclass(kw_only=True)
-class AugmentationSettings:
-    """Settings of the augmentation of training batches, as probabilities per query.
-
-    Attributes:
-        base_swap: Probability of replacing the base score by BM25 or the cosine similarity.
-        score_dropout: Probability of hiding a score.
-        cross_encoder_dropout: Probability of hiding the scores of the cross-encoder.
-        edge_dropout: Probability of removing all edges.
-        type_merge: Probability of merging all edge types into one. Requires a model that uses edge types.
-        type_swap: Probability of permuting the edge types at random. Requires a model that uses edge types.
-        type_dropout: Probability, for each edge type, of removing its edges. Requires a model that uses edge types.
-        edge_noise: Probability of adding up to 1500 random edges of one type.
-        list_cut: Probability of truncating the candidate list to its first 20 to 80 candidates.
-    """
-
-    base_swap: float = 0.0
-    score_dropout: float = 0.0
-    cross_encoder_dropout: float = 0.0
-    edge_dropout: float = 0.0
-    type_merge: float = 0.0
-    type_swap: float = 0.0
-    type_dropout: float = 0.0
-    edge_noise: float = 0.0
-    list_cut: float = 0.0
 
 
 @dataclass(kw_only=True)
