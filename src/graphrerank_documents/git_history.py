@@ -2,22 +2,33 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter
 
 from graphrerank.data.folder_layout import CORPUS
 from graphrerank.data.readers.records import read_jsonl
+from graphrerank.utils.caching import BlobStore, fill, hash_text
 from graphrerank.utils.checks import UserError, check_counts, check_positive_share
 from graphrerank.utils.files import hash_files, hash_json, write_json, write_json_lines, write_text
-from graphrerank.utils.progress import advance, progress_bar
+from graphrerank.utils.progress import advance
 from graphrerank_documents.git_reader import FileChange, PassageSpan
 from graphrerank_documents.git_repository import GitRepository, GitTree
 from graphrerank_documents.index_folder import MAX_WORDS, IndexedFolder, index_folder
 
 CARD = "dataset.json"
 SPLITS = ("train", "val", "test")
+#: Default maximum number of commits to read, the newest ones. Reading 2,000 takes one to two minutes on two cores.
+MAX_COMMITS = 2000
+#: File in the cache folder with the commits and versions of files that have been read.
+CACHE_FILE = "git_history.sqlite"
+#: Number of commits and of versions of files between two writes to the cache. An interrupted build loses at most these.
+SHARD_COMMITS, SHARD_VERSIONS = 200, 100
+Item = TypeVar("Item")
+_CHANGE, _SPANS = TypeAdapter(FileChange), TypeAdapter(list[PassageSpan])
 
 
 def build_from_git(
@@ -26,6 +37,7 @@ def build_from_git(
     *,
     downloads: Path | None = None,
     issues: str | None = None,
+    max_commits: int | None = MAX_COMMITS,
     max_files: int = 8,
     max_relevant: int = 20,
     train_share: float = 0.7,
@@ -42,14 +54,17 @@ def build_from_git(
     changes made for questions of ``train``, but nothing that was written for a question of ``val`` or ``test``.
 
     Merges, reverts, commits by bots, releases, commits with many files, and messages that name a changed file are
-    skipped and counted.
+    skipped and counted. So are the commits before the newest ``max_commits``.
+
+    If ``downloads`` is given, an interrupted build resumes: commits and files that were read are not read again.
 
     Args:
         locations: Path of one repository, with or without a work tree.
         out: Data set folder to create.
-        downloads: Ignored, because nothing is downloaded.
+        downloads: Folder that caches what was read from the history. If None, nothing is cached.
         issues: JSON Lines file of issues, ``{"number": 12, "title": "...", "body": "..."}``. If None, only commit
             messages are used.
+        max_commits: Maximum number of commits to read; older ones are skipped. If None, all commits are read.
         max_files: Maximum number of files that a commit changes.
         max_relevant: Maximum number of relevant passages per question.
         train_share: Share of the questions in the split ``train``. Later questions are divided into ``val`` and
@@ -66,6 +81,7 @@ def build_from_git(
             questions.
     """
     check_counts(max_files=max_files, max_relevant=max_relevant, max_words=max_words, workers=workers)
+    check_counts(max_commits=max_commits)
     check_positive_share(train_share=train_share)
     out = Path(out)
     if len(locations) != 1:
@@ -77,7 +93,8 @@ def build_from_git(
         locations[0], workers=workers, titles=titles, max_files=max_files, max_words=max_words
     ) as repository:
         left_out: Counter[str] = Counter()
-        changes = _asked(repository, left_out)
+        cache = HistoryCache(downloads, repository.path, titles=titles, max_files=max_files, max_words=max_words)
+        changes = _asked(repository, _newest_commits(repository, max_commits, left_out), cache, left_out)
         if len(changes) < len(SPLITS):
             reasons = ", ".join(f"{count:,} x {reason}" for reason, count in left_out.most_common())
             needed = f"`--from` must have at least {len(SPLITS)} commits that can be used as questions"
@@ -120,23 +137,103 @@ class _Asked(NamedTuple):
     passages: tuple[str, ...]
 
 
-def _asked(repository: GitRepository, left_out: Counter[str]) -> list[_Asked]:
-    """Return the commits that can be used as questions, oldest first, and count the other commits by reason."""
+class HistoryCache:
+    """Cache of what was read from a repository's history, so that an interrupted build resumes.
+
+    Args:
+        folder: Folder of the cache file. If None, nothing is written.
+        path: Path of the repository. Repositories do not share entries, because they are untrusted.
+        titles: Titles of issues by number.
+        max_files: Maximum number of files that a commit changes.
+        max_words: Maximum number of words per passage.
+    """
+
+    def __init__(
+        self, folder: Path | None, path: str, *, titles: Mapping[str, str], max_files: int, max_words: int
+    ) -> None:
+        self._file = None if folder is None else folder / CACHE_FILE
+        installed = {name: version(name) for name in ("graphrerank", "pygit2")}
+        self._common = [installed, str(Path(path).resolve())]
+        self._change_settings = [dict(titles), max_files]
+        self._max_words = max_words
+
+    def changes(self, repository: GitRepository, commits: Sequence[str]) -> Iterator[FileChange]:
+        """Yield the question of each commit, or the reason to skip it. Missing ones are read from the repository.
+
+        Args:
+            repository: Repository to read from.
+            commits: Ids of the commits.
+
+        Yields:
+            Changes in the order of the commits.
+        """
+        settings = hash_json([*self._common, *self._change_settings])
+        keys = [hash_text(f"{settings} {commit}") for commit in commits]
+        store = BlobStore(self._file, "changes")
+        failed: dict[str, FileChange] = {}  # not cached, because the next build may have more time
+
+        def read(shard: list[str]) -> list[bytes | None]:
+            changes = dict(zip(shard, _advancing(repository.changes(shard)), strict=True))
+            failed.update((commit, change) for commit, change in changes.items() if change.failed)
+            return [None if change.failed else _CHANGE.dump_json(change) for change in changes.values()]
+
+        fill(store, keys, commits, read, shard_size=SHARD_COMMITS, label="reading commits")
+        for commit, key in zip(commits, keys, strict=True):
+            yield failed[commit] if commit in failed else _CHANGE.validate_json(store.contents[key])
+
+    def passages(
+        self, repository: GitRepository, versions: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], list[PassageSpan]]:
+        """Return the passages of versions of files. Missing ones are read from the repository.
+
+        Args:
+            repository: Repository to read from.
+            versions: Path and blob id of each version.
+
+        Returns:
+            Passages by path and blob id, without the versions that cannot be parsed.
+        """
+        settings = hash_json([*self._common, self._max_words])
+        keys = [hash_text(f"{settings} {blob} {path}") for path, blob in versions]
+        store = BlobStore(self._file, "passages")
+
+        def read(shard: list[tuple[str, str]]) -> list[bytes | None]:
+            spans = dict(_advancing(repository.passages(shard)))
+            return [_SPANS.dump_json(spans[key]) if key in spans else None for key in shard]
+
+        fill(store, keys, versions, read, shard_size=SHARD_VERSIONS, label="reading changed files")
+        stored = zip(versions, keys, strict=True)
+        return {name: _SPANS.validate_json(store.contents[key]) for name, key in stored if key in store.contents}
+
+
+def _advancing(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items, and advance the progress by one after each."""
+    for item in items:
+        yield item
+        advance(1)
+
+
+def _newest_commits(repository: GitRepository, max_commits: int | None, left_out: Counter[str]) -> list[str]:
+    """Return the ids of the newest commits, oldest first, and count the other commits."""
     commits = repository.commits()
+    if max_commits is None or len(commits) <= max_commits:
+        return commits
+    left_out[f"older than the newest {max_commits:,} commits (max_commits)"] = len(commits) - max_commits
+    return commits[-max_commits:]
+
+
+def _asked(
+    repository: GitRepository, commits: Sequence[str], cache: HistoryCache, left_out: Counter[str]
+) -> list[_Asked]:
+    """Return the commits that can be used as questions, oldest first, and count the other commits by reason."""
     changes: list[FileChange] = []
-    with progress_bar("commits", total=len(commits)):
-        for change in repository.changes(commits):
-            advance(1)
-            if change.reason:
-                left_out[change.reason] += 1
-            else:
-                changes.append(change)
+    for change in cache.changes(repository, commits):
+        if change.reason:
+            left_out[change.reason] += 1
+        else:
+            changes.append(change)
     versions = list(dict.fromkeys((file.path, file.blob) for change in changes for file in change.files))
-    spans: dict[tuple[str, str], list[PassageSpan]] = {}
-    with progress_bar("versions of files", total=len(versions)):
-        for key, found in repository.passages(versions):
-            advance(1)
-            spans[key] = found
+    spans = cache.passages(repository, versions)
     asked: list[_Asked] = []
     for change in changes:
         if any((file.path, file.blob) not in spans for file in change.files):

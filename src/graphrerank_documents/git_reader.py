@@ -67,6 +67,7 @@ class FileChange(NamedTuple):
         query_id: Id of the question.
         question: Text of the question.
         files: Files that the commit modified.
+        failed: Whether reading the commit exceeded a limit or crashed its process.
     """
 
     reason: str
@@ -74,6 +75,7 @@ class FileChange(NamedTuple):
     query_id: str = ""
     question: str = ""
     files: tuple[ChangedFile, ...] = ()
+    failed: bool = False
 
 
 class PassageSpan(NamedTuple):

@@ -52,6 +52,7 @@ class GitRepository:
             raise UserError(f"{needed}, got {path}: {error}") from error
         self.path = path
         settings = {"path": path, "titles": dict(titles), "max_files": max_files, "max_words": max_words}
+        self._failures = Counter[str]()  # number of versions that could not be parsed, by path
         self._processes = LimitedProcesses(_FACTORY, settings, workers=workers or os.cpu_count() or 1)
 
     def __enter__(self) -> Self:
@@ -84,7 +85,8 @@ class GitRepository:
         """
         tasks = (Task(["change", commit], seconds_for(0)) for commit in commits)
         for reply in self._processes.call(tasks):
-            yield FileChange(f"commit that {reply.failure}") if reply.failure else _CHANGE.validate_json(reply.content)
+            failure = FileChange(f"commit that {reply.failure}", failed=True)
+            yield failure if reply.failure else _CHANGE.validate_json(reply.content)
 
     def passages(self, versions: Iterable[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], list[PassageSpan]]]:
         """Parse versions of files and yield their passages. Versions that cannot be parsed are skipped.
@@ -96,7 +98,7 @@ class GitRepository:
         Yields:
             Path and blob id, and the passages of the version, in the order of ``versions``.
         """
-        failures = Counter[str]()
+        failures = self._failures
         tried: list[tuple[str, str]] = []
 
         def tasks() -> Iterator[Task]:

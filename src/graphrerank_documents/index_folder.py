@@ -310,7 +310,7 @@ def _read(source: DocumentSource, names: Sequence[str], known: Mapping[str, Read
     """Parse new and changed files, reuse the results of an earlier run for the others, and return all in order."""
     same = {name for name in names if name in known and _is_same(source, known[name])}
     fresh: dict[str, ReadFile] = {}
-    with progress_bar("files", total=len(names)):
+    with progress_bar("parsing files", total=len(names)):
         advance(len(same))
         for file in source.read([name for name in names if name not in same], workers=workers):
             fresh[file.path] = file

@@ -8,7 +8,9 @@ import pytest
 
 from graphrerank.cli.main import main
 from graphrerank.data.dataset import Dataset
+from graphrerank_documents import git_history
 from graphrerank_documents.git_history import build_from_git
+from graphrerank_documents.git_repository import GitRepository
 
 pytest.importorskip("pygit2", reason="pygit2 is optional")
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -134,6 +136,59 @@ def test_questions_find_what_their_commits_changed(repository, tmp_path):
     assert "def count" in corpus  # the tree is that before the first question of val
     assert "0.6 MPa" not in corpus
     assert set(Dataset.from_folder(tmp_path / "data").splits) == {"train", "val", "test"}
+
+
+def test_the_newest_commits_are_read(repository, tmp_path):
+    card = build_from_git([str(repository.folder)], tmp_path / "data", max_commits=7)
+    questions = {text for split in ("train", "val", "test") for text, _ in judged(tmp_path / "data", split)}
+    assert questions == {
+        "Closing a valve twice is no error",
+        "Clean pumps with warm water only",
+        "Opening a valve returns nothing now",
+        "Name the unit of the pressure limit",
+    }
+    assert card["dropped"]["older than the newest 7 commits (max_commits)"] == 4
+
+
+def test_an_interrupted_build_resumes(repository, tmp_path, monkeypatch):
+    expected = build_from_git([str(repository.folder)], tmp_path / "expected")
+    read = {"changes": [], "passages": []}
+    interrupt_after = 2
+
+    def noting(name, method):
+        def call(self, items):
+            if len(read["passages"]) >= interrupt_after:
+                raise KeyboardInterrupt
+            read[name] += items
+            return method(self, items)
+
+        return call
+
+    for name in read:
+        monkeypatch.setattr(GitRepository, name, noting(name, getattr(GitRepository, name)))
+    for constant in ("SHARD_COMMITS", "SHARD_VERSIONS"):
+        monkeypatch.setattr(git_history, constant, 2)
+    with pytest.raises(KeyboardInterrupt):
+        build_from_git([str(repository.folder)], tmp_path / "data", downloads=tmp_path / "cache")
+    assert not (tmp_path / "data").exists()
+    interrupt_after = 1000
+    card = build_from_git([str(repository.folder)], tmp_path / "data", downloads=tmp_path / "cache")
+    for key in ("tree", "counts", "dropped"):
+        assert card[key] == expected[key]
+    assert judged(tmp_path / "data", "train") == judged(tmp_path / "expected", "train")
+    assert len(read["changes"]) == len(set(read["changes"])) == 11
+    assert len(read["passages"]) == len(set(read["passages"])) > 2
+
+
+def test_other_settings_read_again(repository, tmp_path):
+    """The cache of commits depends on what makes a question, and that of files on the length of passages."""
+    issues, cache = tmp_path / "issues.jsonl", tmp_path / "cache"
+    issues.write_text('{"number": 12, "title": "Pressing the button twice makes noise"}\n')
+    build_from_git([str(repository.folder)], tmp_path / "first", downloads=cache)
+    build_from_git([str(repository.folder)], tmp_path / "second", downloads=cache, issues=str(issues))
+    build_from_git([str(repository.folder)], tmp_path / "third", issues=str(issues))
+    assert judged(tmp_path / "second", "train") == judged(tmp_path / "third", "train")
+    assert judged(tmp_path / "first", "train") != judged(tmp_path / "second", "train")
 
 
 def test_titles_of_issues_ask_in_place_of_messages(repository, tmp_path, capsys):
