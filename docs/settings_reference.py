@@ -39,11 +39,13 @@ GROUPS = {  # what a group chooses
     "experiment": "Experiments: complete configurations of a command",
     "debug": "Quick runs to find errors",
     "paths": "Folders",
+    "hparams_search": "Search for hyperparameters",
     "hydra/launcher": "Launcher of sweeps",
+    "hydra/sweeper": "Sweeper, which chooses the settings of each run of a sweep",
 }
 INTERNAL = ("_partial_", "_convert_", "_recursive_", "defaults", "hydra")  # wiring, which nobody sets on a command line
 # Groups whose files become part of other groups or of the whole configuration.
-WITHOUT_PREFIX = (COMMANDS, "experiment", "debug", "extractor", "language_model", "prompts")
+WITHOUT_PREFIX = (COMMANDS, "experiment", "debug", "hparams_search", "extractor", "language_model", "prompts")
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GET_MODE = Hydra.get_mode
+SETS_MODE = re.compile(r"hydra\.mode|hparams_search=").search  # overrides that can set `hydra.mode`
 TIMED = 4  # queries of each system
 
 
@@ -70,9 +72,9 @@ def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
 def mode_of_overrides(hydra: Hydra, config_name: str | None, overrides: list[str]) -> Any:
     """Return ``hydra.mode`` as Hydra does, which composes all settings once more for it, a fifth of a small training.
 
-    No file of ``conf`` sets it, so it is None unless an override sets it.
+    Of the files of ``conf``, only those of ``hparams_search`` set it, so it is None unless an override can set it.
     """
-    return GET_MODE(hydra, config_name, overrides) if any("hydra.mode" in each for each in overrides) else None
+    return GET_MODE(hydra, config_name, overrides) if any(map(SETS_MODE, overrides)) else None
 
 
 @contextmanager

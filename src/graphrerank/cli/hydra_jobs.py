@@ -98,16 +98,16 @@ def _report_sweep(failures: Sequence[_FailedRun], *, full: bool) -> int:
 
 def _stopping(
     task: Callable[[DictConfig], object], name: str, failures: list[_FailedRun]
-) -> Callable[[DictConfig], None]:
-    """Return a function that checks the settings and calls the task.
+) -> Callable[[DictConfig], object]:
+    """Return a function that checks the settings, calls the task, and returns its result to Hydra's sweeper.
 
     Errors of a single run bypass Hydra. Errors of a sweep's runs are added to ``failures``, and the other runs go on.
     """
 
-    def run(cfg: DictConfig) -> None:
+    def run(cfg: DictConfig) -> object:
         try:
             schema.check_settings(cfg, name)
-            task(cfg)
+            return task(cfg)
         except Exception as error:
             hydra_config = HydraConfig.get()
             if hydra_config.mode == RunMode.MULTIRUN:

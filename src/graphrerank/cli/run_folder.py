@@ -22,7 +22,7 @@ class ClaimRunFolder(Callback):
     each run has a numbered folder in it.
 
     Args:
-        goes_on: Whether the job continues in an existing folder, which is used unchanged.
+        goes_on: Whether the job or the sweep continues in an existing folder, which is used unchanged.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
@@ -43,7 +43,8 @@ class ClaimRunFolder(Callback):
         Args:
             config: Configuration of the sweep.
         """
-        _claim(config, "sweep")
+        if not self._goes_on:
+            _claim(config, "sweep")
 
 
 def _claim(config: DictConfig, kind: str) -> None:

@@ -12,23 +12,43 @@ from graphrerank.cli.training_settings import read_train_run, training_folder
 from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.memory import peak_memory_mib
-from graphrerank.models.manifest import write_manifest
+from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.trainer import RerankerTrainer
 from graphrerank.training.training_data import TrainingData, prepare_training
 from graphrerank.utils.processes import is_first_process
 
 
-def run(cfg: DictConfig) -> Path | None:
+def run(cfg: DictConfig) -> float | None:
     """Run the job of ``conf/train.yaml``, which is :func:`train` unless an experiment replaces it.
 
     Args:
         cfg: Settings of ``conf/train.yaml``.
 
     Returns:
-        Run folder, or None in a process that is not the first.
+        Validation score of the best epoch of ``system``, which Hydra's sweepers optimise. None in a process that is not
+        the first, and for a job without a validated training.
     """
-    return run_job(cfg)
+    run_dir = run_job(cfg)
+    return None if run_dir is None else validation_score(run_dir, cfg.system)
+
+
+def validation_score(run_dir: Path, system: str) -> float | None:
+    """Return the validation score of a trained model.
+
+    Args:
+        run_dir: Folder of the run.
+        system: Name of the model.
+
+    Returns:
+        Score of the best epoch, from the measure that the callback ``best`` monitors. None if the run has no such model
+        or did not validate it.
+    """
+    folder = run_dir / system
+    if not (folder / MANIFEST).is_file():
+        return None
+    validation = read_manifest(folder).content.get("validation")
+    return None if validation is None else float(validation["score"])
 
 
 def train(command: CommandContext) -> Path:

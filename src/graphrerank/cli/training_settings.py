@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from graphrerank.cli.command import CommandContext, portable_config
 from graphrerank.config.components import ConfiguredComponent, build_component
@@ -15,7 +15,7 @@ from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.fit import built_trainer, module_factory
 from graphrerank.training.resume import run_folder
-from graphrerank.training.session import TrainingPlan
+from graphrerank.training.session import PRUNING, TrainingPlan
 from graphrerank.training.settings import FitSettings
 from graphrerank.training.trainer import built_callbacks
 from graphrerank.utils.checks import UserError
@@ -166,7 +166,19 @@ def model_configs(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:
         config = configs[name] = model_config(cfg, run_dir, name)
         OmegaConf.set_struct(config.model, True)
         config.model = OmegaConf.merge(config.model, changes)
+        if name != cfg.system:
+            drop_pruning(config)
     return configs
+
+
+def drop_pruning(config: DictConfig) -> None:
+    """Remove the callback that reports to a trial of a hyperparameter search, which scores the primary model.
+
+    Args:
+        config: Configuration of an ablation, which is changed.
+    """
+    with open_dict(config):
+        (config.callbacks or {}).pop(PRUNING, None)
 
 
 def model_config(cfg: DictConfig, run_dir: Path, name: str) -> DictConfig:

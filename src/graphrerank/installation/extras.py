@@ -71,6 +71,7 @@ EXTRAS = {
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
+    "search": Extra("train hparams_search=optuna", ("optuna",)),
     "ray": Extra("train -m hydra/launcher=ray", ("ray",)),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),

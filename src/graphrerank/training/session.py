@@ -27,6 +27,7 @@ from graphrerank.utils.quiet import quiet_lightning
 TrainerArguments = Mapping[str, Any] | partial[L.Trainer]
 #: Lightning callbacks: a sequence is added to the default callbacks, a mapping replaces them.
 Callbacks = Sequence[Callback] | Mapping[str, Callback]
+PRUNING = "pruning"  # name of the callback that reports to a trial of a hyperparameter search
 RESULTS = ("finished", "validation")  # manifest entries that are written at the end of a training run
 
 
@@ -204,7 +205,8 @@ class TrainingPlan:
     def silent_session(self, run_dir: str | Path, name: str) -> TrainingSession:
         """Return a session without progress bar and loggers, for auxiliary trainings such as cross-validation folds.
 
-        The session uses the trainer and the callbacks of the plan, except the callbacks ``curves`` and ``last``.
+        The session uses the trainer and the callbacks of the plan, except the callbacks ``curves``, ``last`` and
+        ``pruning``.
 
         Args:
             run_dir: Folder of the run.
@@ -219,7 +221,7 @@ class TrainingPlan:
         settings["trainer"] = partial(trainer, **silent) if isinstance(trainer, partial) else dict(trainer) | silent
         if isinstance(callbacks := settings.get("callbacks"), Mapping):
             settings["callbacks"] = {
-                key: callback for key, callback in callbacks.items() if key not in ("curves", "last")
+                key: callback for key, callback in callbacks.items() if key not in ("curves", "last", PRUNING)
             }
         return TrainingSession(run_dir, name, **settings)
 

@@ -1,0 +1,1 @@
+"""Hydra sweeper that searches hyperparameters with Optuna."""
