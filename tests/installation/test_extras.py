@@ -28,14 +28,14 @@ ADAPTERS = {file.stem for file in (ROOT / "src" / "graphrerank" / "integrations"
     "metadata",
 }
 BUILD_OR_CUDA = ("setuptools", "nvidia-", "cuda-", "triton")  # of torch, on machines with or without a GPU
-SHARED = ("adapters", "all", "dev", "docs", "papers")  # of other extras, and what builds the pages
+SHARED = ("adapters", "all", "dev", "dev-all", "docs", "papers")  # of other extras, and what builds the pages
 
 
 def test_every_extra_of_the_package_is_described() -> None:
     """Against pyproject.toml, where `documents` and all others are installed from."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(EXTRAS) == set(listed) - set(SHARED)
-    assert "graphrerank[all]" in listed["dev"]
+    assert listed["dev-all"][0].startswith("graphrerank[dev,all,adapters,")
 
 
 def test_the_service_needs_nothing_that_training_alone_installs() -> None:
@@ -94,24 +94,32 @@ def test_a_package_of_ours_says_what_it_needs(
         importlib.import_module(f"graphrerank.{package}")
 
 
-def test_every_package_that_training_installs_is_pinned() -> None:
+@pytest.mark.parametrize("extra", ["train", "dev", "dev-all", "docs"])
+def test_every_package_that_an_extra_installs_is_pinned(extra: str) -> None:
     """Against the requirements of the installed packages, PyTorch Geometric's among them."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line}
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    pending, needed = [*listed["train"], *listed["encoders"]], set[str]()
+    pending, needed = [f"graphrerank[{extra}]"], set[str]()
+    seen = set[str]()
     for text in pending:  # which grows
         requirement = Requirement(text)
-        extras = ["", *requirement.extras]
         name = canonicalize_name(requirement.name)
-        is_here = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
-        if is_here and name not in {*needed, "graphrerank"} and not name.startswith(BUILD_OR_CUDA):
-            needed.add(name)
+        is_ours = name == "graphrerank"
+        needed |= set() if is_ours or name.startswith(BUILD_OR_CUDA) else {name}
+        for chosen in ("", *requirement.extras):
+            if (key := f"{name}[{chosen}]") in seen or name.startswith(BUILD_OR_CUDA):
+                continue
+            seen.add(key)
             try:
-                pending += [each for each in requires(name) or () if "extra ==" not in each]
-            except PackageNotFoundError:
-                pytest.skip(f"{name} is not installed")
-    assert {"torch-geometric", "aiohttp", "lightning"} <= needed
+                texts = listed.get(chosen, ()) if is_ours else requires(name) or ()
+            except PackageNotFoundError:  # of another tool, which only .ci/run installs
+                continue
+            for each in map(Requirement, texts):
+                if each.marker is None or each.marker.evaluate({"extra": chosen}):
+                    pending.append(str(each))
+    if extra != "docs":
+        assert {"torch-geometric", "aiohttp", "lightning"} <= needed
     assert needed <= pinned, sorted(needed - pinned)
 
 
