@@ -226,12 +226,12 @@ After reading this page you know how `base` ranks on each test set, how much of 
 its probabilities are.
 
 ```
-python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR
+graphrerank evaluate checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR
 ```
 
 The command evaluates `base` on one data set. This page was written by `python benchmarks/base_table.py --datasets DIR`.
 `base` was trained on the train splits of these corpora, on other corpora and on drafted questions
-(`python train.py experiment=base`). Every number on this page is measured on a test split (Spider and BIRD: dev), in
+(`graphrerank train experiment=base`). Every number on this page is measured on a test split (Spider and BIRD: dev), in
 percent. [Data sets that the model never saw](left_out.md) has other corpora. `base` can also use [the scores of a
 cross-encoder](expand_then_rerank.md#with-a-cross-encoder).
 

@@ -214,8 +214,8 @@ KINDS_TITLE, BEHIND_KINDS = "## Kinds of corpora that the model never saw\n", "#
 KINDS_SECTION = """
 `python benchmarks/left_out_table.py --datasets DIR --kinds` wrote this section. For each kind of corpus, a model was
 trained like `base`, starting from `base-2`, which never saw any of these corpora, without the kind and without
-questions drafted from its texts (`python train.py experiment=base`, one seed). The numbers are nDCG@10 in percent over
-`data.edges=auto retriever=hybrid_expand`. The p-values compare the model with the retriever, as above.
+questions drafted from its texts (`graphrerank train experiment=base`, one seed). The numbers are nDCG@10 in percent
+over `data.edges=auto retriever=hybrid_expand`. The p-values compare the model with the retriever, as above.
 
 | kind | data set (split) | questions | retriever | `base-2` | without the kind | difference | p |
 | --- | --- | --: | --: | --: | --: | --: | --: |
@@ -234,7 +234,7 @@ python benchmarks/left_out_table.py --datasets DIR
 ```
 
 The command wrote the first two tables. For each data set, a model was trained on all other parts of the mix, also
-without the questions that were drafted from the data set (three seeds, two epochs: `python train.py experiment=base
+without the questions that were drafted from the data set (three seeds, two epochs: `graphrerank train experiment=base
 start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`). It was evaluated on the test
 split of the omitted data set (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`. The column `base`
 is the shipped checkpoint, which was trained on the train split of the data set. Numbers are percentages, and ± is the
@@ -273,8 +273,8 @@ The model has to know the kind of question, not the corpus. Drafting questions f
 
 An earlier training run was evaluated on validation questions. The table shows nDCG@10 of three retrievers and of a
 model that never saw the data set, over candidates without any edge, with p as above
-(`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`,
-`data.knn=0` or `data.edges=[]` where `conf/data` adds edges):
+(`graphrerank evaluate checkpoint=RUN data=NAME split=val retriever=bm25 paths.datasets=DIR`, with
+`data.mentions=false`, `data.knn=0` or `data.edges=[]` where `conf/data` adds edges):
 
 | data set | questions | hybrid | model | p | BM25 | model | p | dense | model | p |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |

@@ -4,7 +4,7 @@ graphrerank demo browser=false                                # in another termi
 PYTHONPATH=. python benchmarks/page.py --url http://localhost:8000 --pictures DIR    # docs/page.png is one of them
 
 To measure what the page costs other clients, start a service without it
-(`python serve.py artifact=base page=false port=8001`) and compare:
+(`graphrerank serve artifact=base page=false port=8001`) and compare:
 PYTHONPATH=. python benchmarks/page.py --without http://localhost:8001
 
 Chromium draws without a GPU. The large graph has 200 passages and 2,000 edges, pasted as JSON.

@@ -1,6 +1,6 @@
 """Print R@2 and PR@5 of a run's systems by the type of multi-hop questions, computed from its TREC files.
 
-python evaluate.py 'systems=[vector_search,expand_then_rerank]' 'datasets=[2wikimultihopqa]' paths.datasets=DIR
+graphrerank evaluate 'systems=[vector_search,expand_then_rerank]' 'datasets=[2wikimultihopqa]' paths.datasets=DIR
 python benchmarks/question_types.py RUN DIR/2wikimultihopqa
 
 A question with four relevant passages is a comparison of two chains. A question with "or", "both" or "same" is a

@@ -1,7 +1,7 @@
 """Measure how well and how fast scorers of questions predict which path finds all relevant passages.
 
-python train.py experiment=complexity_adapter paths.datasets=DIR hydra.run.dir=ADAPTER
-python evaluate.py 'systems=[vector_search,hipporag2]' 'datasets=[DIR/one,DIR/other]' hydra.run.dir=RUN
+graphrerank train experiment=complexity_adapter paths.datasets=DIR hydra.run.dir=ADAPTER
+graphrerank evaluate 'systems=[vector_search,hipporag2]' 'datasets=[DIR/one,DIR/other]' hydra.run.dir=RUN
 python benchmarks/routing_scorers.py ADAPTER RUN DIR/one DIR/other
 
 The script reproduces Figure 3 of EA-GraphRAG. The adapter uses the syntax of a question. The other scorers are logistic

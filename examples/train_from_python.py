@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--out", default="my_reranker", help="folder for the trained reranker")
     arguments = parser.parse_args()
 
-    # Settings that are not listed keep the defaults of `python train.py`; `help(FitSettings)` describes all of them.
+    # Settings that are not listed keep the defaults of `graphrerank train`; `help(FitSettings)` describes all of them.
     settings = FitSettings(
         max_epochs=arguments.epochs,
         learning_rate=1e-3,

@@ -3,7 +3,7 @@
 Usage: python examples/wandb_sweep.py [--trials 10] [--project graphrerank]
 
 A sweep needs a W&B account and a network. With `--offline`, one training with the defaults is logged locally instead.
-`benchmarks/wandb_sweep.yaml` is the same sweep for `wandb sweep` and `python train.py`.
+`benchmarks/wandb_sweep.yaml` is the same sweep for `wandb sweep` and `graphrerank train`.
 """
 
 import argparse

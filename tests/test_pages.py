@@ -159,7 +159,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
     "pip": check_pip,
     "curl": check_request,
     "wandb": check_file,
-    "torchrun": lambda arguments: check_python(arguments[arguments.index("train.py") :]),
+    "torchrun": lambda arguments: check_command(arguments[arguments.index("graphrerank") :]),
     "eval": lambda arguments: check_command(arguments[0].removeprefix("$(").removesuffix(")").split()),
     "pytest": lambda arguments: None,
     "pre-commit": lambda arguments: None,

@@ -12,7 +12,7 @@ from graphrerank.config.settings import train
 from graphrerank.serving.routes import ErrorAnswer
 from tests.support import ROOT
 
-SETTINGS_FILE = """# python train.py sauce=hot
+SETTINGS_FILE = """# graphrerank train sauce=hot
 # Sauce with some spice.
 # It needs a spoon.
 defaults:
@@ -137,7 +137,7 @@ def test_settings_of_a_file(settings: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "hot.yaml"
     path.write_text(SETTINGS_FILE)
     content = settings["read_settings"](path, "sauce.")
-    assert content.commands == "python train.py sauce=hot"
+    assert content.commands == "graphrerank train sauce=hot"
     assert content.notes == "Sauce with some spice. It needs a spoon."
     assert content.target == "collections.Counter"
     assert content.choices == [("pepper=red", "Kind of pepper.")]

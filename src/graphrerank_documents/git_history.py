@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from graphrerank.data.folder_layout import CORPUS
 from graphrerank.data.readers.records import read_jsonl
+from graphrerank.installation.extras import require_extra
 from graphrerank.utils.caching import BlobStore, fill, hash_text
 from graphrerank.utils.checks import UserError, check_counts, check_positive_share
 from graphrerank.utils.files import hash_files, hash_json, write_json, write_json_lines, write_text
@@ -83,6 +84,7 @@ def build_from_git(
     check_counts(max_files=max_files, max_relevant=max_relevant, max_words=max_words, workers=workers)
     check_counts(max_commits=max_commits)
     check_positive_share(train_share=train_share)
+    require_extra("documents", "graphrerank build git")
     out = Path(out)
     if len(locations) != 1:
         raise UserError(f"`--from` must be the folder of one git repository, got {', '.join(locations)}")

@@ -1,4 +1,4 @@
-"""Run ``python evaluate.py experiment=benchmark``: compare systems with published numbers on available data sets."""
+"""Run ``graphrerank evaluate experiment=benchmark``: compare systems with published numbers on available data sets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

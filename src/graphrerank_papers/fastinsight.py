@@ -1,4 +1,4 @@
-"""Run ``python evaluate.py experiment=fastinsight_curves``: quality by time, budget and FastInsight's two weights."""
+"""Run ``graphrerank evaluate experiment=fastinsight_curves``: quality by time, budget and FastInsight's two weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ def mine(ring: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[..., Path]:
-    """Do what ``python evaluate.py`` does, in this process and in a new folder of a given name."""
+    """Do what ``graphrerank evaluate`` does, in this process and in a new folder of a given name."""
     schema.register()
 
     def evaluate_here(*overrides: str, folder: str = "out") -> Path:

@@ -1,14 +1,29 @@
 """``graphrerank build NAME --from FILES --out DIR``."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from graphrerank.cli.main import main
 from tests.papers.builders.test_tables import SPIDER as FILES
 from tests.support.commands import RunCommand
 
 pytest.importorskip("sqlglot")
+
+
+def test_a_plain_installation_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Once this was a traceback of ``import yaml``."""
+    monkeypatch.delitem(sys.modules, "graphrerank.cli.build", raising=False)
+    for name in ("yaml", "sqlglot", "pygit2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["build", "git", "--from", str(tmp_path), "--out", str(tmp_path / "data")]) == 1
+    assert "graphrerank build needs sqlglot, pygit2, yaml, which are not installed" in (err := capsys.readouterr().err)
+    assert "pip install 'graphrerank[build]'" in err
+    assert err.count("\n") == 1
 
 
 def test_a_folder_is_built_and_refused_a_second_time(run_command: RunCommand, tmp_path: Path) -> None:

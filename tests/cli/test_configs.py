@@ -42,7 +42,7 @@ def _train(*overrides: str, run_dir: Path | str = "run"):
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group: str, choice: str) -> None:
-    of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
+    of_evaluate = group == "experiment" and "# graphrerank evaluate" in (CONF / group / f"{choice}.yaml").read_text()
     if group in ("prompts", "extractor", "language_model"):  # composed into others
         return
     if group in ("pipeline", "answers") or of_evaluate:
@@ -57,7 +57,7 @@ def test_every_choice_composes(group: str, choice: str) -> None:
 @pytest.mark.parametrize(("group", "choice"), [entry for entry in CHOICES if entry[0] == "experiment"])
 def test_every_experiment_takes_loggers(group: str, choice: str) -> None:
     (file,) = (path for conf in (CONF, PAPERS_CONF) for path in (conf / group).glob(f"{choice}.yaml"))
-    command = "evaluate" if "# python evaluate.py" in file.read_text() else "train"
+    command = "evaluate" if "# graphrerank evaluate" in file.read_text() else "train"
     cfg = compose(command, overrides=[f"{group}={choice}", "logger=[csv,wandb]"])
     assert list(cfg.logger) == ["csv", "wandb"]
 
@@ -154,7 +154,7 @@ EXPERIMENT_FILES = {
         *sorted((PAPERS_CONF / "experiment").glob("granker_head*.yaml")),
     )
     if file.stem not in ("grapher_tables", "grapher_paper")  # grapher/test_experiment.py runs it on small folders
-    and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter_training.py
+    and "# graphrerank evaluate experiment" not in file.read_text()  # test_pipelines.py, test_adapter_training.py
 }
 
 
@@ -228,7 +228,7 @@ def smaller(small_attack: Path, small_encoder: tuple[str, ...], reader: Path) ->
 @pytest.mark.parametrize("experiment", EXPERIMENT_FILES)
 def test_every_experiment_names_its_command(experiment: str) -> None:
     command = EXPERIMENT_FILES[experiment].read_text().splitlines()[1]  # after the package directive of Hydra
-    assert command.startswith(f"# python train.py experiment={experiment}")
+    assert command.startswith(f"# graphrerank train experiment={experiment}")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Greeting:
         return run_dir
 """
 YAML = """# @package _global_
-# python evaluate.py experiment=greeting
+# graphrerank evaluate experiment=greeting
 job:
   _target_: greeting_job.Greeting
   words: [good, morning]

@@ -94,6 +94,23 @@ def test_help_shows_the_settings_with_their_comments(command: str, run_command) 
     assert command != "evaluate" or "pipeline: ea_graphrag" in shown  # of an extension
 
 
+@pytest.mark.parametrize("command", commands())
+def test_help_begins_with_what_the_command_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``demo`` and ``serve`` share their settings, and still each of them shows its own name and examples."""
+    try:
+        assert main([command, "--help"]) == 0
+    except SystemExit as end:  # argparse
+        assert end.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"usage: graphrerank {command} ")
+    if commands()[command].config is not None:
+        summary = commands()[command].summary
+        assert lines[2] == f"{summary[0].upper()}{summary[1:]}."
+        examples = [line for line in lines[: lines.index("Groups, with the choice that is the default:")][3:] if line]
+        assert all(line.split()[:2] == ["graphrerank", command] for line in examples[1:] if line.startswith("  gr"))
+        assert bool(examples[1:]) == (command != "demo")
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -74,7 +74,7 @@ def test_runs_with_other_candidates(
             f"{ceilings[1]}")  # fmt: skip
     assert note in found.notes
     assert "config retriever.top_k: 4 in hybrid, 8 in expand" in found.notes
-    assert any(line.startswith("hybrid: python evaluate.py ") for line in found.notes)
+    assert any(line.startswith("hybrid: graphrerank evaluate ") for line in found.notes)
     markdown, page = ((folder / name).read_text() for name in ("report.md", "report.html"))
     assert f"- {note}" in markdown
     assert note in page

@@ -92,7 +92,7 @@ def result() -> EvaluationResult:
     across = across_datasets(list(datasets.values()), permutations=2_000)
     settings = {"permutations": 2_000, "level": 0.05, "seed": 0, "ties": "own"}
     return EvaluationResult(
-        "python evaluate.py 'datasets=[attack,scifact]' checkpoint=base", datasets, across, settings
+        "graphrerank evaluate 'datasets=[attack,scifact]' checkpoint=base", datasets, across, settings
     )
 
 

@@ -172,7 +172,7 @@ def test_a_system_alone_without_cost_tests_or_numbers() -> None:
     intervals = {"PR@5/multi": (torch.nan, torch.nan), "R@5": (0.0, 0.0)}
     system = SystemResult("a.run", "run", "a.run.trec", values, intervals)
     dataset = DatasetResult("toy", "test", "f" * 64, ("q", "r"), ("", ""), (1, 1), {"a.run": system}, ("R@5",))
-    page = Outline(EvaluationResult("python evaluate.py", {"toy": dataset}).html())
+    page = Outline(EvaluationResult("graphrerank evaluate", {"toy": dataset}).html())
     assert page.texts["summary"] == ["Systems"]
     assert "figcaption" not in page.texts
     assert page.texts["td"].count("-") == 4  # the mean over no query, two times, and the unknown share of ties

@@ -40,7 +40,7 @@ def plain(setting: str) -> str:
 COMMANDS = [
     [*ENTRYPOINT[2:], *CMD],
     [*ENTRYPOINT[2:], *map(plain, COMPOSE["services"]["rerank"]["command"])],
-    *(shlex.split(line, comments=True)[2:] for line in DOCS.splitlines() if line.startswith("python serve.py")),
+    *(shlex.split(line, comments=True)[2:] for line in DOCS.splitlines() if line.startswith("graphrerank serve")),
 ]
 
 

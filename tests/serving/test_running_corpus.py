@@ -1,4 +1,4 @@
-"""``python serve.py index=...`` searches a corpus, replaces it, and adds documents, which survive ``kill -9``."""
+"""``graphrerank serve index=...`` searches a corpus, replaces it, and adds documents, which survive ``kill -9``."""
 
 import time
 

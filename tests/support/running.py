@@ -22,7 +22,7 @@ PATIENCE_S = 400
 
 @dataclass
 class Service:
-    """A running ``python serve.py``."""
+    """A running ``graphrerank serve``."""
 
     url: str
     process: subprocess.Popen[bytes]  # the main one

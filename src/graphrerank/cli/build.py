@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from graphrerank.installation.extras import require_extra
+from graphrerank.installation.extras import optional, require_extra
 from graphrerank.installation.plugins import find_builder
 from graphrerank.utils.caching import cache_folder
 from graphrerank.utils.checks import UserError
@@ -48,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         Exit status.
     """
     given = parser().parse_args(arguments)
-    require_extra("train", "graphrerank build")
+    require_extra("build", "graphrerank build")
     options = parse_options(given.option)
     card = find_builder(given.name)(given.files, given.out, downloads=cache_folder(os.environ) / "downloads", **options)
     counts = card["counts"]
@@ -78,6 +76,7 @@ def parse_options(given: Sequence[str]) -> dict[str, Any]:
         >>> parse_options(["sample=2000", "all_pages=true", "keep_types=[ppi, target]", "dialect=oracle"])
         {'sample': 2000, 'all_pages': True, 'keep_types': ['ppi', 'target'], 'dialect': 'oracle'}
     """
+    yaml = optional("yaml", "--option")
     options = {}
     for option in given:
         key, equals, value = option.partition("=")

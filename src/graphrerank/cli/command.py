@@ -14,7 +14,6 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.redaction import redact, without_passwords
 
 NONE = "none"  # file of `conf/encoder` that disables the encoder
-SCRIPTS = ("train", "evaluate", "serve")  # commands that have a script in a checkout
 
 
 class CommandContext:
@@ -44,9 +43,7 @@ class CommandContext:
     def line(self) -> str:
         """Command line, without paths of this machine."""
         hydra = HydraConfig.get()
-        name = str(hydra.job.name)
-        program = ["python", f"{name}.py"] if name in SCRIPTS else ["graphrerank", name]
-        return shlex.join([*program, *map(without_paths, hydra.overrides.task)])
+        return shlex.join(["graphrerank", str(hydra.job.name), *map(without_paths, hydra.overrides.task)])
 
     @property
     def config(self) -> dict[str, Any]:

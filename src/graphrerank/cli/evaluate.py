@@ -1,4 +1,4 @@
-"""``python evaluate.py``: evaluate checkpoints, pipelines and run files on data sets, and print a table of each."""
+"""``graphrerank evaluate``: evaluate checkpoints, pipelines and run files on data sets, and print a table of each."""
 
 import json
 import sys
@@ -165,13 +165,13 @@ def read_metrics(path: Path) -> dict[str, Any]:
         Content of the file.
 
     Raises:
-        ValueError: If the file is missing or is not a ``metrics.json`` of ``evaluate.py``.
+        ValueError: If the file is missing or is not a ``metrics.json`` of ``graphrerank evaluate``.
     """
     path = path / METRICS if path.is_dir() else path
     try:
         content: dict[str, Any] = read_json(path, max_bytes=MAX_LARGE_BYTES)
         content["datasets"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        needed = "a metrics.json of evaluate.py, or its run folder"
+        needed = "a metrics.json of graphrerank evaluate, or its run folder"
         raise UserError(f"`expect` must be {needed}, got {path}: {error}") from error
     return content

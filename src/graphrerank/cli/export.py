@@ -1,4 +1,4 @@
-"""Export of a checkpoint to an artifact, for ``graphrerank export`` and ``python serve.py mode=export``."""
+"""Export of a checkpoint to an artifact, for ``graphrerank export`` and ``graphrerank export``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``python serve.py``: configure the HTTP service from ``conf/serve.yaml`` and run it."""
+"""``graphrerank serve``: configure the HTTP service from ``conf/serve.yaml`` and run it."""
 
 from collections.abc import Mapping
 from dataclasses import fields

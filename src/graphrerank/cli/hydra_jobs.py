@@ -22,7 +22,15 @@ OPEN = ("service.", "settings.", "filter.", "filter={")  # prefixes of mappings 
 FULL_ERROR = "HYDRA_FULL_ERROR"  # environment variable that prints a traceback for every error
 
 
-def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[DictConfig], object]) -> int:
+def run_hydra(
+    name: str,
+    arguments: Sequence[str],
+    conf: Path,
+    task: Callable[[DictConfig], object],
+    *,
+    command: str | None = None,
+    heading: str = "",
+) -> int:
     """Compose ``conf/<name>.yaml`` with overrides, check the settings, and call a task with them.
 
     The help and the checks do not import torch or Lightning, so that they are fast. A task should therefore import its
@@ -36,6 +44,8 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
         arguments: Overrides of settings, and flags of Hydra.
         conf: Folder of settings.
         task: Function that is called with the composed settings.
+        command: Name of the command, whose examples the help shows. If None, ``name`` is used.
+        heading: First lines of the help: the usage of the command, and what it does.
 
     Returns:
         Exit status.
@@ -43,7 +53,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
     schema.register(name)
     if set(arguments) & {"--help", "-h"}:
         # printed directly, because Hydra would first compose the command and list all groups, which takes seconds
-        print(schema.command_help(name))
+        print(schema.command_help(name, command=command, heading=heading))
         return 0
     full = os.environ.get(FULL_ERROR, "0") != "0"
     os.environ[FULL_ERROR] = "1"  # makes Hydra raise errors instead of printing them

@@ -43,6 +43,17 @@ class Command:
     positional: str | None = None
     module: str | None = None
 
+    def help_heading(self, name: str) -> str:
+        """Return the first lines of the command's help: its usage, and what it does.
+
+        Args:
+            name: Name of the command.
+        """
+        lines = [f"usage: graphrerank {name} {self.usage}", "", f"{self.summary[0].upper()}{self.summary[1:]}."]
+        if self.config is not None and self.config != name:
+            lines.append(f"The settings are those of graphrerank {self.config}.")
+        return "\n".join(lines)
+
 
 COMMANDS = {
     "train": Command("SETTING=... ...", "train a reranker, and evaluate it against untrained baselines", "train"),
@@ -59,7 +70,9 @@ COMMANDS = {
         "LOG data=... ...", "update a checkpoint from logged clicks, if it then ranks better", "learn", "serve", "log"
     ),
     "report": Command("RUN RUN ...", "compare finished runs of evaluate without ranking again"),
-    "build": Command("NAME --from F ...", "convert the published files of a public data set"),
+    "build": Command(
+        "NAME --from F ...", "convert a public data set or a repository's history into a data set", extra="build"
+    ),
     "doctor": Command(
         "[DATA ...]", "show the installation, or measure whether the graph of DATA helps", "doctor", "train", "dataset"
     ),
@@ -127,7 +140,14 @@ def _run(name: str, arguments: list[str], conf: Path) -> int:
         require_extra(command.extra, f"graphrerank {name}")
         from graphrerank.cli.hydra_jobs import run_hydra
 
-        return run_hydra(command.config, overrides, conf.absolute(), lambda cfg: import_module(module).run(cfg))
+        return run_hydra(
+            command.config,
+            overrides,
+            conf.absolute(),
+            lambda cfg: import_module(module).run(cfg),
+            command=name,
+            heading=command.help_heading(name),
+        )
     if name in ("--help", "-h", "help"):
         usages = {name: f"graphrerank {name} {command.usage}" for name, command in commands().items()}
         width = max(map(len, usages.values()))

@@ -1,6 +1,7 @@
 """Dataclasses, help texts and checks of the settings of all commands."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from importlib import import_module
 from typing import Any
@@ -59,11 +60,13 @@ def register(*names: str) -> None:
         store_settings(name, settings_class(name))
 
 
-def command_help(name: str) -> str:
+def command_help(name: str, *, command: str | None = None, heading: str = "") -> str:
     """Return the help text of a command: examples, groups with their choices, and settings with descriptions.
 
     Args:
         name: Name of the command's file in ``conf``.
+        command: Name of the command, whose examples are shown. If None, ``name`` is used.
+        heading: First lines of the text: the usage of the command, and what it does.
 
     Returns:
         Text, as ``graphrerank COMMAND --help`` prints it.
@@ -73,16 +76,39 @@ def command_help(name: str) -> str:
     text = path.read_text(encoding="utf-8").split("\nhydra:\n")[0]
     lines = [line for line in text.splitlines() if not re.search(NOT_IN_HELP, line)]
     head = "\n".join(lines).split("\n\n")[0].splitlines()  # examples and groups, before the overridden settings
-    lines = [*head, "", *help_lines(settings_class(name), overrides=_own_settings(name))]
+    groups = [line.replace("  - ", "  ", 1) for line in head if line.startswith("  ") and line != "  - _self_"]
     choices = {
         group: sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
-        for group in re.findall(r"^  - (\w+):", "\n".join(lines), flags=re.MULTILINE)
+        for group in re.findall(r"^  (\w+):", "\n".join(groups), flags=re.MULTILINE)
     }
     for group in CHOICES.keys() & choices.keys():
         choices[group] = sorted([*choices[group], *listed_choices(group)])
     listed = [f"  {group}: {', '.join(names)}" for group, names in choices.items()]
     advice = "GROUP=CHOICE selects a file of conf/GROUP. --cfg job --package GROUP prints its settings. The choices:"
-    return "\n".join([*lines, "", advice, *listed, "", "--hydra-help describes Hydra's flags."])
+    examples = _examples(head, command or name)
+    own_settings = [f"  {line}" for line in help_lines(settings_class(name), overrides=_own_settings(name))]
+    sections = [
+        heading.splitlines(),
+        ["Examples:", *examples] if examples else [],
+        ["Groups, with the choice that is the default:", *groups],
+        [advice, *listed],
+        ["Settings (NAME=VALUE), with their defaults:", *own_settings],
+        ["--hydra-help describes Hydra's flags."],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _examples(head: Sequence[str], command: str) -> list[str]:
+    """Return the examples of a command from the comments at the head of a file of ``conf``."""
+    lines: list[str] = []
+    is_of_command = False
+    for line in head:
+        if not line.startswith("# "):
+            break
+        if line.startswith("# graphrerank "):
+            is_of_command = line.split()[2] == command
+        lines += [f"  {line[2:]}"] if is_of_command else []
+    return lines
 
 
 def composition_error(error: BaseException, name: str) -> UserError | None:

@@ -1,4 +1,4 @@
-"""``python serve.py``: export a checkpoint, serve it over HTTP, or benchmark its formats."""
+"""``graphrerank serve``: export a checkpoint, serve it over HTTP, or benchmark its formats."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``python train.py``: train a reranker and its ablations, and evaluate them with the baselines."""
+"""``graphrerank train``: train a reranker and its ablations, and evaluate them with the baselines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,7 +99,7 @@ def train(command: CommandContext) -> Path:
 def evaluate_rows(
     command: CommandContext, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path
 ) -> None:
-    """Evaluate trained models as ``evaluate.py`` does, and write the measures into their manifests.
+    """Evaluate trained models as ``graphrerank evaluate`` does, and write the measures into their manifests.
 
     Args:
         command: Running command.

@@ -59,7 +59,7 @@ class ModelRow:
 
 @dataclass(frozen=True, eq=False)
 class TrainRun:
-    """Configuration of a run of ``train.py``, which is read once, before the data are loaded.
+    """Configuration of a run of ``graphrerank train``, which is read once, before the data are loaded.
 
     Attributes:
         rows: Models to train by name: the ablations, and the primary model last.
@@ -98,7 +98,7 @@ class TrainRun:
 
 
 def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
-    """Read the configuration of ``train.py``.
+    """Read the configuration of ``graphrerank train``.
 
     Args:
         command: Running command.

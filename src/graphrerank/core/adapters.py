@@ -168,7 +168,7 @@ class ModelInterface:
         inputs_of: Function from the arguments of the constructor to the inputs of the model. None if the class does not
             declare its inputs.
         manifest_class: Class of the model's manifests. If None, the manifest of a reranker is used.
-        trained_by: Argument of ``train.py`` that trains the model. If None, ``fit`` trains it.
+        trained_by: Argument of ``graphrerank train`` that trains the model. If None, ``fit`` trains it.
     """
 
     inputs_of: Callable[..., ModelInputs] | None

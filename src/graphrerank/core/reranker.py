@@ -19,8 +19,8 @@ class CheckpointModel(nn.Module):
             and set the attribute in the constructor.
         manifest_class: Class of the model's manifests, a subclass of ``graphrerank.models.manifest.Manifest``. If None,
             the manifest of a reranker is used.
-        trained_by: Argument of ``train.py`` that trains the model, such as ``experiment=NAME``. If None, ``fit`` trains
-            it.
+        trained_by: Argument of ``graphrerank train`` that trains the model, such as ``experiment=NAME``. If None,
+            ``fit`` trains it.
     """
 
     if TYPE_CHECKING:  # TorchScript would compile the type of an annotated attribute

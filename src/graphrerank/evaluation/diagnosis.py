@@ -179,9 +179,10 @@ def _helps(result: DatasetResult, measure: str, amount: str) -> GraphVerdict:
             f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
             f"candidates {measure} is {points_cell(shuffled.difference)} lower, "
             f"{p_text(shuffled.p_randomization)}.",
-            "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges.",
+            "Expansion brings the gain; train on your own questions (graphrerank train data.splits=auto) to use the "
+            "edges.",
         )
-    step = "Keep the graph, and train on your own questions: train.py data.splits=auto."
+    step = "Keep the graph, and train on your own questions: graphrerank train data.splits=auto."
     if harmful := _harmful_types(result):
         step = f"Leave out the edges of type {', '.join(harmful)}, without which the ranking is better."
     return GraphVerdict("helps", f"The graph helps: {amount}.", step)
@@ -192,7 +193,7 @@ def _other_edges(result: DatasetResult) -> str:
     if after >= before + MIN_GAIN:
         return (
             f"Expansion finds more (all that is relevant among the candidates for {after:.1%} of the questions, "
-            f"{before:.1%} before), and the ranking does not use it: train on your own questions (train.py "
+            f"{before:.1%} before), and the ranking does not use it: train on your own questions (graphrerank train "
             "data.splits=auto)."
         )
     return (

@@ -228,7 +228,7 @@ class EvaluationResult:
         """
         file = Path(folder) / RESULT
         if not file.is_file():
-            raise UserError(f"{file} does not exist. Pass the folder of a finished run of evaluate.py")
+            raise UserError(f"{file} does not exist. Pass the folder of a finished run of graphrerank evaluate")
         try:
             content = read_json(untrusted_file(Path(folder), RESULT), max_bytes=MAX_LARGE_BYTES)
             if content["format"] != FORMAT:

@@ -60,7 +60,7 @@ EXTRAS = {
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),
     "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
-    "build": Extra("graphrerank build of spider, bird, beaver (SQL tables) and git", ("sqlglot", "pygit2")),
+    "build": Extra("graphrerank build of spider, bird, beaver (SQL tables) and git", ("sqlglot", "pygit2", "yaml")),
     "llm": Extra("endpoints of language models", ("httpx", "yaml")),
     "constrained": Extra("constrained decoding with answers=transformers", ("llguidance",)),
     "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),

@@ -177,6 +177,7 @@ def load_trained_head(checkpoint: str) -> TrainedHead:
     if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:
         name = type(loaded.model).__name__
         raise UserError(
-            f"{loaded.path} must contain a GRankerHead, got a {name}. Train one with train.py experiment=granker_head"
+            f"{loaded.path} must contain a GRankerHead, got a {name}. Train one with graphrerank train "
+            "experiment=granker_head"
         )
     return TrainedHead(loaded.model, pair_encoder.fingerprint)

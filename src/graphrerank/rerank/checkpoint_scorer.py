@@ -21,7 +21,7 @@ from graphrerank.rerank.explanation import DocumentExplanation, Explainer
 
 
 class CheckpointScorer(GraphScorer, LoadsCheckpoint):
-    """Score candidates with the model of a checkpoint, as ``python evaluate.py checkpoint=...`` does.
+    """Score candidates with the model of a checkpoint, as ``graphrerank evaluate checkpoint=...`` does.
 
     The words of the corpus are indexed if the model has word-match features.
 

@@ -19,7 +19,7 @@ def run_folder(resume: str | Path) -> Path:
     """Return the folder of the training run to resume.
 
     Args:
-        resume: A run folder of ``train.py``, or a ``.ckpt`` file in it.
+        resume: A run folder of ``graphrerank train``, or a ``.ckpt`` file in it.
 
     Returns:
         Path of the run folder.
@@ -36,7 +36,8 @@ def run_folder(resume: str | Path) -> Path:
     folder = path if path.is_dir() else path.parent.parent.parent
     if not any(folder.glob(f"*/{MANIFEST}")):
         raise UserError(
-            f"`ckpt_path` must be in a run folder of train.py, but {folder} does not contain <system>/{MANIFEST}"
+            f"`ckpt_path` must be in a run folder of graphrerank train, but {folder} does not contain "
+            f"<system>/{MANIFEST}"
         )
     return folder
 

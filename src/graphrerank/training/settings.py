@@ -11,7 +11,7 @@ FROM_START = "start"  # value of `calibration` that reuses the calibration of th
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a training run. The defaults are those of ``python train.py``.
+    """Settings of a training run. The defaults are those of ``graphrerank train``.
 
     Attributes:
         seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.

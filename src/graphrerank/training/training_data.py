@@ -70,7 +70,7 @@ def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
     """
     model_class = type(model.instance) if model.settings is None else get_object(model.settings._target_)
     if (training := model_interface(model_class).trained_by) is not None:
-        raise UserError(f"`model` must be a reranker, got {model.name}. Train it with `train.py {training}`")
+        raise UserError(f"`model` must be a reranker, got {model.name}. Train it with `graphrerank train {training}`")
     if model.settings is None:
         return cast(ModelInputs, model.instance.inputs)
     inputs = read_inputs(model_class, model.arguments)

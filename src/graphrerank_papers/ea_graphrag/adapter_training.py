@@ -1,4 +1,4 @@
-"""Train the complexity adapter: ``python train.py experiment=complexity_adapter``.
+"""Train the complexity adapter: ``graphrerank train experiment=complexity_adapter``.
 
 Both paths retrieve for the training questions, and the adapter learns to choose the path that is right.
 """

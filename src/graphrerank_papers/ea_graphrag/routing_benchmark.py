@@ -1,4 +1,7 @@
-"""Evaluate routing on equal numbers of single-hop and multi-hop questions: ``evaluate.py experiment=ea_benchmark``."""
+"""Evaluate routing on equal numbers of single-hop and multi-hop questions.
+
+``graphrerank evaluate experiment=ea_benchmark`` runs the evaluation.
+"""
 
 import time
 from collections.abc import Mapping, Sequence

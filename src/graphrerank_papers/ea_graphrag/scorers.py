@@ -14,7 +14,9 @@ from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatu
 
 
 class AdapterScorer:
-    """Score how much queries need graph retrieval, with a checkpoint of ``train.py experiment=complexity_adapter``.
+    """Score how much queries need graph retrieval, with the complexity adapter.
+
+    ``graphrerank train experiment=complexity_adapter`` trains the checkpoint.
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
@@ -44,7 +46,7 @@ class AdapterScorer:
         manifest = loaded.manifest
         if not isinstance(manifest, AdapterManifest):
             raise UserError(
-                f"{loaded.path} must be a complexity adapter (train.py experiment=complexity_adapter), got a "
+                f"{loaded.path} must be a complexity adapter (graphrerank train experiment=complexity_adapter), got a "
                 f"{manifest.model.name}"
             )
         if (trained_on := manifest.syntax.feature_names) != FEATURES:

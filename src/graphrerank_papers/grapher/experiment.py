@@ -1,4 +1,4 @@
-"""Run ``python train.py experiment=grapher_tables``: GraphER's protocol over several data sets, reported as tables."""
+"""Run GraphER's protocol over several data sets, and report tables: ``graphrerank train experiment=grapher_tables``."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Evaluate the solutions and parameter sweeps of KET-RAG: ``python evaluate.py experiment=ket_solutions``."""
+"""Evaluate the solutions and parameter sweeps of KET-RAG: ``graphrerank evaluate experiment=ket_solutions``."""
 
 import statistics
 import time

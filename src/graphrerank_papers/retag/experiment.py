@@ -1,4 +1,4 @@
-"""Evaluate the retrieval of summaries and the answers of ReTAG: ``python evaluate.py experiment=retag_podcast``."""
+"""Evaluate the retrieval of summaries and the answers of ReTAG: ``graphrerank evaluate experiment=retag_podcast``."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -54,7 +54,7 @@ def find_artifact(
     if not (folder / MANIFEST).is_file():
         raise UserError(
             f"`{argument}` must be an exported folder, got {name!r}, which has no {MANIFEST}. Export a checkpoint with "
-            f"python serve.py mode=export checkpoint={name} artifact=DIR"
+            f"graphrerank export checkpoint={name} artifact=DIR"
         )
     return folder
 
