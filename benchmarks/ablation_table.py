@@ -120,10 +120,10 @@ python benchmarks/ablation_table.py --datasets DIR
 ```
 
 The command writes this page. Each model was trained with the mix of version 0.3, for two epochs with one seed
-(`graphrerank train experiment=base start=null features=scores_match_typed module.learning_rate=3e-3 trainer.max_epochs=2`), and
-evaluated on test splits (Spider and BIRD: dev) with `data.edges=auto`. The table shows by how many points the full
-model is above each ablation, with the p-value of a two-sided paired randomisation test over queries in brackets. The
-last two rows are means over data sets.
+(`graphrerank train experiment=base start=null features=scores_match_typed module.learning_rate=3e-3
+trainer.max_epochs=2`), and evaluated on test splits (Spider and BIRD: dev) with `data.edges=auto`. The table shows by
+how many points the full model is above each ablation, with the p-value of a two-sided paired randomisation test over
+queries in brackets. The last two rows are means over data sets.
 
 - *Edge types merged*: all edges have one type.
 - *No pair head*: the head that scores the best pairs of passages is removed.
