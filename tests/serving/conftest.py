@@ -11,7 +11,7 @@ from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.http_guard import RefusalLog
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.settings import ServiceSettings
-from graphrerank.serving.standard_routes import RERANK, TEI
+from graphrerank.serving.standard_routes import RERANK_ROUTES
 from tests.artifacts.conftest import _one_thread, make_checkpoint  # noqa: F401 # fixtures
 from tests.support.encoders import HashEncoder
 from tests.support.models import small_checkpoint
@@ -40,6 +40,6 @@ def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]
         limits = limits or Limits()
         batcher = Batcher({"rerank": RerankEngine(artifact, encoder, limits=limits)}, limits)
         settings = ServiceSettings(host="0.0.0.0", api_key=api_key, allow_no_key=True, limits=limits)
-        return create_app([RERANK, TEI], batcher, settings, info={}, refusals=refusals)
+        return create_app(RERANK_ROUTES, batcher, settings, info={}, refusals=refusals)
 
     return make

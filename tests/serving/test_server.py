@@ -163,9 +163,10 @@ def test_what_no_route_takes(make_app):
         (client.get("/nothing"), 404, "Not Found"),
         (client.get("/v2/rerank"), 405, "Method Not Allowed"),
     ):
+        detail = [{"loc": [], "msg": said, "type": f"http_{status}"}]
         assert (response.status_code, response.json()) == (
             status,
-            {"id": response.headers["x-request-id"], "message": said, "error": said, "detail": []},
+            {"id": response.headers["x-request-id"], "message": said, "error": said, "detail": detail},
         )
     assert response.headers["allow"] == "POST"
 

@@ -61,13 +61,15 @@ class Refusal(HTTPException):
 def error_response(error: HTTPException, uid: str) -> Response:
     """Return the response to a failed request, in a format that all supported clients understand.
 
-    Cohere clients read ``id`` and ``message``, and TEI clients read ``error``.
+    Cohere clients read ``id`` and ``message``, TEI clients read ``error``, and Jina clients read ``detail``, which is
+    therefore never empty.
 
     Args:
         error: Error to return.
         uid: Id of the request.
     """
     message, errors = error.detail, list(error.errors) if isinstance(error, Refusal) else []
+    errors = errors or [{"loc": [], "msg": message, "type": f"http_{error.status_code}"}]
     body = {"id": uid, "message": message, "error": message, "detail": errors}
     return JSONResponse(body, error.status_code, error.headers)
 

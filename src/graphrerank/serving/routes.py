@@ -57,7 +57,10 @@ class ErrorAnswer(BaseModel):
     id: str = Field(description="Id of the request, which is also in the logs.")
     message: str = Field(description="Message that describes all errors.")
     error: str = Field(description="Same as `message`, under the name that TEI clients read.")
-    detail: list[dict[str, Any]] = Field(description="Errors of single fields, each with `loc`, `msg` and `type`.")
+    detail: list[dict[str, Any]] = Field(
+        description="Errors of single fields, each with `loc`, `msg` and `type`. If no field is concerned, one entry "
+        "with the message and an empty `loc`."
+    )
 
 
 @dataclass(frozen=True)

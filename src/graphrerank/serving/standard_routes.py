@@ -5,6 +5,12 @@ from graphrerank.serving.routes import Route
 from graphrerank.serving.schemas.documents import AddDocuments, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.schemas.feedback import AddFeedback, FeedbackResponse, RemoveFeedback
 from graphrerank.serving.schemas.inspection import InspectRequest, InspectResponse
+from graphrerank.serving.schemas.other_formats import (
+    InfinityResponse,
+    VoyageResponse,
+    render_infinity,
+    render_voyage,
+)
 from graphrerank.serving.schemas.rerank import RerankRequest, RerankResponse, render_rerank
 from graphrerank.serving.schemas.search import SearchRequest, SearchResponse
 from graphrerank.serving.schemas.tei import TeiRequest, TeiResult, render_tei
@@ -25,6 +31,22 @@ TEI = Route(
     "Rank `texts` in the format of TEI, or `documents` in the format of Cohere.",
     render_tei,
     with_documents=RerankRequest,
+)
+INFINITY = Route(
+    ("/infinity/rerank",),
+    "rerank",
+    RerankRequest,
+    InfinityResponse,
+    "Rank documents, in the format of Infinity, which returns documents as texts.",
+    render_infinity,
+)
+VOYAGE = Route(
+    ("/voyage/v1/rerank",),
+    "rerank",
+    RerankRequest,
+    VoyageResponse,
+    "Rank documents, in the format of Voyage AI.",
+    render_voyage,
 )
 INSPECT = Route(
     ("/inspect",),
@@ -55,3 +77,4 @@ ADD_FEEDBACK = Route(
 REMOVE_FEEDBACK = Route(
     ("/feedback",), FEEDBACK, RemoveFeedback, FeedbackResponse, "Delete all logged events of a user.", method="DELETE"
 )
+RERANK_ROUTES = (RERANK, TEI, INFINITY, VOYAGE)  # formats in which the documents of a request are ranked

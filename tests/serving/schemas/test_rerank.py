@@ -248,3 +248,22 @@ def test_an_unknown_field_is_named(client, name, near):
     assert f"unknown fields '{name}'; " in message
     assert (f"did you mean `{near}`?" in message) == bool(near)
     assert ("the known fields are" in message) == (not near)
+
+
+def test_formats_of_infinity_and_voyage(client):
+    """Infinity and Voyage return documents as texts, and Voyage calls the results `data`."""
+    body = {"query": QUERY, "documents": [{"text": TEXTS[0], "year": 1}, *TEXTS[1:]], "return_documents": True}
+    results = client.post("/v1/rerank", json=body).json()["results"]
+    expected = [
+        {"index": each["index"], "relevance_score": each["relevance_score"], "document": TEXTS[each["index"]]}
+        for each in results
+    ]
+    infinity = client.post("/infinity/rerank", json=body).json()
+    assert (infinity["object"], infinity["results"]) == ("rerank", expected)
+    voyage = client.post("/voyage/v1/rerank", json=body | {"top_k": 2}).json()
+    assert (voyage["object"], voyage["data"], voyage["usage"]["total_tokens"]) == ("list", expected[:2], 0)
+    both = client.post("/v1/rerank", json=body | {"top_k": 2}).json()
+    assert (both["results"], both["data"], both["usage"]["total_tokens"]) == (results[:2], expected[:2], 0)
+    assert "data" not in client.post("/v1/rerank", json=body | {"top_n": 2}).json()
+    warned = client.post("/infinity/rerank", json=body | {"documents": ["a", " "]}).json()
+    assert warned["meta"]["warnings"] == ["blank passages, which rank last: 1"]

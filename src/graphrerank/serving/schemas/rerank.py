@@ -42,6 +42,7 @@ Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 ChunkNumber = Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]
 Document = str | dict[str, Any]
+NO_USAGE = {"prompt_tokens": 0, "total_tokens": 0}
 
 
 class RerankRequest(EngineRequest):
@@ -95,7 +96,10 @@ class RerankRequest(EngineRequest):
         "`features=scores_match_typed_cross_encoder`, which also work without these scores.",
     )
     top_n: Positive | None = Field(default=None, description="Number of results. null returns all documents.")
-    top_k: Positive | None = Field(default=None, description="Same as `top_n`, under Voyage's name.")
+    top_k: Positive | None = Field(
+        default=None,
+        description="Same as `top_n`, under Voyage's name. The response then also has Voyage's `data` and `usage`.",
+    )
     min_probability: Probability | None = Field(
         default=None,
         description="Omit results whose probability of relevance is below this value. Requires a calibrated artifact.",
@@ -161,6 +165,11 @@ class RerankRequest(EngineRequest):
         spans = WordTokenizer().spans(passages)
         stops = [words[most - 1][1] if len(words) > most else None for words in spans]
         return replace(self._whole, passages=[text[:stop] for text, stop in zip(passages, stops, strict=True)])
+
+    @property
+    def texts(self) -> Sequence[str] | None:
+        """Texts of the documents, or None for a request without documents."""
+        return self._passages
 
     @property
     def _num_words(self) -> int | None:
@@ -259,6 +268,21 @@ class RerankResult(BaseModel):
     explanation: Explanation | None = Field(default=None, description="Terms of the score. Only with `explain`.")
 
 
+class Usage(BaseModel):
+    """Number of billed tokens, which is always 0 because the service counts none."""
+
+    prompt_tokens: int = Field(default=0, description="Always 0.")
+    total_tokens: int = Field(default=0, description="Always 0.")
+
+
+class TextResult(BaseModel):
+    """Document of a response."""
+
+    index: int = Field(description="0-based position of the document in the request.")
+    relevance_score: float | None = Field(description="As in `POST /v2/rerank`.")
+    document: str | None = Field(default=None, description="Text of the document. Only with `return_documents`.")
+
+
 class RerankResponse(BaseModel):
     """Response of ``POST /v1/rerank`` and ``POST /v2/rerank``."""
 
@@ -275,6 +299,10 @@ class RerankResponse(BaseModel):
         description="`api_version` and `billed_units` as in Cohere's format, `warnings` of problematic items, the name "
         "of the `model`, and the `language` of word matching."
     )
+    data: list[TextResult] | None = Field(
+        default=None, description="The results under Voyage's name, with documents as texts. Only with `top_k`."
+    )
+    usage: Usage | None = Field(default=None, description="Number of billed tokens. Only with `top_k`.")
 
 
 @dataclass(frozen=True)
@@ -342,5 +370,36 @@ def render_rerank(
         result["explanation"] = explanation
     meta = {"api_version": {"version": path[2]}, "billed_units": {"search_units": 1}, "model": ranked.model}
     meta |= {} if ranked.language is None else {"language": ranked.language}
-    confidence = {} if ranked.perfect_recall is None else {"perfect_recall": ranked.perfect_recall}
-    return {"id": uid, "results": results, **confidence, "meta": meta}
+    voyage = {} if request.top_k is None else {"data": text_results(request, ranked), "usage": NO_USAGE}
+    return {"id": uid, "results": results, **confidence_of(ranked), "meta": meta, **voyage}
+
+
+def text_results(request: RerankRequest, ranked: RankedDocuments) -> list[dict[str, Any]]:
+    """Return the results of a request, whose documents are plain texts.
+
+    Args:
+        request: Request to respond to.
+        ranked: Result of the engine.
+
+    Returns:
+        Results as dictionaries, best first.
+    """
+    results: list[dict[str, Any]] = [
+        {"index": index, "relevance_score": score}
+        for index, score in zip(ranked.indices, ranked.relevance, strict=True)
+    ]
+    if request.return_documents and request.texts is not None:
+        for result in results:
+            result["document"] = request.texts[result["index"]]
+    for result, explanation in zip(results, ranked.explanations or (), strict=False):
+        result["explanation"] = explanation
+    return results
+
+
+def confidence_of(ranked: RankedDocuments) -> dict[str, Any]:
+    """Return the entry ``perfect_recall`` of a response, or no entry if it was not requested.
+
+    Args:
+        ranked: Result of the engine.
+    """
+    return {} if ranked.perfect_recall is None else {"perfect_recall": ranked.perfect_recall}

@@ -38,8 +38,8 @@ from graphrerank.serving.standard_routes import (
     REMOVE_DOCUMENTS,
     REMOVE_FEEDBACK,
     RERANK,
+    RERANK_ROUTES,
     SEARCH,
-    TEI,
 )
 from graphrerank.text.languages import AUTO
 from graphrerank.utils.checks import UserError
@@ -189,7 +189,7 @@ def rerank_group(artifacts: ServedArtifacts, loading: RerankerLoading, settings:
     }
     if artifacts.shadow is not None:
         factories[SHADOW_OF + RERANK.kind] = partial(DeployedEngine, make, artifacts.shadow)
-    return EngineGroup([RERANK, TEI], factories)
+    return EngineGroup(list(RERANK_ROUTES), factories)
 
 
 def feedback_group(settings: FeedbackSettings) -> EngineGroup:
