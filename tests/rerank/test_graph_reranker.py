@@ -184,17 +184,23 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be strings, numbers or other hashable"),
         ({"passages": "text"}, "`passages` must be a sequence of strings, got the string 'text'"),
         ({"passages": {str(n): "a" for n in range(6)}}, "`passages` must be a sequence of strings, got dict"),
-        ({"scores": [*SCORES[:5], None]}, "`scores` must contain numbers, got None at index 5"),
-        ({"passages": ["a", None, *"bcde"]}, "`passages` must contain strings, got NoneType at index 1"),
+        ({"scores": [*SCORES[:5], "much"]}, "`scores` must contain numbers"),
+        ({"scores": [*SCORES[:5], [1.0]]}, "`scores` must be an array of numbers"),
+        ({"scores": [*SCORES[:5], 1e31]}, r"`scores` must be at most 1e\+30 in size, got 1e\+31 at index 5"),
+        ({"passages": None, "scores": [None, float("nan")]}, "`scores` must contain a finite number, got none among 2"),
+        ({"passages": ["a", 3, *"bcde"]}, "`passages` must contain strings, got int at index 1"),
         ({"scores": 1.0}, "`scores` must be a sequence or an array, got float"),
         ({"scores": SCORES[:5]}, r"`scores` must have one entry per passage \(6\), got 5"),
-        ({"scores": [*SCORES[:5], float("nan")]}, "`scores` must be finite .* got nan at index 5"),
         ({"edges": [(0, 6)]}, r"`edges` must join passages with indices 0 to 5, got \[0, 6\] at index 0"),
         ({"edge_types": ["other"]}, "`edge_types` requires `edges`"),
         ({"edges": EDGES, "edge_types": ["other"]}, r"`edge_types` must have one name per edge \(4\), got 1"),
         ({"edges": EDGES, "edge_types": ["knn", 3, "a", "b"]}, "`edge_types` must contain names, got int at index 1"),
         ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must be in .*, got 0.0 at index 2"),
         ({"entities": [["a"]] * 5 + ["abc"]}, "`entities` must contain a list .* got 'abc' at index 5"),
+        ({"entities": [["a"]] * 5 + [[{"name": "a"}]]}, "`entities` must contain names, .* got dict at index 5"),
+        ({"entities": [["a"]] * 5 + [{"name": "a"}]}, "`entities` must contain a list .* at index 5"),
+        ({"entities": [["a"]] * 5 + [[1.5]]}, "`entities` must contain names, .* got float at index 5"),
+        ({"entities": [["a"]] * 5 + [[True]]}, "`entities` must contain names, .* got bool at index 5"),
         ({"doc_ids": list("aabbcc")}, "`doc_ids` and `chunk_ids` must be passed together, got only `doc_ids`"),
         ({"doc_ids": list("aabbcc"), "chunk_ids": [0] * 6}, "`chunk_ids` must be unique .* got 0 twice in 'a'"),
         ({"vectors": VECTORS}, "`query_vector` and `vectors` must be passed together, got only `vectors`"),
@@ -208,6 +214,43 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
 def test_bad_arguments_are_refused_by_name(reranker, change, message) -> None:
     with pytest.raises(ValueError, match=message):
         reranker.rerank(**{"query": QUERY, "passages": PASSAGES, **change})
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("bad", "repaired"),
+    [
+        ([0.4, None, 0.9, NAN, 0.1, 0.2], [0.4, 0.1, 0.9, 0.1, 0.1, 0.2]),
+        ([0.4, INF, 0.9, -INF, 0.1, 0.2], [0.4, 0.9, 0.9, 0.1, 0.1, 0.2]),
+        (torch.tensor([NAN, 3, 2, 1, INF, 0]), [0, 3, 2, 1, 3, 0]),
+        (np.array([NAN, 3, 2, 1, None, 0], dtype=object), [0, 3, 2, 1, 0, 0]),
+        (np.array(["nan", "3", "2", "1", "inf", "0"]), [0, 3, 2, 1, 3, 0]),
+    ],
+    ids=["missing", "infinite", "tensor", "array of objects", "array of texts"],
+)
+def test_bad_scores_become_the_lowest_or_highest(reranker, bad, repaired) -> None:
+    with pytest.warns(UserWarning, match="not finite, which become the lowest or highest finite score: 2"):
+        ranking = reranker.rerank(QUERY, PASSAGES, scores=bad)
+    expected = reranker.rerank(QUERY, PASSAGES, scores=repaired)
+    assert (ranking.ids, ranking.scores.tolist()) == (expected.ids, expected.scores.tolist())
+
+
+def test_scores_of_which_none_is_finite_are_ignored(reranker) -> None:
+    with pytest.warns(UserWarning, match="which are ignored because none is finite: 6"):
+        ranking = reranker.rerank(QUERY, PASSAGES, scores=[None, NAN, INF] * 2)
+    assert ranking.scores.tolist() == reranker.rerank(QUERY, PASSAGES).scores.tolist()
+
+
+def test_missing_passages_and_names_are_left_out(reranker) -> None:
+    bad = [["a", 7, None], None, ("7", NAN), {"a"}, iter(["b"]), ["b"]]
+    with pytest.warns(UserWarning, match="blank passages, which rank last: 1; entities without a name, .*: 2"):
+        ranking = reranker.rerank(QUERY, [*PASSAGES[:5], None], entities=bad)
+    with pytest.warns(UserWarning, match="blank passages"):
+        expected = reranker.rerank(QUERY, [*PASSAGES[:5], ""], entities=[["a", "7"], [], ["7"], ["a"], ["b"], ["b"]])
+    assert (ranking.ids, ranking.scores.tolist()) == (expected.ids, expected.scores.tolist())
+    assert ranking.ids[-1] == 5
 
 
 def test_the_query_of_a_batch_is_named(reranker) -> None:

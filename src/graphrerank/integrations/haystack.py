@@ -17,18 +17,28 @@ SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # metadata written 
 class GraphRerankRanker:
     """Haystack component that reranks the documents of a retriever, in a pipeline or on its own.
 
-    The retriever's scores are used if all documents have one. Edges come from the metadata: documents that share one of
-    their ``entities`` are connected, and so are neighbouring chunks of a document (``doc_id`` with ``chunk_id``, or the
-    ``source_id`` with ``split_id`` of Haystack's splitter).
+    The retriever's scores are used, and a document without one gets the lowest score of the others. Edges come from the
+    metadata: documents that share one of their ``entities`` are connected, and so are neighbouring chunks of a document
+    (``doc_id`` with ``chunk_id``, or the ``source_id`` with ``split_id`` of Haystack's splitter).
 
     Args:
         checkpoint: Checkpoint for :meth:`GraphReranker.from_pretrained`. Its model must not need vectors.
         top_k: Number of documents to return. If None, all documents.
         device: Device of the model. If None, the CPU.
+        distances: Whether the scores of the documents are distances, where lower is better. If None, they are not, and
+            a warning reports scores that increase along the list.
     """
 
-    def __init__(self, checkpoint: str = "base", *, top_k: int | None = None, device: str | None = None) -> None:
-        self.checkpoint, self.top_k, self.device = checkpoint, top_k, device  # serialised by Haystack
+    def __init__(
+        self,
+        checkpoint: str = "base",
+        *,
+        top_k: int | None = None,
+        device: str | None = None,
+        distances: bool | None = None,
+    ) -> None:
+        # attributes with the names of the arguments are serialised by Haystack
+        self.checkpoint, self.top_k, self.device, self.distances = checkpoint, top_k, device, distances
         self._reranker: GraphReranker | None = None
 
     def warm_up(self) -> None:
@@ -60,6 +70,7 @@ class GraphRerankRanker:
             [document.content for document in documents],
             [_with_chunks(document.meta) for document in documents],
             scores=[document.score for document in documents],
+            distances=self.distances,
             top_n=self.top_k if top_k is None else top_k,
         )
         return {"documents": [replace(documents[index], score=score) for index, score in ranking]}

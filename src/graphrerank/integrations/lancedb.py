@@ -90,6 +90,8 @@ class GraphRerankReranker(Reranker):
             raise UserError(f"`column` must be one of {table.column_names}, got {self._column!r}")
         texts = table[self._column].to_pylist()
         edges = () if self._edges is None else self._edges(texts)
-        order, relevance = zip(*ranked(self._reranker, query, texts, scores=scores, edges=edges), strict=True)
+        order, relevance = zip(
+            *ranked(self._reranker, query, texts, scores=scores, distances=False, edges=edges), strict=True
+        )
         best = table.take(order).append_column(RELEVANCE, pa.array(relevance, type=pa.float32()))
         return self._keep_relevance_score(best)

@@ -16,12 +16,14 @@ class GraphRerankCompressor(BaseDocumentCompressor):
     """LangChain document compressor that reranks the documents of a retriever.
 
     Use it in a ``ContextualCompressionRetriever`` or on its own. The metadata may have ``score`` (the retriever's
-    score), ``entities`` (documents that share one are connected) and ``doc_id`` with ``chunk_id`` (neighbouring chunks
-    are connected).
+    score) or ``distance``, ``entities`` (documents that share one are connected) and ``doc_id`` with ``chunk_id``
+    (neighbouring chunks are connected).
 
     Attributes:
         reranker: Reranker whose model needs no vectors.
         top_n: Number of documents to return. If None, all documents.
+        distances: Whether ``score`` is a distance, where lower is better, as ``similarity_search_with_score`` of FAISS
+            or Chroma returns it. If None, it is not, and a warning reports scores that increase along the list.
         edges: Function that returns additional edges among the documents, as pairs of positions ``(i, j)`` or as
             ``(i, j, type)``. If None, edges come from the metadata only.
     """
@@ -30,6 +32,7 @@ class GraphRerankCompressor(BaseDocumentCompressor):
 
     reranker: GraphReranker
     top_n: int | None = None
+    distances: bool | None = None
     edges: Callable[[Sequence[Document]], Sequence[InputEdge]] | None = None
 
     def compress_documents(
@@ -50,6 +53,7 @@ class GraphRerankCompressor(BaseDocumentCompressor):
             query,
             [document.page_content for document in documents],
             [document.metadata for document in documents],
+            distances=self.distances,
             edges=() if self.edges is None else self.edges(documents),
             top_n=self.top_n,
         )

@@ -16,17 +16,21 @@ with importing("llama-index", __name__):
 class GraphRerankPostprocessor(BaseNodePostprocessor):
     """LlamaIndex node postprocessor that reranks the nodes of a retriever, in a query engine or on its own.
 
-    The retriever's scores are used if all nodes have one. Consecutive chunks (``prev_node``, ``next_node``) are
-    connected by edges of the type ``adjacency``. The metadata may add edges, by ``entities`` and by ``doc_id`` with
-    ``chunk_id``.
+    The retriever's scores are used, and a node without one gets the lowest score of the others. Consecutive chunks
+    (``prev_node``, ``next_node``) are connected by edges of the type ``adjacency``. The metadata may add edges, by
+    ``entities`` and by ``doc_id`` with ``chunk_id``.
 
     Attributes:
         reranker: Reranker whose model needs no vectors.
         top_n: Number of nodes to return. If None, all nodes.
+        distances: Whether the scores of the nodes are distances, where lower is better, as in LlamaIndex's
+            ``FaissVectorStore`` with an L2 index. If None, they are not, and a warning reports scores that increase
+            along the list.
     """
 
     reranker: GraphReranker = Field(exclude=True)
     top_n: int | None = None
+    distances: bool | None = None
 
     @classmethod
     def class_name(cls) -> str:
@@ -45,6 +49,7 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
             [node.node.metadata for node in nodes],
             scores=[node.score for node in nodes],
+            distances=self.distances,
             edges=sorted(_following([node.node for node in nodes])),
             top_n=self.top_n,
         )

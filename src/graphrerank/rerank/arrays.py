@@ -34,6 +34,37 @@ def to_floats(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
     return torch.from_numpy(array.astype(np.float32))
 
 
+def repair_scores(name: str, scores: Any) -> tuple[Any, int]:
+    """Replace scores that are not finite by the lowest finite score, and infinity by the highest.
+
+    Args:
+        name: Name of the argument, for error messages.
+        scores: ``[n]`` scores: a tensor, a NumPy array, or a sequence of numbers and None. Numbers may be strings.
+
+    Returns:
+        The scores, which are the same object if all are finite or none is, and the number of scores that are not
+        finite: None, NaN and infinity.
+
+    Raises:
+        UserError: If the scores have another shape, or if one is not a number or too large.
+
+    Example:
+        >>> repair_scores("scores", [0.5, None, 0.2, float("inf")])
+        (array([0.5, 0.2, 0.2, 0.5]), 2)
+    """
+    numbers = scores
+    if not hasattr(scores, "dtype") or getattr(scores.dtype, "kind", "") == "O":
+        numbers = [np.nan if score is None else score for score in scores]
+    array = to_array(name, numbers, (len(scores),), "iuf", "numbers").astype(np.float64)
+    is_finite = np.isfinite(array)
+    num_bad = len(array) - int(is_finite.sum())
+    check_entries(name, ~is_finite | (np.abs(array) <= MAX_MAGNITUDE), array, f"be at most {MAX_MAGNITUDE:g} in size")
+    if num_bad in (0, len(array)):
+        return scores, num_bad
+    lowest, highest = array[is_finite].min(), array[is_finite].max()
+    return np.nan_to_num(array, nan=lowest, posinf=highest, neginf=lowest), num_bad
+
+
 def to_integers(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
     """Return the integers as an int64 tensor on the CPU.
 

@@ -131,7 +131,7 @@ def given_scores(
 def _cross_encoder_scores(
     rerank_input: Numbers | Sequence[float | None], names: Sequence[str], count: int
 ) -> dict[str, Tensor]:
-    """Return the feature columns ``[n]`` of a cross-encoder's scores, which may be NaN or None for some passages."""
+    """Return the feature columns ``[n]`` of a cross-encoder's scores, which may be missing for some passages."""
     if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
         raise UserError(
             "`cross_encoder_scores` require a model that was trained with them "
@@ -143,7 +143,7 @@ def _cross_encoder_scores(
         else [math.nan if score is None else score for score in rerank_input]
     )
     array = to_array("cross_encoder_scores", numbers, (count,), "iuf", "numbers")
-    is_unread = np.isnan(array)
+    is_unread = ~np.isfinite(array)
     scores = to_floats("cross_encoder_scores", np.where(is_unread, 0.0, array), (count,))
     columns = cross_encoder_columns(scores, torch.from_numpy(~is_unread))
     return dict(zip(CROSS_ENCODER_FEATURES, columns.T, strict=True))

@@ -174,14 +174,14 @@ class GraphReranker:
         edges are merged into the one with the largest weight (per edge type, if the model distinguishes types).
         Without edges, the model ranks by the scores alone.
 
-        Minor defects of the input only cause a warning. A blank passage is ranked last, incomplete surrogate pairs in
-        texts are replaced, and self-loops and repeated edges are ignored.
+        Single bad items only cause a warning that counts them. :class:`~graphrerank.rerank.rerank_input.RerankInput`
+        lists how they are repaired or left out, such as blank passages and scores that are not finite.
 
         Args:
             query: Query text. Must not be blank.
             passages: Texts of the ``n`` candidates. If None, ``scores`` is required and BM25 is not computed.
-            scores: ``[n]`` scores of your retriever on any scale, where higher is better. If None, the score is BM25
-                among the passages, mixed with the cosine similarity if there are vectors.
+            scores: ``[n]`` scores of your retriever on any scale, where higher is better. Negate distances. If None,
+                the score is BM25 among the passages, mixed with the cosine similarity if there are vectors.
             edges: ``M`` undirected edges, each ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``,
                 ``(i, j, weight, type)`` or ``(i, j, {"weight": ..., "type": ...})`` as in networkx. The ends ``i`` and
                 ``j`` are passage indices (from 0) or values of ``ids``. If all ``ids`` are integers, the ends are
@@ -193,9 +193,9 @@ class GraphReranker:
             edge_types: Types of the ``M`` edges: names of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES` or synonyms
                 such as ``citation`` (see :func:`~graphrerank.corpus.edge_types.edge_type_of`). If None, every edge has
                 the type ``other``.
-            entities: Entity names of each of the ``n`` passages. Passages that share entities are joined. The weight of
-                an edge is the fraction of its source's entities that are shared. A name is ignored if it occurs in
-                more than 10 passages and in more than 0.1% of them.
+            entities: Entity names of each of the ``n`` passages: strings or integers. Passages that share entities are
+                joined. The weight of an edge is the fraction of its source's entities that are shared. A name is
+                ignored if it occurs in more than 10 passages and in more than 0.1% of them.
             doc_ids: Ids of the documents that the ``n`` passages are chunks of. With ``chunk_ids``, consecutive chunks
                 of a document are joined.
             chunk_ids: Positions of the ``n`` chunks in their documents. An entry of None here or in ``doc_ids`` marks a
@@ -204,9 +204,9 @@ class GraphReranker:
             query_vector: ``[d]`` vector of the query. Required with ``vectors`` by models that use vectors. For other
                 models the two vectors add the cosine similarity to the scores.
             vectors: ``[n, d]`` vectors of the passages by the same encoder. Vectors are scaled to unit length.
-            cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, NaN or None for passages that it did
-                not score. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without
-                these scores.
+            cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, None or not finite for passages that
+                were not scored. Only for models of ``features=scores_match_typed_cross_encoder``, which also work
+                without these scores.
             features: ``[n]`` values of further features by name, for features of the model that cannot be computed from
                 the other arguments (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
             top_n: Maximum number of passages to return. If None, all are returned.

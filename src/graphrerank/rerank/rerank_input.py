@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from numbers import Integral
 from operator import ne
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.features.candidate_texts import matched_language
+from graphrerank.rerank.arrays import repair_scores
 from graphrerank.rerank.edge_forms import EdgeList, parse_edges, read_edge_index
 from graphrerank.text.characters import whole_characters
 from graphrerank.text.languages import AUTO, language_of
@@ -20,6 +22,9 @@ from graphrerank.utils.checks import UserError, check_counts, check_share
 Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
 Matrix = Tensor | npt.NDArray[Any] | Sequence[Sequence[float]]  # [n, d]
 Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
+REPAIRED_SCORES = "scores that are not finite, which become the lowest or highest finite score"
+IGNORED_SCORES = "scores that are not finite, which are ignored because none is finite"
+NAMELESS = "entities without a name, which are left out"
 PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors", "cross_encoder_scores")
 
 
@@ -31,14 +36,21 @@ class RerankInput:
     ``chunk_ids``. The model sees their union, in which parallel edges are merged into the one with the largest weight
     (per edge type, if the model distinguishes types). Without edges, the model ranks by the scores alone.
 
-    Minor defects of the input are not errors. A blank passage is ranked last, incomplete surrogate pairs in texts are
-    replaced, and self-loops and repeated edges are ignored. The property ``bad_items`` counts these defects.
+    Single bad items are not errors. They are repaired where that is possible and left out otherwise, and the property
+    ``bad_items`` counts them:
+
+    - A passage that is blank or None is ranked last.
+    - A score that is None, NaN or ``-inf`` becomes the lowest finite score of the list, and ``inf`` the highest. If no
+      score is finite, all scores are ignored, which is an error if there are no passages.
+    - Entity names that are None or NaN are ignored, and an entry of None in ``entities`` is an empty list.
+    - Incomplete surrogate pairs in texts are replaced.
+    - Self-loops and repeated edges are ignored.
 
     Attributes:
         query: Query text. Must not be blank.
         passages: Texts of the ``n`` candidates. If None, ``scores`` is required and BM25 is not computed.
-        scores: ``[n]`` scores of your retriever on any scale, where higher is better. If None, the score is BM25
-            among the passages, mixed with the cosine similarity if there are vectors.
+        scores: ``[n]`` scores of your retriever on any scale, where higher is better. Negate distances. If None, the
+            score is BM25 among the passages, mixed with the cosine similarity if there are vectors.
         edges: ``M`` undirected edges, each ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``, ``(i, j, weight, type)``
             or ``(i, j, {"weight": ..., "type": ...})`` as in networkx. The ends ``i`` and ``j`` are passage indices
             (from 0) or values of ``ids``. If all ``ids`` are integers, the ends are values of ``ids``; use
@@ -50,9 +62,9 @@ class RerankInput:
         edge_types: Types of the ``M`` edges: names of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES` or synonyms
             such as ``citation`` (see :func:`~graphrerank.corpus.edge_types.edge_type_of`). If None, every edge has the
             type ``other``.
-        entities: Entity names of each of the ``n`` passages. Passages that share entities are joined. The weight of an
-            edge is the fraction of its source's entities that are shared. A name is ignored if it occurs in more than
-            10 passages and in more than 0.1% of them.
+        entities: Entity names of each of the ``n`` passages: strings or integers. Passages that share entities are
+            joined. The weight of an edge is the fraction of its source's entities that are shared. A name is ignored if
+            it occurs in more than 10 passages and in more than 0.1% of them.
         doc_ids: Ids of the documents that the ``n`` passages are chunks of. With ``chunk_ids``, consecutive chunks of
             a document are joined.
         chunk_ids: Positions of the ``n`` chunks in their documents. An entry of None here or in ``doc_ids`` marks a
@@ -61,8 +73,8 @@ class RerankInput:
         query_vector: ``[d]`` vector of the query. Required with ``vectors`` by models that use vectors. For other
             models the two vectors add the cosine similarity to the scores.
         vectors: ``[n, d]`` vectors of the passages by the same encoder. Vectors are scaled to unit length.
-        cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, NaN or None for passages that it did not
-            score. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without
+        cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, None or not finite for passages that
+            were not scored. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without
             these scores.
         features: ``[n]`` values of further features by name, for features of the model that cannot be computed from
             the other attributes (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
@@ -77,6 +89,9 @@ class RerankInput:
             the language of the passages from their stop words
             (:func:`~graphrerank.text.languages.detect_language`), and uses English if the detection is uncertain.
         num_halved: Number of texts in which an incomplete surrogate pair was replaced. Set by the constructor.
+        num_repaired_scores: Number of scores that are not finite numbers and were replaced. Set by the constructor.
+        num_ignored_scores: Number of scores that were ignored because none is finite. Set by the constructor.
+        num_nameless: Number of ignored entity names. Set by the constructor.
 
     Raises:
         UserError: If an argument is invalid or does not match the number of passages.
@@ -89,7 +104,7 @@ class RerankInput:
     query: str
     passages: Sequence[str] | None = None
     _: KW_ONLY
-    scores: Numbers | None = None
+    scores: Numbers | Sequence[float | None] | None = None
     edges: Pairs | Iterable[Any] | EdgeList | None = None
     edge_index: Matrix | None = None
     edge_weights: Numbers | None = None
@@ -107,6 +122,9 @@ class RerankInput:
     min_perfect_recall: float | None = None
     language: str = AUTO
     num_halved: int = field(default=0, init=False, repr=False)
+    num_repaired_scores: int = field(default=0, init=False, repr=False)
+    num_ignored_scores: int = field(default=0, init=False, repr=False)
+    num_nameless: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
@@ -129,12 +147,11 @@ class RerankInput:
                 if count != self.num_passages:
                     raise UserError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
         for index, passage in enumerate(() if self.passages is None else self.passages):
-            if not isinstance(passage, str):
+            if not (isinstance(passage, str) or passage is None):
                 raise UserError(f"`passages` must contain strings, got {type(passage).__name__} at index {index}")
-        for index, names in enumerate(() if self.entities is None else self.entities):
-            if isinstance(names, str) or not isinstance(names, Iterable):
-                raise UserError(f"`entities` must contain a list of names per passage, got {names!r} at index {index}")
         self._replace_halves()
+        self._repair_scores()
+        self._check_entities()
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
             present = [name for name in (first, second) if getattr(self, name) is not None]
             if len(present) == 1:
@@ -158,16 +175,39 @@ class RerankInput:
 
     def _replace_halves(self) -> None:
         """Replace incomplete surrogate pairs, which no text encoder accepts, and count the affected texts."""
-        texts = [self.query, *(() if self.passages is None else self.passages)]
+        texts = [self.query, *(text or "" for text in self.passages or ())]
         query, *passages = whole = list(map(whole_characters, texts))
         self.__dict__.update(query=query, num_halved=sum(map(ne, texts, whole)))  # bypasses the frozen dataclass
         if self.passages is not None:
             self.__dict__["passages"] = passages
 
+    def _repair_scores(self) -> None:
+        """Replace scores that are not finite numbers, or ignore all scores if none is finite."""
+        if self.scores is None or not self.num_passages:
+            return
+        repaired, num_bad = repair_scores("scores", self.scores)
+        if num_bad == self.num_passages:
+            if self.passages is None:
+                raise UserError(f"`scores` must contain a finite number, got none among {num_bad} scores")
+            self.__dict__.update(scores=None, num_ignored_scores=num_bad)
+        elif num_bad:
+            self.__dict__.update(scores=repaired, num_repaired_scores=num_bad)
+
+    def _check_entities(self) -> None:
+        """Check the names of entities, convert integers to strings, and ignore missing names."""
+        if self.entities is None:
+            return
+        entities, num_missing = [], 0
+        for index, names in enumerate(self.entities):
+            checked, missing = checked_entity_names(names, index)
+            entities.append(checked)
+            num_missing += missing
+        self.__dict__.update(entities=entities, num_nameless=num_missing)
+
     @cached_property
     def blank(self) -> list[int]:
         """Indices of the blank passages, which are ranked last."""
-        return [index for index, text in enumerate(self.passages or ()) if not text.strip()]
+        return [index for index, text in enumerate(self.passages or ()) if not (text and text.strip())]
 
     @cached_property
     def edge_list(self) -> EdgeList:
@@ -183,6 +223,8 @@ class RerankInput:
         """Number of defects, keyed by a description of the defect and of how it is handled."""
         edges, blank = self.edge_list, "blank passages, which rank last"
         counts = {blank: len(self.blank), "texts with half a character, which is replaced": self.num_halved}
+        counts |= {REPAIRED_SCORES: self.num_repaired_scores, IGNORED_SCORES: self.num_ignored_scores}
+        counts |= {NAMELESS: self.num_nameless}
         counts |= {SELF_LOOPS: edges.num_loops, REPEATED_EDGES: edges.num_repeated}
         return +Counter(counts)  # the unary plus removes zero counts
 
@@ -197,3 +239,39 @@ class RerankInput:
         entries = self.scores if self.passages is None else self.passages
         assert entries is not None
         return len(entries)
+
+
+def checked_entity_names(names: Iterable[Any] | None, index: int) -> tuple[list[str], int]:
+    """Return the names of a passage's entities as strings, without missing ones.
+
+    Args:
+        names: Strings or integers. None and NaN are missing names. If None, there are no names.
+        index: Index of the passage, for error messages.
+
+    Returns:
+        The names, and the number of missing names.
+
+    Raises:
+        UserError: If the names are not a list, or if a name is another object.
+
+    Example:
+        >>> checked_entity_names(["Metz", 90, None], 0)
+        (['Metz', '90'], 1)
+    """
+    if names is None:
+        return [], 0
+    if isinstance(names, str | Mapping) or not isinstance(names, Iterable):
+        raise UserError(f"`entities` must contain a list of names per passage, got {names!r} at index {index}")
+    checked, count = [], 0
+    for name in names:
+        count += 1
+        if isinstance(name, str):
+            checked.append(name)
+        elif isinstance(name, Integral) and not isinstance(name, bool) and abs(int(name)) < 2**63:
+            checked.append(str(int(name)))
+        elif not (name is None or name != name):
+            raise UserError(
+                f"`entities` must contain names, which are strings or integers, got {type(name).__name__} at index "
+                f"{index}. Pass the name of each entity"
+            )
+    return checked, count - len(checked)

@@ -94,7 +94,12 @@ def test_limits() -> None:
     ("change", "message"),
     [
         ({"documents": None}, "`documents` or `scores` must be set"),
-        ({"documents": ["a", None, "b"]}, r"documents\.1"),
+        ({"documents": ["a", 3, "b"]}, r"documents\.1"),
+        ({"entities": [["x"], [{"name": "x"}], []]}, "`entities` must contain names, .* got dict at index 1"),
+        ({"entities": [["x"], ["x"], "x"]}, r"entities\.2"),
+        ({"scores": [1, "2", 3]}, r"scores\.1"),
+        ({"scores": [1, 2, 1e31]}, r"`scores` must be at most 1e\+30 in size, got 1e\+31 at index 2"),
+        ({"documents": None, "scores": [None, None]}, "`scores` must contain a finite number, got none among 2"),
         ({"stream": True}, "stream"),
         ({"documents": [{"title": "x"}]}, "with the string `text`, got none at index 0"),
         (
@@ -183,7 +188,7 @@ def test_against_coheres_format(client):
     plain = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, "raw_scores": True}).json()
     assert [set(result) for result in plain] == [{"index", "score"}] * 3
     for change, message in (
-        ({"texts": ["x", None]}, "texts.1"),
+        ({"texts": ["x", 3]}, "texts.1"),
         ({"truncation_direction": "left"}, "truncation_direction"),
     ):
         response = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, **change})
@@ -267,3 +272,30 @@ def test_formats_of_infinity_and_voyage(client):
     assert "data" not in client.post("/v1/rerank", json=body | {"top_n": 2}).json()
     warned = client.post("/infinity/rerank", json=body | {"documents": ["a", " "]}).json()
     assert warned["meta"]["warnings"] == ["blank passages, which rank last: 1"]
+
+
+@pytest.mark.parametrize("path", ["/v2/rerank", "/infinity/rerank", "/voyage/v1/rerank"])
+def test_bad_items_are_repaired_as_in_python(client, path):
+    """NaN and infinity are no JSON but are sent by some clients."""
+    body = (
+        '{"query": "a plum", "documents": ["a plum", null, {"text": null}, "a pear", "a fig"], "return_documents": true'
+    )
+    bad = client.post(
+        path,
+        content=body + ', "scores": [0.5, 1, 1, NaN, Infinity], "entities": [["x", 7, null], null, [], ["7"], []]}',
+    )
+    right = body + ', "scores": [0.5, 1, 1, 0.5, 1], "entities": [["x", "7"], [], [], ["7"], []]}'
+    bad, right = bad.json(), client.post(path, content=right).json()
+    results = "data" if "voyage" in path else "results"
+    assert bad[results] == right[results]
+    assert {result["index"] for result in bad[results][-2:]} == {1, 2}
+    assert bad["meta"]["warnings"] == [
+        "blank passages, which rank last: 2",
+        "scores that are not finite, which become the lowest or highest finite score: 2",
+        "entities without a name, which are left out: 1",
+    ]
+
+
+def test_null_texts_rank_last_in_teis_format(client):
+    results = client.post("/rerank", json={"query": QUERY, "texts": [None, *TEXTS], "return_text": True}).json()
+    assert (results[-1]["index"], results[-1]["text"]) == (0, "")

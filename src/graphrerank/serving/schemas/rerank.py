@@ -13,6 +13,7 @@ from pydantic import (
     PlainValidator,
     PrivateAttr,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -39,9 +40,13 @@ from graphrerank.utils.checks import UserError
 
 Score = Annotated[float, Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, allow_inf_nan=False, strict=True)]
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
-Names = Annotated[list[str], Field(fail_fast=True)]
+# checked by RerankInput, which repairs single bad items in the same way everywhere
+AnyScore = Annotated[float, Field(strict=True)] | None
+Names = Annotated[
+    list[Any] | None, WithJsonSchema({"type": ["array", "null"], "items": {"type": ["string", "integer", "null"]}})
+]
 ChunkNumber = Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]
-Document = str | dict[str, Any]
+Document = str | dict[str, Any] | None
 NO_USAGE = {"prompt_tokens": 0, "total_tokens": 0}
 
 
@@ -56,12 +61,13 @@ class RerankRequest(EngineRequest):
     query: Query = Field(description="Text of the query. Must not be blank.")
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = Field(
         default=None,
-        description="Documents to rank: strings, or objects with a text. Blank documents rank last. null ranks by "
-        "`scores` alone.",
+        description="Documents to rank: strings, or objects with a text. Documents that are blank or null rank last. "
+        "null ranks by `scores` alone.",
     )
-    scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = Field(
+    scores: Annotated[list[AnyScore], Field(min_length=1, fail_fast=True)] | None = Field(
         default=None,
-        description="One base score per document on any scale, where higher is better. null uses BM25 among the "
+        description="One base score per document on any scale, where higher is better, so negate distances. A score "
+        "that is null or not finite becomes the lowest finite one (infinity the highest). null uses BM25 among the "
         "documents, combined with the cosine similarity if there are vectors.",
     )
     edges: Annotated[list[Any] | None, PlainValidator(listed_edges), NUMBERED_EDGES] = Field(
@@ -72,7 +78,9 @@ class RerankRequest(EngineRequest):
         "listed by `GET /info`. A model that does not distinguish edge types merges edges.",
     )
     entities: Annotated[list[Names], Field(fail_fast=True)] | None = Field(
-        default=None, description="Names of entities for each document. Documents that share an entity are connected."
+        default=None,
+        description="Names of entities for each document: strings or integers, where null is left out. Documents "
+        "that share an entity are connected.",
     )
     doc_ids: Annotated[list[str | None], Field(fail_fast=True)] | None = Field(
         default=None,
@@ -90,7 +98,7 @@ class RerankRequest(EngineRequest):
     vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = Field(
         default=None, description="Vector of each document, from the same encoder as `query_vector`."
     )
-    cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = Field(
+    cross_encoder_scores: Annotated[list[AnyScore], Field(fail_fast=True)] | None = Field(
         default=None,
         description="Cross-encoder score of each document, or null if it was not scored. Only used by models with "
         "`features=scores_match_typed_cross_encoder`, which also work without these scores.",
@@ -232,11 +240,16 @@ class RerankRequest(EngineRequest):
 
 
 def _text(document: Document, rank_fields: list[str] | None, index: int) -> str:
-    """Return the text of a document to rank, after checking that the whole document can be sent back."""
+    """Return the text of a document to rank, after checking that the whole document can be sent back.
+
+    A document or a field that is null is blank.
+    """
+    if document is None:
+        return ""
     names = rank_fields or ["text"]
     if isinstance(document, dict):
         for field, name in enumerate(names):
-            if not isinstance(document.get(name), str):
+            if not (isinstance(text := document.get(name), str) or (text is None and name in document)):
                 needed = "the string `text`" if rank_fields is None else f"a string for `rank_fields[{field}]`"
                 raise UserError(f"`documents` must be strings or objects with {needed}, got none at index {index}")
     try:
@@ -246,7 +259,7 @@ def _text(document: Document, rank_fields: list[str] | None, index: int) -> str:
         raise UserError(
             f"`documents` must contain valid Unicode and finite numbers, got other content at index {index}"
         ) from error
-    return document if isinstance(document, str) else "\n".join(document[name] for name in names)
+    return document if isinstance(document, str) else "\n".join(document[name] or "" for name in names)
 
 
 # fields that are passed to the reranker unchanged
@@ -365,7 +378,7 @@ def render_rerank(
     if request.return_documents and request.documents is not None:
         for result in results:
             document = request.documents[result["index"]]
-            result["document"] = {"text": document} if isinstance(document, str) else document
+            result["document"] = document if isinstance(document, dict) else {"text": document or ""}
     for result, explanation in zip(results, ranked.explanations or (), strict=False):
         result["explanation"] = explanation
     meta = {"api_version": {"version": path[2]}, "billed_units": {"search_units": 1}, "model": ranked.model}

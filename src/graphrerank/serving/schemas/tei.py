@@ -21,7 +21,9 @@ class TeiRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     query: Query = Field(description="Text of the query. Must not be blank.")
-    texts: Annotated[list[str], Field(min_length=1, fail_fast=True)] = Field(description="Documents to rank.")
+    texts: Annotated[list[str | None], Field(min_length=1, fail_fast=True)] = Field(
+        description="Documents to rank. Texts that are blank or null rank last."
+    )
     raw_scores: Flag = Field(
         default=False, description="Whether to return the model's scores instead of probabilities."
     )
@@ -69,6 +71,6 @@ def render_tei(
         return render_rerank(request, ranked, uid)
     scores = ranked.scores if request.raw_scores else ranked.relevance
     return [
-        {"index": index, "score": score} | ({"text": request.texts[index]} if request.return_text else {})
+        {"index": index, "score": score} | ({"text": request.texts[index] or ""} if request.return_text else {})
         for index, score in zip(ranked.indices, scores, strict=True)
     ]
