@@ -26,6 +26,8 @@ GROUPS = {  # what a group chooses
     "features": "Features that the model reads",
     "model": "Model",
     "loss": "Loss",
+    "optimizer": "Optimiser",
+    "scheduler": "Learning-rate schedule",
     "module": "Lightning module: optimiser and learning rate",
     "trainer": "`lightning.Trainer`",
     "callbacks": "Callbacks of the trainer",

@@ -17,7 +17,14 @@ from torch.utils.data import DataLoader
 
 from graphrerank.cli import schema
 from graphrerank.cli.console import records_shown
-from graphrerank.training import AtomicCheckpoints, EpochTable, GradientNorm, LearningCurves, LearningRate
+from graphrerank.training import (
+    AtomicCheckpoints,
+    EpochTable,
+    GradientNorm,
+    LearningCurves,
+    LearningRate,
+    TailAveraging,
+)
 from tests.support import CONF
 
 
@@ -47,6 +54,42 @@ def test_every_trainer_writes_so(trainer: str) -> None:
         plugins = compose("train", overrides=[f"trainer={trainer}"]).trainer.plugins
     built = L.Trainer(accelerator="cpu", logger=False, plugins=[instantiate(plugin) for plugin in plugins])
     assert isinstance(built.strategy.checkpoint_io, AtomicCheckpoints)
+
+
+class Line(L.LightningModule):
+    """One weight that grows by one at each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.validated: list[float] = []
+
+    def training_step(self, *_: Any) -> Tensor:
+        return -self.weight
+
+    def validation_step(self, *_: Any) -> None:
+        self.validated.append(float(self.weight))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD([self.weight], lr=1.0)
+
+
+def test_the_tail_average_against_a_mean(tmp_path: Path) -> None:
+    module, loader = Line(), DataLoader(range(2), batch_size=1)
+    options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = L.Trainer(
+        max_epochs=4, accelerator="cpu", num_sanity_val_steps=0, callbacks=[TailAveraging(0.5)], **options
+    )
+    trainer.fit(module, loader, DataLoader(range(1)))
+    # steps 1 to 4 are not averaged, then [5, 6] and [5, 6, 7, 8]
+    assert module.validated == [2.0, 4.0, 5.5, 6.5]
+    assert float(module.weight) == 6.5
+
+
+@pytest.mark.parametrize("start", [-0.1, 1.0])
+def test_an_average_of_nothing_is_refused(start: float) -> None:
+    with pytest.raises(ValueError, match=rf"`start` must be in \[0, 1\), got {start}"):
+        TailAveraging(start)
 
 
 NUMBERS = {

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import EMAWeightAveraging
 from omegaconf import OmegaConf
 
 from graphrerank.config.components import ComponentFactory
+from graphrerank.training.callbacks import TailAveraging
 from graphrerank.training.defaults import CALLBACK_SETS, default_trainer_arguments
 from graphrerank.training.trainer import built_callbacks, named_callbacks
-from tests.support import CONF
 
 
 def comparable(member: object) -> dict[str, Any]:
@@ -37,13 +38,20 @@ def test_trainer_arguments_are_those_of_conf(tmp_path: Path) -> None:
     assert arguments == settings
 
 
-@pytest.mark.parametrize("name", [path.stem for path in (CONF / "callbacks").glob("*.yaml")])
+@pytest.mark.parametrize("name", CALLBACK_SETS)
 def test_callbacks_are_those_of_conf(name: str, tmp_path: Path) -> None:
     nodes = ComponentFactory().compose(f"+callbacks={name}", run_dir=tmp_path, system="gatv2").callbacks
     by_conf = {key: comparable(callback) for key, callback in built_callbacks(nodes).items()}
     by_function = {key: comparable(callback) for key, callback in CALLBACK_SETS[name](tmp_path / "gatv2").items()}
     assert list(by_function) == list(by_conf)  # Lightning calls them in this order
     assert by_function == by_conf
+
+
+@pytest.mark.parametrize(("name", "average"), [("ema", EMAWeightAveraging), ("swa", TailAveraging)])
+def test_averages_are_added_to_the_default_callbacks(name: str, average: type, tmp_path: Path) -> None:
+    *others, last = named_callbacks(ComponentFactory(), name, tmp_path, "gatv2").items()
+    assert [key for key, _ in others] == list(CALLBACK_SETS["default"](tmp_path))
+    assert (last[0], type(last[1])) == ("averaging", average)
 
 
 def test_callbacks_of_another_name_are_composed_from_conf(tmp_path: Path) -> None:

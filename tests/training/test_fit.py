@@ -14,7 +14,7 @@ from graphrerank.config.components import ComponentFactory
 from graphrerank.config.settings.train import TrainSettings
 from graphrerank.core import ModelInputs
 from graphrerank.data.dataset import Dataset
-from graphrerank.models.manifest import MANIFEST, read_manifest
+from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
 from graphrerank.models.registry import register_model
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.training import AtomicCheckpoints, RerankerModule, TrainingModule
@@ -75,6 +75,55 @@ def test_one_seed_gives_one_result(folder: Path, parts: ComponentFactory) -> Non
     ]
     equal = [all(torch.equal(weights[0][name], other[name]) for name in weights[0]) for other in weights[1:]]
     assert equal == [True, False]
+
+
+def test_optimizer_schedule_and_groups_are_parts(folder: Path, parts: ComponentFactory) -> None:
+    arguments = {"max_epochs": 1, "calibration": None, "parameter_groups": {"lin_out": 1e-4}}
+    small(folder, parts, optimizer=partial(torch.optim.SGD, momentum=0.9), scheduler="linear", **arguments)
+    content = read_manifest(folder / "run" / "gatv2").content
+    assert content["optimizer"] == {
+        "name": "torch.optim.sgd.SGD",
+        "arguments": {"momentum": 0.9},
+        "parameter_groups": {"lin_out": 1e-4},
+    }
+    assert content["scheduler"] == {"name": "graphrerank.training.schedules.linear", "arguments": {}}
+    assert content["parameters"]["all"] == content["parameters"]["trained"] > 1000
+    state = torch.load(folder / "run" / "gatv2" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert [group["momentum"] for group in state["optimizer_states"][0]["param_groups"]] == [0.9] * 4
+
+
+@pytest.mark.parametrize("name", ["ema", "swa"])
+def test_the_average_is_saved_and_returned(name: str, folder: Path, parts: ComponentFactory) -> None:
+    reranker = small(folder, parts, callbacks=name, calibration=None, scheduler="constant", batch_size=4)
+    saved = torch.load(reranker.source, weights_only=True)
+    returned = {f"model.{key}": weight for key, weight in reranker.checkpoint.model.state_dict().items()}
+    assert all(torch.equal(saved["state_dict"][key], weight) for key, weight in returned.items())
+    last = torch.load(Path(reranker.source).parent / "last.ckpt", weights_only=True)
+    average, current = last["state_dict"], last["current_model_state"]
+    assert any(not torch.equal(average[key], current[key]) for key in returned)
+
+
+class Fixed(RerankerModule):
+    """A module of a user whose constructor has no argument for the optimiser."""
+
+    def __init__(self, model, loss, *, learning_rate, weight_decay, warmup_steps, seed, val_names) -> None:
+        super().__init__(model, loss, learning_rate=learning_rate, seed=seed, val_names=val_names)
+
+
+def test_a_module_without_an_argument_for_the_optimizer(folder: Path, parts: ComponentFactory) -> None:
+    module = {"_target_": f"{Fixed.__module__}.Fixed"}
+    small(folder, parts, module=module, max_epochs=1, calibration=None)
+    assert read_manifest(folder / "run" / "gatv2").content["optimizer"]["name"] == "torch.optim.adamw.AdamW"
+    with pytest.raises(ValueError, match="`optimizer` must be an argument of the module's constructor"):
+        small(folder, parts, module=module, optimizer="sgd", name="other")
+
+
+def test_a_resumed_run_has_the_optimizer_of_its_run(folder: Path, parts: ComponentFactory) -> None:
+    small(folder, parts, max_epochs=1, optimizer="sgd")
+    path = folder / "run" / "gatv2" / MANIFEST
+    write_manifest(path.parent, read_manifest(path.parent).content | {"finished": False})  # as if it was interrupted
+    with pytest.raises(ValueError, match=r"settings of its run, which has optimizer\."):
+        small(folder, parts, max_epochs=1, resume=folder / "run")
 
 
 class Neighbourly(nn.Module):

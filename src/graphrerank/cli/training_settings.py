@@ -24,7 +24,8 @@ from graphrerank.utils.processes import is_first_process
 
 # settings of `conf/train.yaml` that are fields of `FitSettings`, except `seed` and the settings in `batches`
 FURTHER = ("shares", "augmentation", "cross_encoder_queries", "num_queries", "start", "train_only", "calibration")
-BUILT_GROUPS = ("loss", "module", "callbacks", "trainer")  # groups that are built separately for each model of a run
+# groups that are built separately for each model of a run
+BUILT_GROUPS = ("loss", "optimizer", "scheduler", "module", "callbacks", "trainer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,8 @@ class ModelRow:
         config: Configuration of the command for this model, with the model's folders.
         recorded: Configuration to record in the manifest.
         model: Configured model, which is built when the sizes of its data are known.
-        groups: Plain settings of the groups ``loss``, ``module``, ``callbacks`` and ``trainer``.
+        groups: Plain settings of the groups ``loss``, ``optimizer``, ``scheduler``, ``module``, ``callbacks`` and
+            ``trainer``.
     """
 
     config: DictConfig
@@ -44,13 +46,15 @@ class ModelRow:
     groups: Mapping[str, Any]
 
     def built_groups(self) -> dict[str, Any]:
-        """Build the loss, the factory of the module, the callbacks and the arguments of the trainer.
+        """Build the loss, the factories of optimiser, schedule and module, the callbacks and the trainer's arguments.
 
         Returns:
             Keyword arguments of :class:`~graphrerank.training.trainer.RerankerTrainer`.
         """
         return {
             "loss": build_component(self.groups["loss"]),
+            "optimizer": build_component(self.groups["optimizer"]),
+            "scheduler": build_component(self.groups["scheduler"]),
             "module": module_factory(self.groups["module"]),
             "callbacks": built_callbacks(self.groups["callbacks"]),
             "trainer": built_trainer(self.groups["trainer"]),

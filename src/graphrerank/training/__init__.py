@@ -3,7 +3,14 @@
 from graphrerank.installation.extras import importing
 
 with importing("train", "graphrerank.training"):
-    from graphrerank.training.callbacks import AtomicCheckpoints, EpochTable, GradientNorm, LearningCurves, LearningRate
+    from graphrerank.training.callbacks import (
+        AtomicCheckpoints,
+        EpochTable,
+        GradientNorm,
+        LearningCurves,
+        LearningRate,
+        TailAveraging,
+    )
     from graphrerank.training.reranker_module import RerankerModule
     from graphrerank.training.training_module import TrainingModule
 
@@ -14,5 +21,6 @@ __all__ = [
     "LearningCurves",
     "LearningRate",
     "RerankerModule",
+    "TailAveraging",
     "TrainingModule",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from graphrerank.utils.checks import UserError
@@ -164,6 +165,58 @@ class LearningRate(L.Callback):
             for number, rate in enumerate(rates[1:], 2):
                 if rate != rates[0]:
                     pl_module.log(f"train/lr_group_{number}", rate)
+
+
+class TailAveraging(WeightAveraging):
+    """Average the weights of all optimiser steps in the last part of a training (stochastic weight averaging).
+
+    Validation and checkpoints use the average, so that the best epoch, the saved model and its evaluation are those of
+    the average. Before the average begins, they use the current weights. A resumed training continues the average.
+
+    Source: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018. *Differences
+    from the paper:* weights are averaged at each step instead of at the end of each epoch, because our trainings have
+    few epochs, and the learning rate is that of the schedule. Lightning's ``StochasticWeightAveraging`` is not used
+    because its average is neither validated nor saved in ``best.ckpt``.
+
+    Args:
+        start: Share of the training after which the average begins, in [0, 1).
+
+    Raises:
+        ValueError: If ``start`` is outside [0, 1).
+
+    Example:
+        >>> TailAveraging(start=0.75).start
+        0.75
+    """
+
+    def __init__(self, start: float = 0.5) -> None:
+        if not 0 <= start < 1:
+            raise UserError(f"`start` must be in [0, 1), got {start}")
+        super().__init__()
+        self.start = start
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Update the average, which is a copy of the current weights until the average begins.
+
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+            outputs: Result of the training step.
+            batch: Batch of the step.
+            batch_idx: Index of the batch in the epoch.
+
+        Raises:
+            ValueError: If the training has no end.
+        """
+        total_steps = trainer.estimated_stepping_batches
+        if total_steps == float("inf"):
+            raise UserError("`max_epochs` or `max_steps` must be set to average the last part of a training, got none")
+        average = self._average_model
+        if average is not None and trainer.global_step - 1 <= self.start * total_steps:
+            average.n_averaged.zero_()  # an average of no weights is replaced by the next ones
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
 class LearningCurves(L.Callback):

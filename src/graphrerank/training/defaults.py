@@ -95,7 +95,8 @@ def last_epoch_callbacks(folder: str | Path) -> dict[str, Callback]:
     return {"best": best, **_step_curves()}
 
 
-#: Functions that build the callbacks of each file of ``conf/callbacks``, by name. Their argument is the model's folder.
+#: Functions that build the callbacks of files of ``conf/callbacks``, by name. Their argument is the model's folder.
+#: Other files are composed from ``conf``.
 CALLBACK_SETS: Mapping[str, Callable[[Path], dict[str, Callback]]] = {
     "default": default_callbacks,
     "last_epoch": last_epoch_callbacks,

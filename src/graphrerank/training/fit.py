@@ -25,6 +25,8 @@ def fit(
     features: str | Mapping[str, Any] = "scores_match",
     model: Any = "gatv2",
     loss: Any = "listwise",
+    optimizer: Any = "adamw",
+    scheduler: Any = "cosine",
     module: Mapping[str, Any] | None = None,
     trainer: TrainerArguments | None = None,
     callbacks: str | Sequence[Callback] | Mapping[str, Callback] = (),
@@ -50,6 +52,7 @@ def fit(
     learning_rate: float = field_default("learning_rate"),
     weight_decay: float = field_default("weight_decay"),
     warmup_steps: int = field_default("warmup_steps"),
+    parameter_groups: Mapping[str, float | Mapping[str, float]] | None = field_default("parameter_groups"),
     restart_probs: Mapping[str, float | None] | None = field_default("restart_probs"),
 ) -> GraphReranker:
     """Train a reranker, calibrate it on the validation split, and return it.
@@ -72,6 +75,11 @@ def fit(
             it receives the number of score features or the width of the vectors.
         loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
             returns a scalar.
+        optimizer: A name of ``conf/optimizer``, or a callable that receives parameter groups and returns an optimiser:
+            a class of ``torch.optim``, or a ``functools.partial`` of it. Keywords ``lr`` and ``weight_decay`` of a
+            partial replace ``learning_rate`` and ``weight_decay``.
+        scheduler: A name of ``conf/scheduler``, or a callable that receives the optimiser and returns a learning-rate
+            schedule: a function of :mod:`graphrerank.training.schedules`, or a class of ``torch.optim.lr_scheduler``.
         module: Additional arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`, such as
             ``{"divergence": 0.15}``. If None, its defaults are used.
         trainer: Arguments of ``lightning.Trainer`` that override
@@ -114,8 +122,12 @@ def fit(
             ``"start"`` reuses the calibration of ``start``, and None disables calibration.
         max_epochs: Maximum number of epochs. If None, the trainer's own value is used, which is 4 by default.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
-        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases or norms.
-        warmup_steps: Number of optimiser steps of the linear warm-up.
+        weight_decay: Weight decay. Applied to weight matrices only, not to biases or norms.
+        warmup_steps: Number of optimiser steps of the linear warm-up. A warm-up that takes more than a fifth of the
+            training is shortened to a tenth of it.
+        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
+            of the model's parameters, such as ``{"lin_in": 1e-4}``. If None, all parameters share ``learning_rate``
+            and ``weight_decay``.
         restart_probs: Restart probabilities in (0, 1) of the baselines ``gcs`` and ``ppr``, stored in the manifest. A
             probability that is missing or None is tuned on the validation split.
 
@@ -146,6 +158,7 @@ def fit(
         learning_rate=learning_rate,
         weight_decay=weight_decay,
         warmup_steps=warmup_steps,
+        parameter_groups=parameter_groups,
         restart_probs=restart_probs,
     )
     return RerankerTrainer(
@@ -157,6 +170,8 @@ def fit(
         pair_encoder=pair_encoder,
         features=features,
         loss=loss,
+        optimizer=optimizer,
+        scheduler=scheduler,
         module=module_factory(module),
         trainer=built_trainer(trainer),
         callbacks=callbacks,

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 from torch import nn
 
 from graphrerank.config.components import ConfiguredComponent
 from graphrerank.config.manifest_guard import portable_arguments
 from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
 from graphrerank.models.registry import read_features, register_model
+from graphrerank.training.optimizers import component_entry
 from graphrerank.training.settings import FROM_START, FitSettings
 from graphrerank.training.training_data import TrainingData
+from graphrerank.training.training_module import TrainingModule
 
 # entries that must be unchanged when a training run is resumed
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
@@ -62,6 +65,26 @@ def training_manifest(
         "metrics": {},
         **start_entries(start, settings),
     }
+
+
+def optimization_entries(module: L.LightningModule) -> dict[str, Any]:
+    """Return the manifest entries of the optimiser, the schedule and the number of parameters.
+
+    Args:
+        module: Module to train.
+
+    Returns:
+        Entries ``parameters`` (number of all parameters, and of those that are ``trained``), ``optimizer`` (name,
+        arguments and parameter groups) and ``scheduler``. Only ``parameters`` for a module of another base class.
+    """
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in module.parameters()]
+    counts = {"all": sum(size for size, _ in sizes), "trained": sum(size for size, is_trained in sizes if is_trained)}
+    entries: dict[str, Any] = {"parameters": counts}
+    if isinstance(module, TrainingModule):
+        groups = {"parameter_groups": dict(module.parameter_groups)} if module.parameter_groups else {}
+        entries["optimizer"] = component_entry(module.optimizer) | groups
+        entries["scheduler"] = component_entry(module.scheduler)
+    return entries
 
 
 def encoder_entry(data: TrainingData) -> dict[str, Any] | None:

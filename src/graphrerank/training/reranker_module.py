@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from graphrerank.core import CandidateGraphs, ModelInputs
 from graphrerank.losses import divergence_from_retriever
 from graphrerank.metrics import parse_measure
+from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
+from graphrerank.training.schedules import SchedulerFactory, cosine
 from graphrerank.training.training_module import TrainingModule
 from graphrerank.training.validation_means import ValidationMeans
 from graphrerank.utils.checks import UserError, check_not_negative
@@ -32,8 +34,13 @@ class RerankerModule(TrainingModule):
         val_names: Names of the data sets of the validation loaders, in order. Each measure is logged per data set (log
             key ``val/<name>/pr@10``) and as a mean over the data sets (``val/pr@10``). Empty for a single data set.
         learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
-        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases, norms or scalars.
-        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up.
+        weight_decay: Weight decay. Applied to weight matrices only, not to biases, norms or scalars.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up. A warm-up that takes more
+            than a fifth of the training is shortened to a tenth of it.
+        optimizer: Callable that receives parameter groups and returns an optimiser.
+        scheduler: Callable that receives the optimiser and returns a learning-rate schedule.
+        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
+            of the model's parameters. If None, all parameters use the settings above.
         divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the training loss, a penalty
             for deviating from the retriever's ranking. 0 disables it.
         seed: Seed of dropout.
@@ -64,11 +71,21 @@ class RerankerModule(TrainingModule):
         learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
         warmup_steps: int = 100,
+        optimizer: OptimizerFactory = torch.optim.AdamW,
+        scheduler: SchedulerFactory = cosine,
+        parameter_groups: ParameterGroups | None = None,
         divergence: float = 0.0,
         seed: int = 0,
     ) -> None:
         super().__init__(
-            model, learning_rate=learning_rate, weight_decay=weight_decay, warmup_steps=warmup_steps, seed=seed
+            model,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            warmup_steps=warmup_steps,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            parameter_groups=parameter_groups,
+            seed=seed,
         )
         if not measures or len(set(measures)) != len(measures):
             raise UserError(f"`measures` must contain at least one measure and no duplicates, got {list(measures)}")

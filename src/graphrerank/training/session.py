@@ -19,6 +19,7 @@ from graphrerank.models.checkpoint import BEST
 from graphrerank.models.manifest import read_manifest, write_manifest
 from graphrerank.training.callbacks import EpochTable, LearningCurves
 from graphrerank.training.defaults import default_callbacks, default_trainer_arguments
+from graphrerank.training.manifest import optimization_entries
 from graphrerank.training.resume import last_checkpoint
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
@@ -28,7 +29,10 @@ TrainerArguments = Mapping[str, Any] | partial[L.Trainer]
 #: Lightning callbacks: a sequence is added to the default callbacks, a mapping replaces them.
 Callbacks = Sequence[Callback] | Mapping[str, Callback]
 PRUNING = "pruning"  # name of the callback that reports to a trial of a hyperparameter search
-RESULTS = ("finished", "validation")  # manifest entries that are written at the end of a training run
+# manifest entries that a training run adds
+RESULTS = ("finished", "validation", "parameters", "optimizer", "scheduler")
+# added entries that must be unchanged when a training run is resumed
+RESUMED_RESULTS = ("optimizer", "scheduler")
 
 
 class TrainingSession:
@@ -118,13 +122,18 @@ class TrainingSession:
             manifest: Manifest of the training, with ``finished`` false. It is written before the first step.
 
         Returns:
-            The manifest with ``finished`` true, which is also written to the folder. If the best epoch was selected by
-            a measure, entry ``validation`` has its name (``measure``), ``mode`` and ``score``.
+            The manifest with ``finished`` true, which is also written to the folder. The entries ``parameters``,
+            ``optimizer`` and ``scheduler`` are added. If the best epoch was selected by a measure, entry ``validation``
+            has its name (``measure``), ``mode`` and ``score``.
 
         Raises:
+            ValueError: If a resumed training run has another optimiser or schedule than before.
             KeyboardInterrupt: If the training was stopped by Ctrl+C. The training can be resumed.
         """
-        manifest = dict(manifest)
+        manifest = {**manifest, **optimization_entries(module)}
+        if self._last is not None:
+            before = read_manifest(self.folder).content
+            last_checkpoint(self._resume, self.folder, manifest, [key for key in RESUMED_RESULTS if key in before])
         if is_first_process():
             write_manifest(self.folder, manifest)
         trainer = self._build_trainer()

@@ -36,8 +36,12 @@ class FitSettings:
             ``"start"`` reuses the calibration of ``start``, and None disables calibration.
         max_epochs: Maximum number of epochs. If None, the trainer's own value is used, which is 4 by default.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
-        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases or norms.
-        warmup_steps: Number of optimiser steps of the linear warm-up.
+        weight_decay: Weight decay. Applied to weight matrices only, not to biases or norms.
+        warmup_steps: Number of optimiser steps of the linear warm-up. A warm-up that takes more than a fifth of the
+            training is shortened to a tenth of it.
+        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
+            of the model's parameters, such as ``{"lin_in": 1e-4}``. If None, all parameters share ``learning_rate``
+            and ``weight_decay``.
         restart_probs: Restart probabilities in (0, 1) of the baselines ``gcs`` and ``ppr``, stored in the manifest. A
             probability that is missing or None is tuned on the validation split.
 
@@ -66,6 +70,7 @@ class FitSettings:
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
     warmup_steps: int = 100
+    parameter_groups: Mapping[str, float | Mapping[str, float]] | None = None
     restart_probs: Mapping[str, float | None] | None = None
 
     def __post_init__(self) -> None:

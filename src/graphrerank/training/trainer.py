@@ -37,6 +37,7 @@ from graphrerank.training.checks import (
 from graphrerank.training.defaults import CALLBACK_SETS
 from graphrerank.training.joint import wait_for_all
 from graphrerank.training.manifest import RESUMED_ENTRIES, training_manifest
+from graphrerank.training.optimizers import accepted_arguments
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.resume import run_folder
 from graphrerank.training.session import TrainerArguments, TrainingSession
@@ -100,6 +101,11 @@ class RerankerTrainer:
         features: Node features of the model: a name of ``conf/features`` or its settings.
         loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
             returns a scalar.
+        optimizer: A name of ``conf/optimizer``, or a callable that receives parameter groups and returns an optimiser:
+            a class of ``torch.optim``, or a ``functools.partial`` of it. Keywords ``lr`` and ``weight_decay`` of a
+            partial replace those of ``settings``.
+        scheduler: A name of ``conf/scheduler``, or a callable that receives the optimiser and returns a learning-rate
+            schedule: a function of :mod:`graphrerank.training.schedules`, or a class of ``torch.optim.lr_scheduler``.
         measures: Validation measures to log after each epoch, such as ``PR@10``. The default callbacks select the epoch
             by ``nDCG@10``. If None, the defaults of the module are used.
         module: Callable that builds the Lightning module:
@@ -150,6 +156,8 @@ class RerankerTrainer:
         pair_encoder: Any = None,
         features: str | Mapping[str, Any] = "scores_match",
         loss: Any = "listwise",
+        optimizer: Any = "adamw",
+        scheduler: Any = "cosine",
         measures: Sequence[str] | None = None,
         module: ModuleFactory = RerankerModule,
         trainer: TrainerArguments | None = None,
@@ -177,6 +185,7 @@ class RerankerTrainer:
         self._data = data
         self._retriever, self._encoder, self._pair_encoder = retriever, encoder, pair_encoder
         self._loss, self._measures, self._module = loss, measures, module
+        self._optimizer, self._scheduler = optimizer, scheduler
         self._trainer, self._callbacks, self._logger = trainer, callbacks, logger
         self._resume = resume
         self._run_dir = run_dir if resume is None else run_folder(resume)
@@ -250,10 +259,9 @@ class RerankerTrainer:
             self.name, network, arguments, data, self.settings, operators=operators, config=self._config, start=start
         )
         if self._is_named:
+            parsed = parse_manifest(manifest, self.session.folder)
             with torch.device("meta"):
-                build_model(
-                    parse_manifest(manifest, self.session.folder)
-                )  # fail before training if it cannot be loaded
+                build_model(parsed)  # fail before training if it cannot be loaded
         return BuiltTraining(data, network, arguments, start, manifest)
 
     def optimize(self, training: BuiltTraining) -> BuiltTraining:
@@ -323,11 +331,29 @@ class RerankerTrainer:
             "learning_rate": settings.learning_rate,
             "weight_decay": settings.weight_decay,
             "warmup_steps": settings.warmup_steps,
+            **self._optimization(),
             **({} if self._measures is None else {"measures": self._measures}),
             **(self._module.keywords if isinstance(self._module, partial) else {}),
             "val_names": list(data.judged) if len(data.prepared) > 1 else [],
         }
         return self._module(training.network, self._built_loss(), **arguments)
+
+    def _optimization(self) -> dict[str, Any]:
+        """Build the optimiser and schedule factories, and return them with the parameter groups.
+
+        A module of the caller may have a constructor without these arguments. The defaults are not passed to it.
+        """
+        arguments = {
+            "optimizer": self._parts.build("optimizer", self._optimizer),
+            "scheduler": self._parts.build("scheduler", self._scheduler),
+            "parameter_groups": self.settings.parameter_groups,
+        }
+        changes = {"optimizer": self._optimizer != "adamw", "scheduler": self._scheduler != "cosine"}
+        changes["parameter_groups"] = bool(self.settings.parameter_groups)
+        accepted = accepted_arguments(self._module, arguments)
+        if ignored := [name for name, is_changed in changes.items() if is_changed and name not in accepted]:
+            raise UserError(f"`{ignored[0]}` must be an argument of the module's constructor, got {self._module!r}")
+        return accepted
 
     def _built_loss(self) -> Any:
         """Return the loss, built from its name or settings if necessary."""

@@ -10,6 +10,8 @@ from torch.utils.data import Dataset
 from graphrerank.data.datamodule import Batch, EpochBatches, Loader, ResumableDataModule
 from graphrerank.metrics import area_under_roc
 from graphrerank.training import TrainingModule
+from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
+from graphrerank.training.schedules import SchedulerFactory, cosine
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
@@ -65,8 +67,12 @@ class AdapterModule(TrainingModule):
         model: Adapter to train. Its features must already be selected and standardised.
         label_smoothing: Share of each label that is spread over both classes, in [0, 1).
         learning_rate: Peak learning rate.
-        weight_decay: Weight decay of AdamW. Applied to weight matrices only, not to biases or norms.
+        weight_decay: Weight decay. Applied to weight matrices only, not to biases or norms.
         warmup_steps: Number of optimiser steps in the linear warm-up.
+        optimizer: Callable that receives parameter groups and returns an optimiser.
+        scheduler: Callable that receives the optimiser and returns a learning-rate schedule.
+        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
+            of the adapter's parameters. If None, all parameters use the settings above.
         seed: Random seed of dropout.
 
     Raises:
@@ -87,10 +93,20 @@ class AdapterModule(TrainingModule):
         learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
         warmup_steps: int = 0,
+        optimizer: OptimizerFactory = torch.optim.AdamW,
+        scheduler: SchedulerFactory = cosine,
+        parameter_groups: ParameterGroups | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(
-            model, learning_rate=learning_rate, weight_decay=weight_decay, warmup_steps=warmup_steps, seed=seed
+            model,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            warmup_steps=warmup_steps,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            parameter_groups=parameter_groups,
+            seed=seed,
         )
         if not 0 <= label_smoothing < 1:
             raise UserError(f"`label_smoothing` must lie in [0, 1), got {label_smoothing}")

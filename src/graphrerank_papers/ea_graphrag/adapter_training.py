@@ -43,6 +43,8 @@ from graphrerank_papers.experiments import do_step, hashed_order, step_file, wri
 QUESTION_SPLITS = ("training", "validation")
 #: Manifest entries that must be unchanged when a run is resumed.
 DECISIVE = ("data", "paths", "right", "syntax", "model", "features", "training")
+#: Arguments of the module that the session records in other manifest entries.
+OPTIMIZATION = ("optimizer", "scheduler", "parameter_groups")
 #: Measures that cross-validation reports.
 CROSS_VALIDATED = ("AUC", "accuracy", "larger class")
 
@@ -213,7 +215,7 @@ class AdapterTraining:
             "training": {
                 "seed": self.settings.seed,
                 "batch_size": self.batch_size,
-                "module": dict(self.module.keywords),
+                "module": {key: setting for key, setting in self.module.keywords.items() if key not in OPTIMIZATION},
                 "disagreements": hash_json(list(disagreements(sets))),
             },
             "versions": library_versions(),
