@@ -153,3 +153,30 @@ def test_the_same_run_again_has_the_expected_metrics(
     assert printed[printed.index("differs from") :].splitlines()[1].startswith("ring: gatv2 PR@10: ")
     with pytest.raises(ValueError, match=r"`expect` must be a metrics.json of evaluate\.py"):
         run(*job, f"expect={tmp_path / 'nowhere'}")
+
+
+def test_training_runs_that_differ_only_in_their_seeds_are_aggregated(
+    trained: Path, run_command: RunCommand, tmp_path: Path
+) -> None:
+    """The manifest of a training run, copied as that of another seed."""
+    sweep = tmp_path / "sweep"
+    for seed in (1, 2):
+        shutil.copytree(trained, sweep / str(seed))
+        for file in (sweep / str(seed)).glob("*/manifest.json"):
+            content = json.loads(file.read_text())
+            content["config"]["seed"] = seed
+            content["validation"]["score"] += seed / 100
+            file.write_text(json.dumps(content))
+    for named in ([str(sweep)], [str(sweep / "1"), str(sweep / "2")], [str(sweep / "*")]):
+        done = run_command("report", *named, "--out", str(tmp_path / "report"), "--tested", "R@5")
+        groups = json.loads((tmp_path / "report" / "seeds.json").read_text())["groups"]
+        assert [(group["system"], group["seeds"]) for group in groups] in (
+            [("gatv2", [1, 2]), ("mlp", [1, 2])],
+            [("mlp", [1, 2]), ("gatv2", [1, 2])],
+        )
+        assert set(groups[0]["mean"]) == {"val/ndcg@10", "attack/test R@5"}
+        assert groups[0]["std"]["val/ndcg@10"] == pytest.approx(0.01 / 2**0.5)
+        assert "± 0.71" in done.stdout
+    compared = run_command("report", "--compare", *named, "--out", str(tmp_path / "compared"), "--resamples", "100")
+    assert "nDCG@10" in compared.stdout
+    assert (tmp_path / "compared" / "result.json").is_file()

@@ -59,9 +59,26 @@ def test_the_table_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (tmp_path / name / ".hydra" / "overrides.yaml").write_text(f"- seed={name}\n- loss=bce\n")
         (tmp_path / name / "gatv2").mkdir()
         kept = {"measure": "val/ndcg@10", "mode": "max", "score": score}
-        manifest = {"finished": score is not None, "validation": None if score is None else kept}
+        manifest = {"name": "gatv2", "finished": score is not None, "validation": None if score is None else kept}
         (tmp_path / name / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
     SweepTable().on_multirun_end(config(tmp_path))
     assert capsys.readouterr().out.splitlines() == [
         "val/ndcg@10 0.7500  1/gatv2  seed=1 loss=bce", "val/ndcg@10 0.2500  0/gatv2  seed=0 loss=bce"
     ]  # fmt: skip
+
+
+def test_a_sweep_over_seeds_prints_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, score in ((1, 0.25), (2, 0.75)):
+        (tmp_path / str(seed) / ".hydra").mkdir(parents=True)
+        (tmp_path / str(seed) / ".hydra" / "overrides.yaml").write_text(f"- seed={seed}\n")
+        (tmp_path / str(seed) / "gatv2").mkdir()
+        manifest = {
+            "name": "gatv2",
+            "finished": True,
+            "config": {"seed": seed},
+            "validation": {"measure": "val/ndcg@10", "mode": "max", "score": score},
+        }
+        (tmp_path / str(seed) / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
+    SweepTable().on_multirun_end(config(tmp_path))
+    assert "50.00 ± 35.36" in capsys.readouterr().out
+    assert json.loads((tmp_path / "seeds.json").read_text())["groups"][0]["seeds"] == [1, 2]

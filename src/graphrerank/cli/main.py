@@ -69,7 +69,7 @@ COMMANDS = {
     "learn": Command(
         "LOG data=... ...", "update a checkpoint from logged clicks, if it then ranks better", "learn", "serve", "log"
     ),
-    "report": Command("RUN RUN ...", "compare finished runs of evaluate without ranking again"),
+    "report": Command("RUN RUN ...", "compare finished runs, or average training runs over their seeds"),
     "build": Command(
         "NAME --from F ...", "convert a public data set or a repository's history into a data set", extra="build"
     ),

@@ -59,7 +59,7 @@ def _claim(config: DictConfig, kind: str) -> None:
 
 
 class SweepTable(Callback):
-    """Print the validation scores of all models of a sweep after its last run, best first."""
+    """Print the validation scores of all models of a sweep after its last run, and their means over seeds."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Print the table.
@@ -71,9 +71,10 @@ class SweepTable(Callback):
 
 
 def print_sweep_table(folder: Path) -> None:
-    """Print the validation scores of the models of a sweep, best first.
+    """Print the validation scores of the models of a sweep, best first, and the means of runs that vary the seed.
 
-    Models whose training did not finish or was not validated are skipped.
+    Models whose training did not finish or was not validated are skipped. The table of means is also written to the
+    folder, as ``report.md`` and ``seeds.json``.
 
     Args:
         folder: Folder of the sweep.
@@ -90,3 +91,15 @@ def print_sweep_table(folder: Path) -> None:
             rows.append((order, f"{best['measure']} {best['score']:.4f}  {run}/{model}  {' '.join(overrides)}"))
     for _order, line in sorted(rows):
         print(line, flush=True)
+    if rows:
+        _print_means(folder)
+
+
+def _print_means(folder: Path) -> None:
+    """Print and write the means over seeds if some settings were trained with several seeds."""
+    from graphrerank.evaluation.seeds import aggregate_runs  # imports torch
+
+    report = aggregate_runs([folder])
+    if any(len(group.seeds) > 1 for group in report.groups):
+        report.save(folder)
+        report.show()
