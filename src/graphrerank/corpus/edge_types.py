@@ -24,7 +24,7 @@ MEANINGS = {
         "title_mention"
     ),
     "entity": "concept conceptual shared_entity",
-    "adjacency": "adjacent contextual neighbouring_chunk next next_chunk previous previous_chunk",
+    "adjacency": "adjacent contextual neighbouring_chunk next next_chunk previous previous_chunk same_speaker",
     "similarity": "knn nearest semantic similar synonym",
 }
 _TYPE_OF_NAME = {name: type_name for type_name, names in MEANINGS.items() for name in names.split()}

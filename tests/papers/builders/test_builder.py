@@ -11,7 +11,7 @@ from graphrerank.installation.plugins import BUILDERS, find_builder
 from graphrerank.utils.files import hash_files
 from graphrerank_papers.builders.builder import Builder, DatasetWriter
 from graphrerank_papers.builders.raw_files import RawFiles
-from tests.papers.builders import test_beir, test_multi_hop, test_tables
+from tests.papers.builders import test_beir, test_conversations, test_multi_hop, test_stark, test_tables
 from tests.support.raw import Content, build, jsonl
 
 
@@ -108,6 +108,7 @@ def test_every_builder_refuses_a_folder_of_other_files(tmp_path: Path, name: str
 
 
 HOTPOT, MUSIQUE = test_multi_hop.HOTPOT[0], test_multi_hop.MUSIQUE[0]
+LOCOMO, LONGMEMEVAL = test_conversations.LOCOMO, test_conversations.FIRST
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,12 @@ HOTPOT, MUSIQUE = test_multi_hop.HOTPOT[0], test_multi_hop.MUSIQUE[0]
          r"test\.tsv, line 2: not in the format of A data set of BEIR: invalid literal for int"),
         ("beir", test_beir.FILES | {"set/corpus.jsonl": '{"_id": 1, "text": "x"}\n'},
          r"corpus\.jsonl, line 1: .* `_id`, `title` and `text` must be strings"),
+        ("locomo", {"locomo10.json": [LOCOMO | {"conversation": {"session_1": [{"speaker": "Ann"}]}}]},
+         r"locomo10\.json, entry 0: not in the format of LoCoMo: KeyError"),
+        ("longmemeval", {"longmemeval_s.json": [LONGMEMEVAL | {"haystack_session_ids": ["s1"]}]},
+         r"longmemeval_s\.json, entry 0: not in the format of LongMemEval"),
+        ("stark", test_stark.FILES | {"qa/prime/stark_qa/stark_qa.csv": "id,query,answer_ids\n0,?,__import__('os')\n"},
+         r"stark_qa\.csv, line 2: not in the format of STaRK"),
         ("hotpotqa", {"hotpot_dev.json": [HOTPOT | {"context": [["Ant"]]}]}, r"hotpot_dev\.json, entry 0: not in"),
         ("musique", {"musique_ans_dev.jsonl": jsonl(MUSIQUE | {"paragraphs": [1]})},
          r"musique_ans_dev\.jsonl, line 1: not in the format of MuSiQue: TypeError"),
