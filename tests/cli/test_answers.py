@@ -54,13 +54,18 @@ def _other_run(mine: Path) -> None:
     (mine.parent / "other.trec").write_text(f"q{QUERIES - 1} Q0 p0 1 1.0 x\nq0 Q0 p0 1 1.0 x\n")
 
 
+PRICE = ("answers.price.input=2.0", "answers.price.output=10.0")
+
+
 def test_answers_in_every_file(run, arguments: list[str], endpoint: tuple[str, Any]) -> None:
-    folder = run(*arguments, "answers=judged")
+    folder = run(*arguments, "answers=judged", *PRICE)
     (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
     counts = dataset["systems"]["ring.mine"]["answers"]
     assert dataset["systems"]["ring.mine"]["EM"] == pytest.approx(5 / 6)  # all but the one about metal
     assert dataset["systems"]["ring.mine"]["Judged"] == pytest.approx(5 / 6)
     assert (counts["abstained"], counts["models"], counts["input_tokens"]) == (1, {"chat-1": 6}, 300)
+    assert counts["usd"] == pytest.approx((300 * 2 + 24 * 10) / 1e6)
+    assert counts["judge_usd"] == pytest.approx((250 * 2 + 20 * 10) / 1e6)
     assert {test["measure"] for test in dataset["comparisons"]} == {"nDCG@10", "PR@10", "F1", "EM", "Judged"}
     for name in ("report.md", "report.html"):
         report = (folder / name).read_text()

@@ -24,6 +24,7 @@ from graphrerank_papers.answers.judges import (
     wins_table,
 )
 from graphrerank_papers.answers.packing import Context, Packing, candidate_texts
+from graphrerank_papers.answers.price import Price
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED_MEASURE, SCORED, question_kinds, score_answers
 from graphrerank_papers.answers.writers import RecordedModel, Writer, total_tokens
 
@@ -46,8 +47,10 @@ class AnswerCounts:
             run.
         input_tokens: Number of input tokens of all questions. None if the endpoint does not count tokens.
         output_tokens: Number of output tokens of all questions. None if the endpoint does not count tokens.
+        usd: Cost of all questions in US dollars. None without a price, or if the endpoint does not count tokens.
         verdicts: Number of verdicts of the correctness judge.
         verdicts_unusable: Number of verdicts without a decision.
+        judge_usd: Cost of the verdicts in US dollars. None without a price, or without counts of tokens.
         problems: Number of rejected and failed questions per error message.
     """
 
@@ -60,18 +63,23 @@ class AnswerCounts:
     models: Mapping[str, int]
     input_tokens: int | None = None
     output_tokens: int | None = None
+    usd: float | None = None
     verdicts: int = 0
     verdicts_unusable: int = 0
+    judge_usd: float | None = None
     problems: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context]) -> "AnswerCounts":
+    def of(
+        cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context], price: Price | None = None
+    ) -> "AnswerCounts":
         """Count the replies to questions.
 
         Args:
             writer: Name of the writer.
             replies: Reply to each question.
             contexts: Context of each question.
+            price: Price of the writer's model. None does not count money.
 
         Returns:
             Counts without verdicts.
@@ -88,6 +96,7 @@ class AnswerCounts:
             models={name: models[name] for name in sorted(models) if name},
             input_tokens=total_tokens(replies, "input_tokens"),
             output_tokens=total_tokens(replies, "output_tokens"),
+            usd=None if price is None else price.of(replies),
             problems=dict(problems.most_common()),
         )
 
@@ -145,16 +154,28 @@ class AnswerStage:
     Attributes:
         packing: Packing of the ranked passages into contexts.
         writer: Writer of the answers.
+        price: Price of the writer's model. If None, no money is counted.
         judge: Judge of the correctness of answers. If None, no model judges it.
+        judge_price: Price of the judge's model. If None, no money is counted.
         comparison: Judge that compares the last system's answers with those of each other system. If None, answers are
             not compared.
+        comparison_price: Price of the model that compares. If None, no money is counted.
     """
 
     packing: Packing
     writer: Writer
     _: KW_ONLY
+    price: Price | None = None
     judge: CorrectnessJudge | None = None
+    judge_price: Price | None = None
     comparison: PairwiseJudge | None = None
+    comparison_price: Price | None = None
+
+    def __post_init__(self) -> None:
+        """Check the prices."""
+        for name in ("price", "judge_price", "comparison_price"):
+            if not isinstance(price := getattr(self, name), Price | None):
+                raise UserError(f"`{name}` must have `input` and `output` in USD per million tokens, got {price!r}")
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -202,7 +223,7 @@ class AnswerStage:
             for other in others:
                 verdicts[other] = self.comparison.compare(questions, answers[primary].said, answers[other].said)
                 rates += win_rates(verdicts[other], system=primary, baseline=other, seed=seed)
-            notes += _comparison_notes(recorded[before:])
+            notes += _comparison_notes(recorded[before:], self.comparison_price)
         if run_dir is not None:
             folder = run_dir / "answers"
             write_json_lines(folder / f"{dataset.name}.jsonl", _answer_lines(ids, right, answers))
@@ -239,12 +260,13 @@ class AnswerStage:
             replies = written[number * len(questions) : (number + 1) * len(questions)]
             said = [reply.said for reply in replies]
             values = score_answers(said, [context.text for context in packed], right)
-            counts = AnswerCounts.of(self.writer.name, replies, packed)
+            counts = AnswerCounts.of(self.writer.name, replies, packed, self.price)
             verdicts: Sequence[Reply | None] = ()
             if self.judge is not None:
                 values[JUDGED_MEASURE], verdicts = self.judge.judge(questions, said, right)
                 judged = [verdict for verdict in verdicts if verdict is not None]
                 counts.verdicts = len(judged)
+                counts.judge_usd = None if self.judge_price is None else self.judge_price.of(judged)
                 counts.verdicts_unusable = sum(parse_decision(verdict.text) is None for verdict in judged)
             answers[name] = SystemAnswers(replies, packed, values, counts, verdicts)
         return answers
@@ -257,16 +279,23 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
         counts: Counts of each system.
     """
     is_judged = any(row.verdicts for row in counts.values())
+    is_priced = any(row.usd is not None for row in counts.values())
+    is_judge_priced = any(row.judge_usd is not None for row in counts.values())
     rows = []
     for system, row in counts.items():
         models = ", ".join(f"{name} ({n})" for name, n in row.models.items())
         cells = {"system": Cell(row_name(system)), "written by": Cell(row.writer), "model": Cell(models or "-")}
         numbers = {"tokens of a context": row.context_tokens, "tokens read": row.input_tokens}
-        numbers |= {"tokens written": row.output_tokens, **row.outcomes}
+        numbers |= {"tokens written": row.output_tokens}
+        numbers |= {"USD": row.usd} if is_priced else {}
+        numbers |= row.outcomes
         numbers |= {"abstained": row.abstained, "repeated": row.repeated}
         if is_judged:
             numbers |= {"verdicts": row.verdicts, "unusable verdicts": row.verdicts_unusable}
-        rows.append(cells | {header: number_cell(number, ",.0f") for header, number in numbers.items()})
+            numbers |= {"USD of verdicts": row.judge_usd} if is_judge_priced else {}
+        for header, number in numbers.items():
+            cells[header] = number_cell(number, ".4f" if header.startswith("USD") else ",.0f")
+        rows.append(cells)
     caption = (
         "Answers from the packed contexts. Tokens read and written: totals over all questions without rejected and "
         "failed requests, counted as if no other system had sent the same requests. Model: names under which the "
@@ -275,18 +304,22 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
         "that the prompt requires. Refused, rejected, failed and unusable answers are missing and score 0. Abstained: "
         "blank, or a statement of not knowing. Repeated: requests beyond the first of each question."
     )
+    if is_priced:
+        caption += " USD: the price of these tokens."
     if is_judged:
         caption += " Verdicts: of the model that judges correctness. Answers with unusable verdicts are wrong."
     return rows_table("answers", caption, rows, text_columns=3)
 
 
-def _comparison_notes(replies: Sequence[Reply]) -> list[str]:
+def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str]:
     """Describe the cost of a comparison whose model recorded its replies."""
     if not replies:
         return []
     failed = sum(not reply.has_come for reply in replies)
     read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
     cost = "unknown tokens" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
+    if price is not None and (usd := price.of(replies)) is not None:
+        cost += f", {usd:.4f} USD"
     return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {cost}"]
 
 

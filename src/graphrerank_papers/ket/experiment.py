@@ -188,6 +188,7 @@ def judge_contexts(
 
     Returns:
         Mean ``Coverage`` with its 95% bootstrap ``interval``; mean ``EM`` and ``F1``, and token counts in ``answers``;
+        ``USD of answers`` if the stage has a price;
         number of ``questions``; ``ms``, the median milliseconds per question in batches of 16, without query encoding;
         and mean ``context_tokens``.
     """
@@ -205,6 +206,7 @@ def judge_contexts(
     if answers is not None:
         (written,) = answers.answer(queries.texts, {"": packed}, right).values()
         row |= {name: float(written.values[name].mean()) for name in ("EM", "F1")}
+        row |= {} if written.counts.usd is None else {"USD of answers": written.counts.usd}
         row |= {"answers": asdict(written.counts)}
     tokens = statistics.mean(context.num_tokens for context in packed)
     return {**row, "questions": len(queries), "ms": statistics.median(milliseconds), "context_tokens": tokens}

