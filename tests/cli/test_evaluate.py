@@ -13,6 +13,7 @@ import torch
 from omegaconf import OmegaConf
 
 from graphrerank.cli.evaluate import renamed_setting
+from graphrerank.cli.overrides import read_override
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.tables import p_text
@@ -233,6 +234,19 @@ def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> Non
     for operator in restart["attack"]:
         own = one.systems[f"{operator}-attack"].values
         assert all(torch.equal(row, own[m]) for m, row in alone.systems[operator].values.items() if m in own)
+
+
+def test_checkpoints_are_named_on_the_command_line(run: Run, ring: Path, mine: Path) -> None:
+    common = (f"datasets=[{ring}]", "edge_ablations=[]")
+    folder = run(
+        *common, f"systems=[{mine}]", read_override(f"checkpoint={{first: {PRETRAINED / 'base-1'}, base: base}}")
+    )
+    assert list(systems_of(folder)) == ["retriever", "ppr", "gcs", "ring.mine", "first", "base"]
+    unnamed = run(*common, f"systems=[{mine}]", "checkpoint=[base-1,base]")
+    for measure, values in EvaluationResult.load(unnamed).datasets["ring"].systems["base-1"].values.items():
+        assert torch.equal(values, EvaluationResult.load(folder).datasets["ring"].systems["first"].values[measure])
+    with pytest.raises(ValueError, match="no name of a baseline"):
+        run(*common, "checkpoint={ppr: base}")
 
 
 def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: Path) -> None:

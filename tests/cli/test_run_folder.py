@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.run_folder import ClaimRunFolder, SweepTable
+from graphrerank.cli.hydra_jobs import run_hydra
+from graphrerank.cli.run_folder import ClaimRunFolder, SweepTable, check_run_name
+from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use
+from tests.support import CONF
 
 
 def config(folder: Path, *overrides: str) -> Any:
@@ -42,6 +45,53 @@ def test_sweeps_too_and_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
     going_on = config(tmp_path / "a")
     ClaimRunFolder(goes_on=True).on_run_start(going_on, config_name="train")
     assert going_on.hydra.run.dir == str(tmp_path / "a")
+
+
+def test_a_run_has_a_name(tmp_path: Path) -> None:
+    folders = []
+    for name in ("mine", "mine", None, "../mine"):
+        cfg = config(tmp_path / "train" / "2026-11-22_10-52-05")
+        cfg.name = name
+        ClaimRunFolder().on_run_start(cfg, config_name="train")
+        folders.append(Path(cfg.hydra.run.dir))
+    times = ["2026-11-22_10-52-05", "2026-11-22_10-52-05_2"]
+    assert folders == [tmp_path / "train" / name for name in ("mine", "mine_2", *times)]
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "-x", "a b"])
+def test_a_name_is_a_plain_file_name(name: str) -> None:
+    check_run_name("mine_2.1-b")
+    check_run_name(None)
+    with pytest.raises(UserError, match="`name` must consist of letters"):
+        check_run_name(name)
+
+
+def test_the_empty_folder_of_a_failed_command_is_removed(run_command: Any, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    failing = (f"paths.runs={runs}", "calibration=magic")
+    assert "`calibration` must be one of" in run_command("train", *failing, "name=mine", status=1).stderr
+    assert not list(runs.glob("*/*"))
+    assert "`name` must consist" in run_command("train", *failing, "name=a/b", status=1).stderr
+    assert not list(runs.glob("*/*"))
+    named = tmp_path / "named"
+    run_command("train", *failing, f"hydra.run.dir={named}", status=1)
+    assert (named / ".hydra" / "overrides.yaml").is_file()
+
+
+@pytest.mark.parametrize(("file", "is_removed"), [(None, True), ("metrics.csv", False), ("gatv2/x", False)])
+def test_a_folder_with_results_is_kept(
+    file: str | None, is_removed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def task(cfg: DictConfig) -> None:
+        assert Path(cfg.paths.run_dir) == tmp_path / "evaluate" / "mine"
+        if file is not None:
+            (Path(cfg.paths.run_dir) / file).parent.mkdir(exist_ok=True)
+            (Path(cfg.paths.run_dir) / file).write_text("x")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["graphrerank"])
+    assert run_hydra("evaluate", [f"paths.runs={tmp_path}", "name=mine", "checkpoint=base"], CONF, task) == 130
+    assert (tmp_path / "evaluate" / "mine").exists() != is_removed
 
 
 def test_two_commands_do_not_share_a_folder_that_was_named(run_command: Any, tmp_path: Path) -> None:

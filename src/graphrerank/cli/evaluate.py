@@ -15,7 +15,7 @@ from graphrerank.config.compose import group_choices
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.evaluate import evaluate as evaluate_systems
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
-from graphrerank.evaluation.plan import CHECKPOINT, name_systems
+from graphrerank.evaluation.plan import CHECKPOINT, name_systems, short_names
 from graphrerank.evaluation.result import METRICS
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
@@ -124,20 +124,25 @@ def named_systems(command: CommandContext) -> tuple[Any, bool]:
         command: Running command.
 
     Returns:
-        Tuple of the systems and whether they are pipelines. The systems are one checkpoint, a list of systems, or a
-        mapping from name to pipeline.
+        Tuple of the systems and whether they are pipelines. The systems are one checkpoint, a list of systems, a
+        mapping from row of the table to system, or a mapping from name to pipeline.
 
     Raises:
         ValueError: If no system is named, a pipeline is unknown, or checkpoints and pipelines are mixed.
     """
     cfg = command.cfg
-    given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
-    checkpoints = [] if given is None else list(given) if OmegaConf.is_list(given) else [given]
+    given: Any = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
+    rows: dict[str, Any] = dict(given.items()) if OmegaConf.is_dict(given) else {}
+    listed = [*rows.values()] if rows else [*given] if OmegaConf.is_list(given) else [given]
+    checkpoints = [] if given is None else listed
     sources = [str(source) for source in (*cfg.systems, *checkpoints)]
     main = None if cfg.pipeline is None else command.choice("pipeline")
     names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
     if not names and not sources:
         raise UserError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
+    if not names and rows:
+        systems = [str(system) for system in cfg.systems]
+        return {**dict(zip(short_names(systems) if systems else [], systems, strict=True)), **rows}, False
     if not names:
         return sources if cfg.systems or OmegaConf.is_list(given) else sources[0], False
     if sources:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from graphrerank.cli import schema
 from graphrerank.cli.errors import report_end, report_error, terminating
 from graphrerank.cli.overrides import read_override
-from graphrerank.cli.run_folder import print_sweep_table
+from graphrerank.cli.run_folder import check_run_name, print_sweep_table, remove_if_empty
 from graphrerank.installation.plugins import check_settings_folders
 from graphrerank.utils.redaction import check_no_password
 
@@ -117,8 +117,13 @@ def _stopping(
     def run(cfg: DictConfig) -> object:
         try:
             schema.check_settings(cfg, name)
+            check_run_name(cfg.get("name"))
             return task(cfg)
+        except KeyboardInterrupt:
+            remove_if_empty(HydraConfig.get())
+            raise
         except Exception as error:
+            remove_if_empty(HydraConfig.get())
             hydra_config = HydraConfig.get()
             if hydra_config.mode == RunMode.MULTIRUN:
                 overrides = list(hydra_config.overrides.task)

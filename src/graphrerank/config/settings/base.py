@@ -27,7 +27,10 @@ class TrackedSettings(RunSettings):
         models: Your own model classes (PACKAGE.CLASS) that checkpoints may load. Only needed for classes that no entry
             point registers.
         system: Name of the run in the logger.
+        name: Name of the run folder, such as `mine` for runs/train/mine, and of its row in tables of other commands. If
+            the folder exists, a number is appended. null uses the date and time.
     """
 
     models: Sequence[str] = ()
     system: str
+    name: str | None = None

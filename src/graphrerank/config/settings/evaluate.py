@@ -13,7 +13,8 @@ class EvaluateSettings(TrackedSettings):
 
     Attributes:
         checkpoint: Checkpoint to evaluate: a run folder, a .ckpt file, an exported artifact, the name of a checkpoint
-            that ships with the package, or a list of these.
+            that ships with the package, or a list of these. A mapping sets the names of the rows, such as
+            'checkpoint={mine: RUN, base: base}'.
         cross_encoder_top_k: Number of top candidates per query that the cross-encoder scores. Only used by checkpoints
             with features=scores_match_typed_cross_encoder.
         scorers: Additional scorers to compare with the baselines gcs and ppr, as names of conf/scorer. Installed
