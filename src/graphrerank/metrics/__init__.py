@@ -10,6 +10,9 @@ Ranking measures take these arguments:
 
 They return one float64 value in [0, 1] per query, ``[num_queries]``. They raise a ``ValueError`` if the shapes do not
 fit, if a query has no relevant document or fewer than its ranking contains, or if ``top_k`` is below 1.
+
+:mod:`graphrerank.metrics.torchmetrics_classes` has a class of torchmetrics for every measure. It is imported on its
+own, because torchmetrics takes seconds to import.
 """
 
 from graphrerank.metrics.calibration import area_under_roc, brier_score, expected_calibration_error, reliability_bins

@@ -30,14 +30,29 @@ def reliability_bins(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Ten
         >>> count.tolist(), share[9].item()
         ([0, 1, 0, 0, 0, 0, 0, 0, 0, 2], 0.5)
     """
+    count, *sums = bin_sums(probabilities, labels)
+    probability, share = torch.stack(sums) / count  # 0 / 0 is NaN
+    return count.long(), probability, share
+
+
+def bin_sums(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Sum predictions in the bins of :func:`reliability_bins`. Sums of several batches can be added.
+
+    Args:
+        probabilities: Predicted probabilities of the positive class, ``[n]``.
+        labels: True labels, 0 or 1, ``[n]``.
+
+    Returns:
+        Number of predictions, sum of the probabilities and sum of the labels in each bin, ``[3, 10]`` float64.
+
+    Raises:
+        UserError: If there are no predictions, or if a probability is outside [0, 1].
+    """
     if len(probabilities) == 0 or not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
         raise UserError(f"`probabilities` must be one or more numbers in [0, 1], got {probabilities.tolist()[:10]}")
-    p, y = probabilities.detach().double(), labels.double()
+    p, y = probabilities.detach().cpu().double(), labels.cpu().double()
     bins = (p * NUM_BINS).long().clamp(max=NUM_BINS - 1)
-    count = torch.bincount(bins, minlength=NUM_BINS)
-    sums = torch.zeros(2, NUM_BINS, dtype=torch.float64).index_add(1, bins, torch.stack([p, y]))
-    probability, share = sums / count  # 0 / 0 is NaN
-    return count, probability, share
+    return torch.zeros(3, NUM_BINS, dtype=torch.float64).index_add(1, bins, torch.stack([torch.ones_like(p), p, y]))
 
 
 def expected_calibration_error(probabilities: Tensor, labels: Tensor) -> float:
