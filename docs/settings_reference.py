@@ -26,6 +26,7 @@ GROUPS = {  # what a group chooses
     "features": "Features that the model reads",
     "model": "Model",
     "loss": "Loss",
+    "teacher": "Teacher of a distillation",
     "optimizer": "Optimiser",
     "scheduler": "Learning-rate schedule",
     "module": "Lightning module: optimiser and learning rate",

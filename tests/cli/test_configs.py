@@ -16,9 +16,12 @@ from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.installation.conf_folder import CHOICES as LISTED
 from graphrerank.installation.conf_folder import listed_choices
 from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.training.distillation import build_teacher
+from graphrerank.training.weighted_loss import reads_teacher
 from graphrerank_papers.answers.local import TransformersLanguageModel
 from tests.support import CONF, PAPERS_CONF, ROOT
 from tests.support.commands import RunCommand
+from tests.support.encoders import HashPairEncoder
 
 CHOICES = [
     (folder.name, file.stem)
@@ -90,9 +93,20 @@ def test_a_sweep_of_wandb_composes() -> None:
 
 @pytest.mark.parametrize("loss", [choice for group, choice in CHOICES if group == "loss"])
 def test_every_loss_instantiates(loss: str) -> None:
-    function = instantiate(_train(f"loss={loss}").loss)
+    terms = ["loss.losses={listwise: 1, kl: 0.5}"] if loss == "weighted" else []
+    function = instantiate(_train(f"loss={loss}", *terms).loss)
     scores, relevance = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
-    assert torch.isfinite(function(scores, relevance, torch.ones(1, 3, dtype=torch.bool)))
+    further = {"teacher_scores": 3 * scores} if reads_teacher(function) else {}
+    assert torch.isfinite(function(scores, relevance, torch.ones(1, 3, dtype=torch.bool), **further))
+    assert reads_teacher(function) == (loss in ("kl", "margin_mse", "weighted"))
+
+
+@pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "teacher"])
+def test_every_teacher_instantiates(choice: str, pair_encoder: HashPairEncoder, tmp_path: Path) -> None:
+    path = [f"teacher.path={tmp_path}"] if choice in ("run", "soft_labels") else []
+    teacher = build_teacher(ComponentFactory(cache=tmp_path), _train(f"teacher={choice}", *path).teacher, pair_encoder)
+    defaults = {"none": None, "cross_encoder": "lowest", "run": "lowest", "soft_labels": "ignore"}
+    assert (None if teacher is None else teacher.unscored) == defaults[choice]
 
 
 @pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "pipeline"])

@@ -28,6 +28,11 @@ REFUSED = [
     ("train.py features=other", "`features` must be the name of a file of conf/features, got 'other'"),
     ("train.py system=mlp", "`system` must not be the name of a baseline or an ablation, ['retriever',"),
     ("train.py system=ppr", "`system` must not be the name of a baseline or an ablation, ['retriever',"),
+    ("train.py loss=kl", "`teacher` must be set for a distillation loss, got None. One of: cross_encoder, run"),
+    ("train.py teacher=run teacher.path=a.trec", "`loss` must use the scores of the teacher (kl, margin_mse,"),
+    ("train.py teacher=run loss=kl", "teacher.path"),
+    ("train.py loss=weighted", "`losses` must map losses to weights, such as {listwise: 1, kl: 0.5}, got None"),
+    ("train.py loss=weighted loss.losses={{listwize:1}}", "must be the name of a file of conf/loss, got 'listwize'"),
     ("train.py calibration=magic", "`calibration` must be one of ['logistic', 'start'], got 'magic'"),
     (f"{CROSS} calibration=start", "`start` must be a checkpoint if `calibration` is 'start', got null"),
     (

@@ -71,6 +71,7 @@ def train(command: CommandContext) -> Path:
             pair_encoder=run.pair_encoder,
             features=run.features,
             settings=run.settings,
+            teacher=run.teacher,
             table_split=command.cfg.test_split,
         )
         rerankers: dict[str, GraphReranker] = {}

@@ -11,8 +11,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from graphrerank.cli.command import CommandContext, portable_config
 from graphrerank.config.components import ConfiguredComponent, build_component
+from graphrerank.data.teachers import Teacher
 from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.training.distillation import build_teacher, check_loss_and_teacher
 from graphrerank.training.fit import built_trainer, module_factory
 from graphrerank.training.resume import run_folder
 from graphrerank.training.session import PRUNING, TrainingPlan
@@ -72,6 +74,7 @@ class TrainRun:
         retriever: Retriever that produces the candidates.
         encoder: Text encoder. If None, nothing is encoded.
         pair_encoder: Cross-encoder. If None, no cross-encoder is used.
+        teacher: Teacher for distillation losses. If None, the training uses judgements alone.
         features: Settings of ``conf/features``.
         restart_probs: Restart probabilities of ``gcs`` and ``ppr``. None for a probability to tune on the validation
             split.
@@ -83,6 +86,7 @@ class TrainRun:
     retriever: ConfiguredComponent
     encoder: ConfiguredComponent | None
     pair_encoder: ConfiguredComponent | None
+    teacher: Teacher | None
     features: Mapping[str, Any]
     restart_probs: Mapping[str, float | None]
 
@@ -112,13 +116,17 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
         Models to train, their data and their settings.
 
     Raises:
-        ValueError: If two rows of the table have the same name, or a setting is invalid.
+        ValueError: If two rows of the table have the same name, a setting is invalid, or only one of a teacher and a
+            distillation loss is set.
     """
     cfg = command.cfg
     configs = model_configs(cfg, run_dir)
     settings = fit_settings(cfg)
     groups = {name: {group: resolved(config[group]) for group in BUILT_GROUPS} for name, config in configs.items()}
     features = resolved(cfg.features)
+    pair_encoder = command.chosen("pair_encoder")
+    teacher = build_teacher(command.parts, command.chosen("teacher"), pair_encoder)
+    check_loss_and_teacher(build_component(resolved(cfg.loss)), has_teacher=teacher is not None)
     choice = command.choice("model")
     rows = {
         name: ModelRow(config, portable_config(config), ConfiguredComponent(config.model, choice), groups[name])
@@ -130,7 +138,8 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
         settings=settings,
         retriever=ConfiguredComponent(cfg.retriever, command.choice("retriever")),
         encoder=command.chosen("encoder"),
-        pair_encoder=command.chosen("pair_encoder"),
+        pair_encoder=pair_encoder,
+        teacher=teacher,
         features=features,
         restart_probs={name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")},
     )

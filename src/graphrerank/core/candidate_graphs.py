@@ -33,6 +33,8 @@ class CandidateGraphs:
         query_index: Index of each query in its data set, ``[B]`` int64. None if there is no data set.
         edge_type: Index of the type of each edge in ``EDGE_TYPES``, ``[E]`` int64, with one edge per type that connects
             two nodes. None if the types are merged into one edge with the largest weight.
+        teacher_scores: Score of each candidate by the teacher of a distillation, ``[N]`` float32, NaN for candidates
+            that it has not scored. None without a teacher.
     """
 
     x: Tensor
@@ -45,6 +47,7 @@ class CandidateGraphs:
     gains: Tensor | None = None
     query_index: Tensor | None = None
     edge_type: Tensor | None = None
+    teacher_scores: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:
@@ -104,6 +107,7 @@ class CandidateGraphs:
             nodes=None if self.nodes is None else self.nodes[mask],
             inputs={name: tensor[mask] if name in rows else tensor for name, tensor in self.inputs.items()},
             relevance=None if self.relevance is None else self.relevance[mask],
+            teacher_scores=None if self.teacher_scores is None else self.teacher_scores[mask],
         )
 
     def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:

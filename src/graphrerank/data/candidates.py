@@ -24,6 +24,7 @@ from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus.edge_types import SIMILARITY
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
+from graphrerank.data.qrels import Qrels
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
@@ -34,6 +35,22 @@ CANDIDATES_FORMAT = 2  # Version of cached candidate lists. Increase it whenever
 CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # Number of queries whose words are matched at once.
 PAIR_QUERIES = 1024  # Number of queries whose pairs are encoded at once.
+
+
+@dataclass(frozen=True)
+class TeacherScores:
+    """Scores of a teacher for the candidates of queries, for distillation.
+
+    Attributes:
+        scores: Scores ``[Q, K]`` of all queries' candidates, NaN for candidates that the teacher has not scored.
+        queries: Queries to train on, which may be without judgements, ``[T]`` int64.
+        labels_validation: Whether the judgements of the validation split are the best candidates of the teacher,
+            because the data set has no judged validation split.
+    """
+
+    scores: Tensor
+    queries: Tensor
+    labels_validation: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,7 @@ class PreparedDataset:
         encoder_fingerprint: Hash that changes whenever the vectors would change. None without an encoder.
         pair_encoder: Cross-encoder of queries and candidates. None if no model needs pairs.
         retriever: Retriever that ranked the candidates. None if it was discarded.
+        teacher: Scores of a teacher for distillation. None without a teacher.
         top_k: Number of candidates per query.
     """
 
@@ -60,6 +78,7 @@ class PreparedDataset:
     encoder_fingerprint: str | None = None
     pair_encoder: PairEncoder | None = None
     retriever: Retriever | None = field(default=None, repr=False)
+    teacher: TeacherScores | None = None
 
     @property
     def top_k(self) -> int:
@@ -78,7 +97,8 @@ class PreparedDataset:
 
         Args:
             queries: Query numbers ``[B]`` int64.
-            split: Split whose judgements are attached as ``relevance`` and ``gains``. If None, none are attached.
+            split: Split whose judgements are attached as ``relevance`` and ``gains``, and with them the scores of the
+                teacher. If None, none are attached.
             inputs: Tensors that the model needs.
             edges: Whether to include edges between candidates.
 
@@ -95,9 +115,10 @@ class PreparedDataset:
         graphs = replace(builder.from_corpus(candidates), query_index=queries)
         if split is None:
             return graphs
-        qrels, nodes = self.dataset.split(split), candidates.ranking.nodes
+        qrels, nodes = self._judgements(split), candidates.ranking.nodes
         relevance = qrels.relevance(queries, nodes, num_nodes=self.dataset.graph.num_nodes)[candidates.is_candidate]
-        return replace(graphs, relevance=relevance, gains=qrels.gains(queries))
+        teacher_scores = None if self.teacher is None else self.teacher.scores[queries][candidates.is_candidate]
+        return replace(graphs, relevance=relevance, gains=qrels.gains(queries), teacher_scores=teacher_scores)
 
     def _candidates(self, queries: Tensor, *, with_edges: bool = True) -> CorpusCandidates:
         dataset = self.dataset
@@ -170,9 +191,30 @@ class PreparedDataset:
         Raises:
             UserError: If the split does not exist.
         """
-        qrels, num_nodes = self.dataset.split(split), self.dataset.graph.num_nodes
+        qrels, num_nodes = self._judgements(split), self.dataset.graph.num_nodes
         gains = qrels.relevance(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
         return qrels.queries[(gains > 0).any(1)]
+
+    def _judgements(self, split: str) -> Qrels:
+        """Return the judgements of a split. With a teacher, a missing split has none."""
+        if self.teacher is not None and split not in self.dataset.splits:
+            return Qrels.from_rows([])
+        return self.dataset.split(split)
+
+    def training_queries(self, split: str) -> Tensor:
+        """Return the queries to train on: those with a relevant candidate, and those with scores of the teacher.
+
+        Args:
+            split: Name of the training split.
+
+        Returns:
+            Sorted query numbers ``[T]`` int64.
+
+        Raises:
+            UserError: If the split does not exist.
+        """
+        answerable = self.answerable(split)
+        return answerable if self.teacher is None else torch.unique(torch.cat([answerable, self.teacher.queries]))
 
     def ceiling(self, split: str) -> float:
         """Return the share of queries whose relevant passages are all among the candidates.
@@ -326,14 +368,40 @@ def with_cross_encoder(
     Raises:
         UserError: If ``top_k`` is not positive.
     """
-    check_counts(top_k=top_k)
     ranking = prepared.ranking
     assert ranking.features is not None
-    scores, read = torch.zeros(ranking.nodes.shape), torch.zeros(ranking.nodes.shape, dtype=torch.bool)
-    for block in torch.split(torch.unique(queries), PAIR_QUERIES) if len(queries) else ():
-        read[block, :top_k] = ranking.nodes[block, :top_k] >= 0
-        logits = pair_encoder.head(pair_encoder.encode(*prepared.pairs(block, top_k=top_k))).cpu()
-        scores[block] = scores[block].masked_scatter(read[block], logits)
-    features = torch.cat([ranking.features, cross_encoder_columns(scores, read)], dim=-1)
+    queries = torch.unique(queries)
+    scores = torch.full(ranking.nodes.shape, torch.nan)
+    scores[queries] = cross_encoder_scores(prepared, pair_encoder, queries, top_k=top_k)
+    features = torch.cat([ranking.features, cross_encoder_columns(scores.nan_to_num(), ~scores.isnan())], dim=-1)
     names = (*prepared.feature_names, *CROSS_ENCODER_FEATURES)
     return replace(prepared, ranking=replace(ranking, features=features), feature_names=names)
+
+
+def cross_encoder_scores(
+    prepared: PreparedDataset, pair_encoder: PairEncoder, queries: Tensor, *, top_k: int | None = None
+) -> Tensor:
+    """Score the top candidates of queries with a cross-encoder.
+
+    Args:
+        prepared: Data set with candidates.
+        pair_encoder: Cross-encoder. A :class:`~graphrerank.data.vector_cache.PairCache` avoids encoding a pair twice.
+        queries: Query numbers ``[Q']``.
+        top_k: Number of candidates to score per query. If None, all candidates are scored.
+
+    Returns:
+        Logits ``[Q', K]`` float32, NaN for padding and for candidates after the first ``top_k``.
+
+    Raises:
+        UserError: If ``top_k`` is not positive.
+    """
+    check_counts(top_k=top_k)
+    nodes = prepared.ranking.nodes
+    scores = torch.full((len(queries), nodes.shape[1]), torch.nan)
+    for rows in torch.split(torch.arange(len(queries)), PAIR_QUERIES) if len(queries) else ():
+        block = queries[rows]
+        is_scored = torch.zeros(len(block), nodes.shape[1], dtype=torch.bool)
+        is_scored[:, :top_k] = nodes[block, :top_k] >= 0
+        logits = pair_encoder.head(pair_encoder.encode(*prepared.pairs(block, top_k=top_k))).cpu()
+        scores[rows] = scores[rows].masked_scatter(is_scored, logits)
+    return scores

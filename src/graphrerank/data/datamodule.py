@@ -79,7 +79,7 @@ class CandidateDataModule(ResumableDataModule):
 
     Order and augmentation depend only on ``seed`` and the epoch, so a resumed run sees the same batches as an
     uninterrupted one, even within an epoch. Training queries without a relevant candidate are skipped, because they
-    provide no training signal. Validation uses all queries.
+    provide no training signal, unless a teacher has scored their candidates. Validation uses all queries.
 
     Args:
         prepared: Data set with candidates, or several by name with the same features. Each batch comes from one data
@@ -133,9 +133,9 @@ class CandidateDataModule(ResumableDataModule):
 
     def train_dataloader(self) -> "Loader":
         """Return a loader of shuffled training batches."""
-        queries = {name: part.answerable(self.train_split) for name, part in self.parts.items()}
+        queries = {name: part.training_queries(self.train_split) for name, part in self.parts.items()}
         graphs = [self._graphs(part, queries[name], self.train_split) for name, part in self.parts.items()]
-        sizes = {name: len(answerable) for name, answerable in queries.items()}
+        sizes = {name: len(numbers) for name, numbers in queries.items()}
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
             shares = [float((self.shares or sizes)[name]) for name in self.parts]

@@ -123,10 +123,8 @@ class Qrels:
         Returns:
             Gains ``[B, K]`` float32, 0 for padding and for candidates without a judgement.
         """
-        key, order = torch.sort(self.query * num_nodes + self.node)
-        candidate_key = queries[:, None] * num_nodes + nodes
-        slot = torch.searchsorted(key, candidate_key).clamp(max=key.numel() - 1)
-        return torch.where((key[slot] == candidate_key) & (nodes >= 0), self.gain[order][slot], 0.0)
+        keys = self.query * num_nodes + self.node
+        return look_up(keys, self.gain, pair_keys(queries, nodes, num_nodes=num_nodes), missing=0.0)
 
     def gains(self, queries: Tensor) -> Tensor:
         """Return all gains of each query, as for a perfect ranking.
@@ -159,3 +157,45 @@ class Qrels:
         num_retrieved = (self.relevance(queries, nodes, num_nodes=num_nodes) > 0).sum(1)
         num_relevant = (self.gains(queries) > 0).sum(1)
         return float((num_retrieved == num_relevant).double().mean())
+
+
+def pair_keys(queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
+    """Return one number for each pair of a query and a candidate, for :func:`look_up`.
+
+    Args:
+        queries: Query numbers ``[B]``.
+        nodes: Candidates ``[B, K]`` of each query, padded with -1.
+        num_nodes: Number of passages in the corpus.
+
+    Returns:
+        Keys ``[B, K]`` int64, -1 for padding.
+
+    Example:
+        >>> pair_keys(torch.tensor([0, 2]), torch.tensor([[4, -1], [1, 3]]), num_nodes=10)
+        tensor([[ 4, -1],
+                [21, 23]])
+    """
+    return torch.where(nodes >= 0, queries[:, None] * num_nodes + nodes, -1)
+
+
+def look_up(keys: Tensor, numbers: Tensor, wanted: Tensor, *, missing: float) -> Tensor:
+    """Look up numbers by key.
+
+    Args:
+        keys: Distinct keys ``[J]`` int64, not negative.
+        numbers: Number of each key, ``[J]``.
+        wanted: Keys to look up, of any shape.
+        missing: Result for keys that are not in ``keys``.
+
+    Returns:
+        Numbers in the shape of ``wanted``.
+
+    Example:
+        >>> look_up(torch.tensor([7, 3]), torch.tensor([0.5, 2.0]), torch.tensor([3, 4]), missing=0.0)
+        tensor([2., 0.])
+    """
+    if not len(keys):
+        return torch.full(wanted.shape, missing, dtype=numbers.dtype)
+    sorted_keys, order = torch.sort(keys)
+    slot = torch.searchsorted(sorted_keys, wanted).clamp(max=len(keys) - 1)
+    return torch.where(sorted_keys[slot] == wanted, numbers[order][slot], missing)

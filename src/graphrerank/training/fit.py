@@ -25,6 +25,7 @@ def fit(
     features: str | Mapping[str, Any] = "scores_match",
     model: Any = "gatv2",
     loss: Any = "listwise",
+    teacher: Any = None,
     optimizer: Any = "adamw",
     scheduler: Any = "cosine",
     module: Mapping[str, Any] | None = None,
@@ -73,8 +74,12 @@ def fit(
         model: A name of ``conf/model``, an ``nn.Module`` whose ``inputs`` name the tensors of its ``forward``, or a
             class of such modules. If the constructor of a class has an argument ``num_scores`` or ``embedding_dim``,
             it receives the number of score features or the width of the vectors.
-        loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
-            returns a scalar.
+        loss: A name of ``conf/loss``, a function or ``nn.Module`` of padded scores, relevance and mask, each
+            ``[B, K]``, that returns a scalar, or a mapping from losses to weights
+            (:class:`~graphrerank.training.weighted_loss.WeightedLoss`).
+        teacher: Teacher for distillation losses (``kl``, ``margin_mse``): a name of ``conf/teacher``, its settings, a
+            :class:`~graphrerank.data.teachers.Teacher`, or a cross-encoder. The model is then also trained on queries
+            without judgements. If None, the training uses judgements alone.
         optimizer: A name of ``conf/optimizer``, or a callable that receives parameter groups and returns an optimiser:
             a class of ``torch.optim``, or a ``functools.partial`` of it. Keywords ``lr`` and ``weight_decay`` of a
             partial replace ``learning_rate`` and ``weight_decay``.
@@ -170,6 +175,7 @@ def fit(
         pair_encoder=pair_encoder,
         features=features,
         loss=loss,
+        teacher=teacher,
         optimizer=optimizer,
         scheduler=scheduler,
         module=module_factory(module),

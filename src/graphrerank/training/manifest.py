@@ -17,7 +17,7 @@ from graphrerank.training.training_data import TrainingData
 from graphrerank.training.training_module import TrainingModule
 
 # entries that must be unchanged when a training run is resumed
-RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
+RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start", "teacher")
 CALIBRATED = ("calibration", "list_confidence")  # entries that calibration adds
 
 
@@ -64,6 +64,7 @@ def training_manifest(
         "versions": library_versions(),
         "metrics": {},
         **start_entries(start, settings),
+        **teacher_entries(data),
     }
 
 
@@ -178,6 +179,20 @@ def retriever_entry(data: TrainingData) -> dict[str, Any]:
         "arguments": data.retriever.arguments,
         "feature_names": list(data.first.feature_names),
     }
+
+
+def teacher_entries(data: TrainingData) -> dict[str, Any]:
+    """Return the manifest entry of the teacher of a distillation.
+
+    Args:
+        data: The prepared data sets.
+
+    Returns:
+        Entry ``teacher`` with the class and the fingerprint of the teacher. Empty without a teacher.
+    """
+    if data.teacher is None:
+        return {}
+    return {"teacher": {"name": type(data.teacher).__name__, "fingerprint": data.teacher.fingerprint}}
 
 
 def start_entries(start: Checkpoint | None, settings: FitSettings) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def build_optimizer(
     learning_rate: float,
     weight_decay: float,
     parameter_groups: ParameterGroups | None = None,
+    further: Mapping[str, nn.Module] | None = None,
 ) -> torch.optim.Optimizer:
     """Build an optimiser over all parameters of a model.
 
@@ -57,6 +58,8 @@ def build_optimizer(
         weight_decay: Weight decay of weight matrices. Biases, norms and scalars are not decayed.
         parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of parameter
             names; see :func:`group_parameters`. If None, all parameters share the settings above.
+        further: Further modules to optimise, such as a loss with parameters, by the prefix of their names. If None,
+            only the model is optimised.
 
     Returns:
         The optimiser. Its first two groups are the weight matrices and the other parameters without a prefix.
@@ -74,12 +77,16 @@ def build_optimizer(
         learning_rate = keywords.pop("lr", learning_rate)
         weight_decay = keywords.pop("weight_decay", weight_decay)
         factory = partial(factory.func, *factory.args, **keywords)
-    groups = group_parameters(model, weight_decay=weight_decay, parameter_groups=parameter_groups)
+    groups = group_parameters(model, weight_decay=weight_decay, parameter_groups=parameter_groups, further=further)
     return factory(groups, **accepted_arguments(factory, {"lr": learning_rate}))
 
 
 def group_parameters(
-    model: nn.Module, *, weight_decay: float, parameter_groups: ParameterGroups | None = None
+    model: nn.Module,
+    *,
+    weight_decay: float,
+    parameter_groups: ParameterGroups | None = None,
+    further: Mapping[str, nn.Module] | None = None,
 ) -> list[dict[str, Any]]:
     """Divide the parameters of a model into groups for an optimiser.
 
@@ -91,6 +98,7 @@ def group_parameters(
         weight_decay: Weight decay of weight matrices.
         parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix. A learning
             rate of 0 freezes the parameters.
+        further: Further modules to optimise by the prefix of their names. If None, there are none.
 
     Returns:
         Groups of ``torch.optim``: the weight matrices and the other parameters without a prefix, then those of each
@@ -101,7 +109,10 @@ def group_parameters(
     """
     settings = {prefix: _group_settings(prefix, setting) for prefix, setting in (parameter_groups or {}).items()}
     by_prefix: dict[str, list[Tensor]] = {prefix: [] for prefix in ("", *settings)}
-    for name, parameter in model.named_parameters():
+    named = [*model.named_parameters()]
+    for module_name, module in (further or {}).items():
+        named += module.named_parameters(prefix=module_name)
+    for name, parameter in named:
         matching = [prefix for prefix in settings if name == prefix or name.startswith(f"{prefix}.")]
         by_prefix[max(matching, key=len, default="")].append(parameter)
     groups = []

@@ -1,6 +1,6 @@
 """Lightning module that trains any reranker with any ranking loss."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -14,9 +14,11 @@ from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
 from graphrerank.training.schedules import SchedulerFactory, cosine
 from graphrerank.training.training_module import TrainingModule
 from graphrerank.training.validation_means import ValidationMeans
+from graphrerank.training.weighted_loss import reads_teacher
 from graphrerank.utils.checks import UserError, check_not_negative
 
-RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+#: Loss of padded scores, relevance and mask and, for a distillation loss, the keyword argument ``teacher_scores``.
+RankingLoss = Callable[..., Tensor]
 
 
 class RerankerModule(TrainingModule):
@@ -29,7 +31,9 @@ class RerankerModule(TrainingModule):
     Args:
         model: Network whose ``forward`` returns scores ``[N]``, one for each candidate of the batch. Its attribute
             ``inputs`` names the tensors of ``forward``.
-        loss: Function of padded scores, relevance and mask, each ``[B, K]``, that returns a scalar.
+        loss: Function or ``nn.Module`` of padded scores, relevance and mask, each ``[B, K]``, that returns a scalar. If
+            it has an argument ``teacher_scores``, it also receives the scores of the teacher, NaN where there are none.
+            The parameters of a module are trained with those of the model.
         measures: Measures to log on the validation split, such as ``PR@10`` (log key ``val/pr@10``). At least one.
         val_names: Names of the data sets of the validation loaders, in order. Each measure is logged per data set (log
             key ``val/<name>/pr@10``) and as a mean over the data sets (``val/pr@10``). Empty for a single data set.
@@ -47,6 +51,7 @@ class RerankerModule(TrainingModule):
 
     Attributes:
         inputs: Inputs of the model.
+        reads_teacher: Whether the loss uses the scores of a teacher.
         measures: Parsed measures of the validation split.
 
     Raises:
@@ -92,10 +97,15 @@ class RerankerModule(TrainingModule):
         check_not_negative(divergence=divergence)
         self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
+        self.reads_teacher = reads_teacher(loss)
         self.divergence = divergence
         self.val_names = tuple(val_names)
         self.measures = [parse_measure(name) for name in measures]
         self._val_means: list[ValidationMeans] = []  # one per validation data set
+
+    def further_modules(self) -> Mapping[str, nn.Module]:
+        """Return the loss as ``loss`` if it is a module, whose parameters are trained with those of the model."""
+        return {"loss": self.loss} if isinstance(self.loss, nn.Module) else {}
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return the scores of the model, ``[N]``.
@@ -160,24 +170,37 @@ class RerankerModule(TrainingModule):
         return torch.stack([measure(ranked, gains) for measure in self.measures])
 
     def loss_of(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of a batch over the queries with a relevant candidate, and the number of these queries.
+        """Return the mean loss of a batch over the queries that contribute to it, and the number of these queries.
+
+        These are the queries with a relevant candidate and, for a distillation loss, those with scores of the teacher.
 
         Args:
-            graphs: Batch of candidates with ``relevance``.
+            graphs: Batch of candidates with ``relevance`` and, for a distillation loss, ``teacher_scores``.
             scores: Scores ``[N]`` of the candidates.
 
         Returns:
             Two scalars.
+
+        Raises:
+            UserError: If the loss needs the scores of a teacher and the batch has none.
         """
         assert graphs.relevance is not None
         padded = graphs.to_padded(scores, fill=0.0)
         relevance = graphs.to_padded(graphs.relevance, fill=0.0)
         mask = graphs.to_padded(torch.ones_like(scores, dtype=torch.bool), fill=False)
-        loss = self.loss(padded, relevance, mask)
+        counted = (relevance > 0).any(1)
+        further: dict[str, Tensor] = {}
+        if self.reads_teacher:
+            if graphs.teacher_scores is None:
+                raise UserError("`teacher` must be set for a distillation loss, but the batch has no `teacher_scores`")
+            teacher_scores = graphs.to_padded(graphs.teacher_scores, fill=torch.nan)
+            further["teacher_scores"] = teacher_scores
+            counted |= (~teacher_scores.isnan()).sum(1) > 1
+        loss = self.loss(padded, relevance, mask, **further)
         if self.training and self.divergence:
             base_scores = graphs.to_padded(graphs.x[:, 0], fill=0.0)
             loss = loss + self.divergence * divergence_from_retriever(padded, base_scores, relevance, mask)
-        return loss, (relevance > 0).any(1).sum().to(loss.dtype)
+        return loss, counted.sum().to(loss.dtype)
 
     def _over_processes(self, sums: Tensor) -> Tensor:
         """Sum a tensor in place over the processes of the training."""

@@ -35,6 +35,7 @@ from graphrerank.training.checks import (
     check_trainer_arguments,
 )
 from graphrerank.training.defaults import CALLBACK_SETS
+from graphrerank.training.distillation import build_teacher, check_loss_and_teacher
 from graphrerank.training.joint import wait_for_all
 from graphrerank.training.manifest import RESUMED_ENTRIES, training_manifest
 from graphrerank.training.optimizers import accepted_arguments
@@ -44,6 +45,7 @@ from graphrerank.training.session import TrainerArguments, TrainingSession
 from graphrerank.training.settings import FitSettings
 from graphrerank.training.training_data import TrainingData, declared_inputs, prepare_training
 from graphrerank.training.tuning import tune_restart_probs
+from graphrerank.training.weighted_loss import WeightedLoss
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import claim_folder
 from graphrerank.utils.processes import is_first_process
@@ -91,16 +93,20 @@ class RerankerTrainer:
         settings: Number of epochs, learning rate, seed, splits and similar settings. If None, the defaults are used.
         data: A :class:`~graphrerank.Dataset`, the name of a data set or the path of a data set folder. A mapping from
             name to data set trains on several data sets jointly. Prepared
-            :class:`~graphrerank.training.training_data.TrainingData` can be passed as well; ``retriever``, ``encoder``
-            and ``pair_encoder`` are then ignored, and ``features`` only configures a named model.
+            :class:`~graphrerank.training.training_data.TrainingData` can be passed as well; ``retriever``, ``encoder``,
+            ``pair_encoder`` and ``teacher`` are then ignored, and ``features`` only configures a named model.
         retriever: Retriever that produces the candidates.
         encoder: Text encoder for queries and passages. If None, nothing is encoded; the model and the retriever must
             then work without vectors.
         pair_encoder: Cross-encoder. Required by features that contain its scores and by models that encode
             (query, passage) pairs. If None, no cross-encoder is used.
         features: Node features of the model: a name of ``conf/features`` or its settings.
-        loss: A name of ``conf/loss``, or a function of padded scores, relevance and mask, each ``[B, K]``, that
-            returns a scalar.
+        loss: A name of ``conf/loss``, a function or ``nn.Module`` of padded scores, relevance and mask, each
+            ``[B, K]``, that returns a scalar, or a mapping from losses to weights
+            (:class:`~graphrerank.training.weighted_loss.WeightedLoss`).
+        teacher: Teacher for distillation losses (``kl``, ``margin_mse``): a name of ``conf/teacher``, its settings, a
+            :class:`~graphrerank.data.teachers.Teacher`, or a cross-encoder. The model is then also trained on queries
+            without judgements. If None, the training uses judgements alone.
         optimizer: A name of ``conf/optimizer``, or a callable that receives parameter groups and returns an optimiser:
             a class of ``torch.optim``, or a ``functools.partial`` of it. Keywords ``lr`` and ``weight_decay`` of a
             partial replace those of ``settings``.
@@ -156,6 +162,7 @@ class RerankerTrainer:
         pair_encoder: Any = None,
         features: str | Mapping[str, Any] = "scores_match",
         loss: Any = "listwise",
+        teacher: Any = None,
         optimizer: Any = "adamw",
         scheduler: Any = "cosine",
         measures: Sequence[str] | None = None,
@@ -184,7 +191,7 @@ class RerankerTrainer:
         self.name = name or str(self._model.name)
         self._data = data
         self._retriever, self._encoder, self._pair_encoder = retriever, encoder, pair_encoder
-        self._loss, self._measures, self._module = loss, measures, module
+        self._loss, self._teacher, self._measures, self._module = loss, teacher, measures, module
         self._optimizer, self._scheduler = optimizer, scheduler
         self._trainer, self._callbacks, self._logger = trainer, callbacks, logger
         self._resume = resume
@@ -227,6 +234,8 @@ class RerankerTrainer:
         if isinstance(self._data, TrainingData):
             return self._data
         parts = self._parts
+        teacher = build_teacher(parts, self._teacher, self._pair_encoder)
+        check_loss_and_teacher(self._built_loss(), has_teacher=teacher is not None)
         return prepare_training(
             parts,
             data_parts(parts, self._data),
@@ -236,6 +245,7 @@ class RerankerTrainer:
             pair_encoder=None if self._pair_encoder is None else parts.component("pair_encoder", self._pair_encoder),
             features=self._features,
             settings=self.settings,
+            teacher=teacher,
         )
 
     def build(self, data: TrainingData) -> BuiltTraining:
@@ -278,8 +288,7 @@ class RerankerTrainer:
         if not earlier:
             self.initialize(training)
             module = self.build_module(training)
-            loss = self._parts.component("loss", self._loss)
-            if self._model.choice is None or loss.choice is None:  # defined by the caller, not by a file of conf
+            if self._model.choice is None or not self._loss_is_named:  # defined by the caller, not by a file of conf
                 self._check_first_batch(module, training)
             manifest = self.session.train(module, self.build_batches(training), training.manifest)
             return replace(training, manifest=manifest)
@@ -302,7 +311,7 @@ class RerankerTrainer:
             ValueError: If no training query has a relevant candidate, or the checkpoint belongs to a different model.
         """
         split = self.settings.train_split
-        if not any(len(prepared.answerable(split)) for prepared in training.data.prepared.values()):
+        if not any(len(prepared.training_queries(split)) for prepared in training.data.prepared.values()):
             raise UserError(
                 f"no query of split {split!r} has a relevant candidate, so there is nothing to learn: "
                 "check the judgements, or use a retriever with higher recall "
@@ -336,7 +345,16 @@ class RerankerTrainer:
             **(self._module.keywords if isinstance(self._module, partial) else {}),
             "val_names": list(data.judged) if len(data.prepared) > 1 else [],
         }
-        return self._module(training.network, self._built_loss(), **arguments)
+        loss = self._built_loss()
+        check_loss_and_teacher(loss, has_teacher=any(part.teacher is not None for part in data.prepared.values()))
+        return self._module(training.network, loss, **arguments)
+
+    @property
+    def _loss_is_named(self) -> bool:
+        """Whether the loss comes from a file of ``conf``."""
+        return isinstance(self._loss, str) or (
+            isinstance(self._loss, ConfiguredComponent) and self._loss.choice is not None
+        )
 
     def _optimization(self) -> dict[str, Any]:
         """Build the optimiser and schedule factories, and return them with the parameter groups.
@@ -356,7 +374,9 @@ class RerankerTrainer:
         return accepted
 
     def _built_loss(self) -> Any:
-        """Return the loss, built from its name or settings if necessary."""
+        """Return the loss, built from its name, settings or weights if necessary."""
+        if isinstance(self._loss, Mapping) and "_target_" not in self._loss:
+            return WeightedLoss(self._loss, parts=self._parts)
         if isinstance(self._loss, str | Mapping | ConfiguredComponent):
             return self._parts.build("loss", self._loss)
         return self._loss
@@ -395,10 +415,12 @@ class RerankerTrainer:
 
         Returns:
             Manifest entries ``calibration`` and, if there are enough ranked lists, ``list_confidence``. Empty if the
-            setting ``calibration`` is not ``"logistic"``. In distributed training, only the first process calibrates;
-            all others return an empty dictionary.
+            setting ``calibration`` is not ``"logistic"``, or if a teacher labelled the validation split. In distributed
+            training, only the first process calibrates; all others return an empty dictionary.
         """
         if self.settings.calibration != "logistic" or not is_first_process():
+            return {}
+        if training.data.teacher_labels_validation:
             return {}
         best = load_checkpoint(self.session.best, model=self._network_of_caller(training))
         system = trained_system(self.name, best.model, self._parts.device)

@@ -14,10 +14,12 @@ from graphrerank.core.adapters import model_interface
 from graphrerank.core.model_inputs import QUERIES
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.teachers import Teacher
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.models.checkpoint import PAIR_SCORE_LAYER
 from graphrerank.models.registry import read_inputs
+from graphrerank.training.distillation import unjudged_queries, with_teacher
 from graphrerank.training.settings import FitSettings
 from graphrerank.utils.checks import UserError
 
@@ -33,6 +35,7 @@ class TrainingData:
         retriever: Retriever that produced the candidates.
         encoder: Text encoder. None if nothing is encoded.
         pair_encoder: Cross-encoder. None if no cross-encoder is used.
+        teacher: Teacher whose scores the training uses. None without distillation.
     """
 
     prepared: Mapping[str, PreparedDataset]
@@ -40,6 +43,7 @@ class TrainingData:
     retriever: ConfiguredComponent
     encoder: ConfiguredComponent | None = None
     pair_encoder: ConfiguredComponent | None = None
+    teacher: Teacher | None = None
 
     @property
     def first(self) -> PreparedDataset:
@@ -53,6 +57,11 @@ class TrainingData:
         These are the data sets with human judgements, or all data sets if every data set has drafted questions.
         """
         return {name: part for name, part in self.prepared.items() if not part.dataset.drafted} or dict(self.prepared)
+
+    @property
+    def teacher_labels_validation(self) -> bool:
+        """Whether a teacher chose the relevant candidates of a validation split, so that it must not calibrate."""
+        return any(part.teacher is not None and part.teacher.labels_validation for part in self.judged.values())
 
 
 def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
@@ -92,6 +101,7 @@ def prepare_training(
     pair_encoder: ConfiguredComponent | None,
     features: Mapping[str, Any],
     settings: FitSettings,
+    teacher: Teacher | None = None,
     table_split: str | None = None,
 ) -> TrainingData:
     """Load and encode data sets, retrieve candidates and compute features, using caches where possible.
@@ -105,6 +115,8 @@ def prepare_training(
         pair_encoder: Cross-encoder. None if neither the models nor the features use one.
         features: Settings in the form of a file of ``conf/features``.
         settings: Settings of the training. The splits and the limits on the number of queries are used.
+        teacher: Teacher that scores the candidates of the training and validation queries. If None, the training uses
+            judgements alone. With a teacher, the training and validation splits may be missing.
         table_split: Split of the first data set on which the models will be evaluated. None if they will not be
             evaluated.
 
@@ -122,19 +134,25 @@ def prepare_training(
     for name, dataset in data.items():
         is_table = table_split is not None and not prepared
         splits = [settings.train_split, settings.val_split, *([str(table_split)] if is_table else [])]
+        required = splits if teacher is None else [split for split in splits if split not in splits[:2]]
         reads_vectors = any(declared.reads_vectors for declared in inputs)
         ranked = parts.prepare(
-            dataset, retriever=retriever, encoder=encoder, reads_vectors=reads_vectors, splits=splits
+            dataset, retriever=retriever, encoder=encoder, reads_vectors=reads_vectors, splits=required
         )
+        unjudged = unjudged_queries(ranked.dataset)
         if settings.num_queries is not None:
             ranked = _few_queries(ranked, settings.num_queries, splits)
+            unjudged = evenly_spaced(unjudged, settings.num_queries)
+        if teacher is not None:
+            train, val = splits[:2]
+            ranked = with_teacher(ranked, teacher, train_split=train, val_split=val, unjudged=unjudged)
         if top_k := features.get("cross_encoder_top_k"):
             ranked, read = _queries_of_pairs(ranked, name, settings, splits)
             ranked = parts.with_cross_encoder(ranked, pair_encoder, read, top_k=top_k)
         prepared[name] = with_matches(ranked, features)
     if reader is not None:
         prepared = {name: parts.with_pair_encoder(ranked, reader) for name, ranked in prepared.items()}
-    training_data = TrainingData(prepared, data, retriever, encoder, pair_encoder)
+    training_data = TrainingData(prepared, data, retriever, encoder, pair_encoder, teacher)
     if reader is not None:
         read_pairs(training_data, reader, settings, table_split)
     return training_data
@@ -178,7 +196,7 @@ def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, tab
     """
     texts, passages = list[str](), list[str]()
     for name, part in data.prepared.items():
-        queries = [part.answerable(settings.train_split)]
+        queries = [part.training_queries(settings.train_split)]
         if name in data.judged:
             queries.append(part.dataset.split(settings.val_split).queries)
         if table_split is not None and part is data.first:
@@ -193,6 +211,8 @@ def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -
     """Limit each split to ``count`` evenly spaced queries. Remove training queries without a relevant candidate."""
     dataset, few = prepared.dataset, {}
     for number, name in enumerate(splits):
+        if name not in dataset.splits:
+            continue  # with a teacher, a split may be missing
         queries = dataset.split(name).queries if number else prepared.answerable(name)
         few[name] = dataset.split(name).select_queries(evenly_spaced(queries, count))
     dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)

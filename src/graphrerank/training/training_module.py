@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -94,6 +95,7 @@ class TrainingModule(L.LightningModule):
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             parameter_groups=self.parameter_groups,
+            further=self.further_modules(),
         )
         total_steps = self.trainer.estimated_stepping_batches
         warmup_steps = bounded_warmup(self.warmup_steps, total_steps)
@@ -106,6 +108,10 @@ class TrainingModule(L.LightningModule):
             warmup_steps=warmup_steps,
             steps_per_epoch=1 if math.isinf(batches) else int(batches),
         )
+
+    def further_modules(self) -> Mapping[str, nn.Module]:
+        """Return modules to train besides the model, by the prefix of their parameters' names. Empty by default."""
+        return {}
 
     def _describe(self, optimizer: torch.optim.Optimizer, total_steps: float, warmup_steps: int) -> None:
         """Log the number of parameters and of steps, and the warm-up if it was shortened."""

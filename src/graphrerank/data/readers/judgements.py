@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,7 +80,9 @@ def qrels_files(folder: Path) -> dict[str, Path]:
         files = sorted(path for path in (folder / "qrels").iterdir() if path.suffix in SUFFIXES)
         files = [path for path in files if path.stem.lower() != "readme"]
     else:
-        files = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == JUDGEMENT_HEADER]
+        files = [
+            path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1][:3] == JUDGEMENT_HEADER
+        ]
     file_of: dict[str, Path] = {}
     for path in files:
         if file_of.setdefault(path.stem, path) != path:
@@ -105,7 +107,7 @@ def read_qrels(
 
     Raises:
         UserError: If a line is invalid or contradicts an earlier one, if a judged document does not match
-            ``corpus_where``, or if no judgement is positive.
+            ``corpus_where``, or if no judgement is positive. A file with a column of soft labels may have none.
     """
     rows: list[Judgement] = []
     seen: dict[tuple[str, str], tuple[int, float]] = {}
@@ -135,30 +137,99 @@ def read_qrels(
         elif gain > 0:
             rows.append(Judgement(query, node, gain))
     warn_left_out(path, left_out)
-    if not rows:
+    has_soft_labels = bool(soft_label_columns(path)) and len(list(islice(read_table(path), 2))) == 2
+    if not rows and not has_soft_labels:
         raise UserError(f"{path}: expected a score above 0 in at least one row, got none")
     return rows
+
+
+def read_soft_labels(
+    path: Path,
+    query_number: Mapping[str, int],
+    node_number: Mapping[str, int],
+    *,
+    column: str,
+    drop_unknown: bool = False,
+) -> list[tuple[int, int, float]]:
+    """Read the soft labels in a column of a file of judgements, ``query-id corpus-id score <column>``.
+
+    Args:
+        path: File of judgements with a header.
+        query_number: Query number of each query id. Rows of other queries are ignored.
+        node_number: Passage number of each document id.
+        column: Name of the column.
+        drop_unknown: Whether to skip rows with unknown documents with a warning. By default, they raise an error.
+
+    Returns:
+        Query number, passage number and soft label of each row in which the label is not blank.
+
+    Raises:
+        UserError: If there is no such column, or if a row is invalid. The message names file and line.
+    """
+    if column not in soft_label_columns(path):
+        header = "\t".join([*JUDGEMENT_HEADER, column])
+        raise UserError(f"{path}: expected a header with the column {column!r}, such as {header!r}, got none")
+    labels: dict[tuple[int, int], float] = {}
+    unknown: list[int] = []
+    table = read_table(path)
+    _, header_row = next(table)
+    position = [name.strip() for name in header_row].index(column)
+    for line, cells in table:
+        check_columns(path, line, cells, count=len(header_row), names=", ".join(header_row))
+        if not cells[position].strip() or cells[0] not in query_number:
+            continue
+        label = parse_number(cells[position])
+        if math.isnan(label):
+            raise bad_line(path, line, needed=f"a number or a blank in column {column!r}", actual=cells[position])
+        node = node_number.get(cells[1])
+        if node is None:
+            if not drop_unknown:
+                raise bad_line(path, line, needed="an id of the corpus (or `drop_unknown`)", actual=cells[1])
+            unknown.append(line)
+            continue
+        if labels.setdefault((query_number[cells[0]], node), label) != label:
+            pair = f"{cells[0]} {cells[1]} with two labels"
+            raise bad_line(path, line, needed="one soft label per query and document", actual=pair)
+    warn_left_out(path, {"id not in the corpus": unknown})
+    return [(query, node, label) for (query, node), label in labels.items()]
+
+
+def soft_label_columns(path: Path) -> list[str]:
+    """Return the names of the columns after the score in the header of a file of judgements.
+
+    Args:
+        path: File of judgements.
+
+    Returns:
+        Names of the additional columns. Empty if there is no header or no additional column.
+    """
+    _, first = next(read_table(path), (0, []))
+    is_judgements = len(first) > len(JUDGEMENT_HEADER) and _is_header(first) and not _is_trec_row(first)
+    return [name.strip() for name in first[len(JUDGEMENT_HEADER) :]] if is_judgements else []
 
 
 def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
     """Yield the line number, query id, document id and score of each row except the header.
 
-    The first row determines whether there are three columns, or four as in TREC's format. CSV files may have additional
-    columns, and a blank score means that the pair was not judged.
+    The first row determines whether there are three columns, or four as in TREC's format. CSV files, and files whose
+    header names them, may have additional columns. A blank score then means that the pair was not judged.
     """
-    is_csv = path.suffix == ".csv"
+    may_have_more = path.suffix == ".csv" or bool(soft_label_columns(path))
     num_columns: int | None = None
     for line, columns in read_table(path):
         is_first = num_columns is None
         if num_columns is None:
             num_columns = 4 if _is_trec_row(columns) else len(JUDGEMENT_HEADER)
-        if is_csv:
+        if may_have_more:
             columns = columns[:num_columns]
         check_columns(path, line, columns, count=num_columns, names=", ".join(JUDGEMENT_HEADER))
-        is_header = is_first and columns[0].strip().lower().replace("_", "-") in QUERY_NAMES
-        is_unjudged = is_csv and not columns[-1]
-        if not is_header and not is_unjudged:
+        is_unjudged = may_have_more and not columns[-1].strip()
+        if not (is_first and _is_header(columns)) and not is_unjudged:
             yield line, columns[0], columns[-2], columns[-1]
+
+
+def _is_header(columns: Sequence[str]) -> bool:
+    return columns[0].strip().lower().replace("_", "-") in QUERY_NAMES
 
 
 def _is_trec_row(columns: Sequence[str]) -> bool:
@@ -228,6 +299,8 @@ def read_judged_queries(
         judged = _divided(list(chain(*rows_of.values())), queries, by_documents=splits == AUTO_DOCUMENTS)
     else:
         judged = {split: _share(rows_of[file], start, stop) for split, (file, start, stop) in plan.items()}
+    for split in [split for split in judged if split in files and not judged[split] and splits is None]:
+        del judged[split]  # A file with soft labels alone: its queries are unjudged.
     for split, rows in judged.items():
         if not rows:
             raise UserError(f"split {split!r} of {folder} has no queries; choose a larger range in `splits`")
