@@ -181,3 +181,63 @@ def test_bad_arguments_are_refused(parts: dict[str, PreparedDataset], arguments:
     parts["shifted"] = replace(parts["shifted"], feature_names=("base_score", "a", "b"))
     with pytest.raises(ValueError, match="same features"):
         CandidateDataModule(parts)
+
+
+def queries_of(data: CandidateDataModule) -> list[list[int]]:
+    return [graphs.query_index.tolist() for graphs in data.train_dataloader()]
+
+
+@pytest.mark.parametrize("budget", [{}, {"max_nodes": 30}, {"max_nodes": 40, "max_edges": 60}])
+def test_batches_do_not_depend_on_the_number_of_workers(
+    parts: dict[str, PreparedDataset], budget: dict[str, int]
+) -> None:
+    augmentation = CandidateAugmentation(parts["ring"].feature_names, base_swap=0.5, score_dropout=0.5)
+    settings: dict[str, Any] = {"batch_size": 4, "seed": 5, "augmentation": augmentation, **budget}
+    here = list(CandidateDataModule(parts, num_workers=0, **settings).train_dataloader())
+    data = CandidateDataModule(parts, num_workers=2, prefetch=3, **settings)
+    loader = data.train_dataloader()
+    assert (loader.num_workers, loader.prefetch_factor) == (2, 3)
+    for built, expected in zip(loader, here, strict=True):
+        assert torch.equal(built.query_index, expected.query_index)
+        assert torch.equal(built.x, expected.x)
+        assert torch.equal(built.edge_index, expected.edge_index)
+    assert data.state_dict() == {"epoch": 0, "served": len(here)}
+
+
+def test_a_budget_limits_nodes_and_edges_of_training_and_validation(prepared: PreparedDataset) -> None:
+    data = CandidateDataModule(prepared, max_nodes=20, max_edges=26, batch_size=1)
+    for loader, split in ((data.train_dataloader(), "train"), (data.val_dataloader(), "val")):
+        batches = list(loader)
+        assert len(batches) == len(loader)
+        assert all(graphs.num_nodes <= 20 and graphs.edge_index.shape[1] <= 26 for graphs in batches)
+        assert any(graphs.num_graphs > 1 for graphs in batches)
+        queries = prepared.answerable(split) if split == "train" else prepared.dataset.split(split).queries
+        assert sorted(q for graphs in batches for q in graphs.query_index.tolist()) == queries.tolist()
+
+
+def test_sizes_of_graphs_against_the_graphs(prepared: PreparedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphrerank.data.candidates.SIZE_QUERIES", 3)
+    queries = torch.tensor([31, 4, 7, 0, 12])
+    sizes = prepared.graph_sizes(queries)
+    single = [prepared.graphs(query.view(1)) for query in queries]
+    assert sizes.nodes.tolist() == [graphs.num_nodes for graphs in single]
+    assert sizes.edges is not None
+    assert sizes.edges.tolist() == [graphs.edge_index.shape[1] for graphs in single]
+    assert sizes.edges.any()
+    assert prepared.graph_sizes(queries, with_edges=False).edges is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_workers": -1}, "`num_workers` must not be negative, got -1"),
+        ({"num_workers": 0, "prefetch": 2}, "`prefetch` must be None if `num_workers` is 0, got 2"),
+        ({"num_workers": 2, "inputs": PAIRS}, "`num_workers` must be 0 for models that encode"),
+        ({"max_nodes": 0}, "`max_nodes` must be a positive integer, got 0"),
+    ],
+)
+def test_invalid_settings_of_loading_are_refused(
+    prepared: PreparedDataset, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        CandidateDataModule(prepared, **settings)

@@ -22,6 +22,7 @@ from graphrerank.core.adapters import as_retriever, query_encoder
 from graphrerank.core.model_inputs import SCORES
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus.edge_types import SIMILARITY
+from graphrerank.data.batch_plans import GraphSizes
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.data.qrels import Qrels
@@ -34,6 +35,7 @@ from graphrerank.utils.checks import UserError, check_counts
 CANDIDATES_FORMAT = 2  # Version of cached candidate lists. Increase it whenever the same arguments give other lists.
 CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # Number of queries whose words are matched at once.
+SIZE_QUERIES = 256  # Number of queries whose graphs are built at once to count their edges.
 PAIR_QUERIES = 1024  # Number of queries whose pairs are encoded at once.
 
 
@@ -119,6 +121,26 @@ class PreparedDataset:
         relevance = qrels.relevance(queries, nodes, num_nodes=self.dataset.graph.num_nodes)[candidates.is_candidate]
         teacher_scores = None if self.teacher is None else self.teacher.scores[queries][candidates.is_candidate]
         return replace(graphs, relevance=relevance, gains=qrels.gains(queries), teacher_scores=teacher_scores)
+
+    def graph_sizes(self, queries: Tensor, *, with_edges: bool = True) -> GraphSizes:
+        """Count the nodes and edges of the candidate graphs of queries.
+
+        Args:
+            queries: Query numbers ``[Q]`` int64.
+            with_edges: Whether to count edges, which takes about as long as building the graphs once.
+
+        Returns:
+            Numbers of candidates and, if they are counted, of edges between candidates.
+        """
+        nodes = (self.ranking.nodes[queries] >= 0).sum(1)
+        if not with_edges:
+            return GraphSizes(nodes)
+        edges = torch.zeros_like(nodes)
+        for block in torch.split(torch.arange(len(queries)), SIZE_QUERIES):
+            graphs = self.graphs(queries[block])
+            graph_of_edge = torch.bucketize(graphs.edge_index[1], graphs.ptr[1:], right=True)
+            edges[block] = torch.bincount(graph_of_edge, minlength=len(block))
+        return GraphSizes(nodes, edges)
 
     def _candidates(self, queries: Tensor, *, with_edges: bool = True) -> CorpusCandidates:
         dataset = self.dataset

@@ -18,8 +18,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from graphrerank.core import CandidateGraphs, ModelInputs
 from graphrerank.core.model_inputs import SCORES
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
+from graphrerank.data.batch_plans import BatchPlan, BudgetBatches, FixedBatches, budget_capacity
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.checks import UserError, check_counts, check_not_negative
 
 Graphs = Callable[[Tensor], CandidateGraphs]  # Function that builds the graphs of the given items of a data set.
 NUM_WORKERS = 4  # Maximum number of worker processes that build batches for a GPU.
@@ -43,19 +44,26 @@ class ResumableDataModule(L.LightningDataModule):
         self.seed = seed
         self._progress: dict[str, int] = {}
 
-    def training_batches(self, sizes: Sequence[int], *, shares: Sequence[float] | None = None) -> "EpochBatches":
+    def training_batches(
+        self,
+        sizes: Sequence[int],
+        *,
+        shares: Sequence[float] | None = None,
+        plans: Sequence[BatchPlan] | None = None,
+    ) -> "EpochBatches":
         """Return the sampler of training batches, set to the trainer's epoch.
 
         Args:
             sizes: Number of items of each data set.
             shares: Relative share of the batches from each data set (:class:`EpochBatches`). If None, there is one data
                 set.
+            plans: Division of each data set into batches. If None, batches have ``batch_size`` items.
 
         Returns:
             Sampler that resumes where the last run stopped.
         """
         batches = EpochBatches(
-            sizes, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress
+            sizes, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress, plans=plans
         )
         if self.trainer is not None:  # A resumed trainer draws the first batch before it sets the epoch.
             batches.set_epoch(self.trainer.current_epoch)
@@ -94,10 +102,16 @@ class CandidateDataModule(ResumableDataModule):
             size is seen several times per epoch, and one with a smaller share only in part.
         augmentation: Augmentation of training batches. If None, they are not changed.
         validated: Names of the data sets to validate on, in order. If None, all of them.
+        num_workers: Number of processes that build batches. The batches do not depend on it. If None, several processes
+            build the batches of a GPU where this is safe, and none otherwise.
+        prefetch: Number of batches that each process builds in advance. If None, two. Only used with processes.
+        max_nodes: Maximum number of candidates per batch. If ``max_nodes`` or ``max_edges`` is set, a batch has as many
+            queries of similar size as fit, and ``batch_size`` is ignored. If None, it is not limited.
+        max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
 
     Raises:
-        UserError: If there is no data set, if the data sets have different features, or if a share is missing or not
-            positive.
+        UserError: If there is no data set, if the data sets have different features, if a share is missing or not
+            positive, or if ``prefetch`` is set without processes.
     """
 
     def __init__(
@@ -112,8 +126,14 @@ class CandidateDataModule(ResumableDataModule):
         shares: Mapping[str, float] | None = None,
         augmentation: CandidateAugmentation | None = None,
         validated: Sequence[str] | None = None,
+        num_workers: int | None = None,
+        prefetch: int | None = None,
+        max_nodes: int | None = None,
+        max_edges: int | None = None,
     ) -> None:
         super().__init__(batch_size=batch_size, seed=seed)
+        check_counts(prefetch=prefetch, max_nodes=max_nodes, max_edges=max_edges)
+        check_workers(num_workers, prefetch, reads_pairs=inputs.reads_pairs)
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
         if not self.parts:
             raise UserError("`prepared` must contain at least one data set, got none")
@@ -130,6 +150,11 @@ class CandidateDataModule(ResumableDataModule):
         self.shares = shares
         self.augmentation = augmentation
         self.validated = list(self.parts) if validated is None else list(validated)
+        self.num_workers = num_workers
+        self.prefetch = prefetch
+        self.max_nodes = max_nodes
+        self.max_edges = max_edges
+        self._plans: dict[tuple[str, str], BudgetBatches] = {}  # by data set and split
 
     def train_dataloader(self) -> "Loader":
         """Return a loader of shuffled training batches."""
@@ -139,15 +164,18 @@ class CandidateDataModule(ResumableDataModule):
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
             shares = [float((self.shares or sizes)[name]) for name in self.parts]
-        sampler = self.training_batches([*sizes.values()], shares=shares)
+        plans = [self._plan(name, queries[name], self.train_split) for name in self.parts]
+        sampler = self.training_batches([*sizes.values()], shares=shares, plans=plans)
         return self._loader(graphs, sampler, self.augmentation)
 
     def val_dataloader(self) -> "Loader | list[Loader]":
         """Return a loader of validation batches in order, or a list of loaders if there are several data sets."""
         loaders: list[Loader] = []
-        for part in map(self.parts.__getitem__, self.validated):
+        for name in self.validated:
+            part = self.parts[name]
             queries = part.dataset.split(self.val_split).queries
-            sampler = EpochBatches([len(queries)], batch_size=self.batch_size, seed=None)
+            plans = [self._plan(name, queries, self.val_split)]
+            sampler = EpochBatches([len(queries)], batch_size=self.batch_size, seed=None, plans=plans)
             loaders.append(self._loader([self._graphs(part, queries, self.val_split)], sampler))
         return loaders if len(self.parts) > 1 else loaders[0]
 
@@ -166,14 +194,25 @@ class CandidateDataModule(ResumableDataModule):
     def _loader(
         self, graphs: Sequence[Graphs], sampler: "EpochBatches", augmentation: CandidateAugmentation | None = None
     ) -> "Loader":
-        """Return a loader. For training on a GPU, worker processes build batches in pinned memory."""
+        """Return a loader. By default, worker processes build the batches of a GPU in pinned memory."""
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        # Forking is unsafe once a cross-encoder has initialised CUDA.
-        can_fork = hasattr(os, "fork") and not self.inputs.reads_pairs
-        num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if on_gpu and can_fork else 0
+        num_workers = self.num_workers
+        if num_workers is None:
+            num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if on_gpu and can_fork(self.inputs.reads_pairs) else 0
         options: dict[str, Any] = {"num_workers": num_workers, "pin_memory": on_gpu}
-        options |= {"multiprocessing_context": "fork", "persistent_workers": True} if num_workers else {}
-        return Loader(_Served(graphs, augmentation), batch_size=None, sampler=sampler, **options)
+        if num_workers:
+            options |= {"multiprocessing_context": "fork", "persistent_workers": True, "prefetch_factor": self.prefetch}
+        return Loader(_Served(graphs, augmentation, sum(sampler.sizes)), batch_size=None, sampler=sampler, **options)
+
+    def _plan(self, name: str, queries: Tensor, split: str) -> BatchPlan:
+        """Return the division of queries into batches. Sizes of graphs are measured once per data set and split."""
+        if self.max_nodes is None and self.max_edges is None:
+            return FixedBatches(len(queries), self.batch_size)
+        if (name, split) not in self._plans:
+            sizes = self.parts[name].graph_sizes(queries, with_edges=self.max_edges is not None)
+            capacity = budget_capacity(sizes, max_nodes=self.max_nodes, max_edges=self.max_edges)
+            self._plans[name, split] = BudgetBatches(capacity)
+        return self._plans[name, split]
 
     def _graphs(self, dataset_index: PreparedDataset, queries: Tensor, split: str) -> Graphs:
         return lambda items: dataset_index.graphs(queries[items], split=split, inputs=self.inputs)
@@ -197,7 +236,7 @@ class EpochBatches(Sampler[Batch]):
     """Sampler of batches from one or several data sets, in an order that depends on a seed and the epoch.
 
     The last batch of an epoch may be smaller, and so are the batches of a data set that has fewer items than
-    ``batch_size``.
+    ``batch_size``. The number of batches is the same in each epoch.
 
     Args:
         sizes: Number of items of each data set.
@@ -208,6 +247,7 @@ class EpochBatches(Sampler[Batch]):
         progress: Dictionary with the ``epoch``, the number of its batches that were ``served`` (counted by
             :class:`Loader`), and ``resumed`` if the next epoch continues there. If None, each epoch starts from the
             beginning.
+        plans: Division of each data set into batches. If None, batches have ``batch_size`` items.
 
     Raises:
         UserError: If ``shares`` are set and a data set has no items.
@@ -221,14 +261,16 @@ class EpochBatches(Sampler[Batch]):
         seed: int | None,
         shares: Sequence[float] | None = None,
         progress: dict[str, int] | None = None,
+        plans: Sequence[BatchPlan] | None = None,
     ) -> None:
         self.sizes = sizes
         self.batch_size = batch_size
+        self.plans = [FixedBatches(size, batch_size) for size in sizes] if plans is None else plans
         self.seed = seed
         self.epoch = 0
         self.is_mixed = shares is not None
         self.progress = {} if progress is None else progress
-        batches = [-(-size // batch_size) for size in sizes]
+        batches = [plan.num_batches for plan in self.plans]
         if shares is not None and not all(batches):
             raise UserError(f"`sizes` must be positive, got {sizes}; a data set has no query with a relevant candidate")
         self.counts = batches
@@ -256,38 +298,32 @@ class EpochBatches(Sampler[Batch]):
         yield from islice(batches, progress["served"], None)
 
     def _single(self, generator: torch.Generator) -> Iterator[Batch]:
-        (size,) = self.sizes
-        items = torch.arange(size) if self.seed is None else torch.randperm(size, generator=generator)
-        return (Batch(0, batch.tolist(), 0) for batch in torch.split(items, self.batch_size) if len(batch))
+        (plan,) = self.plans
+        return (Batch(0, items, 0) for items in plan.epoch(None if self.seed is None else generator))
 
     def _mixed(self, generator: torch.Generator) -> Iterator[Batch]:
         batches = [
             Batch(part, items, seed=0)
             for part, count in enumerate(self.counts)
-            for items in islice(self._passes(self.sizes[part], generator), count)
+            for items in islice(self.plans[part].passes(generator), count)
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
         return (batches[index]._replace(seed=seeds[index]) for index in order)
 
-    def _passes(self, size: int, generator: torch.Generator) -> Iterator[list[int]]:
-        """Yield batches of one size from a data set without end, and shuffle the items in each pass."""
-        waiting: list[int] = []
-        step = min(self.batch_size, size)
-        while True:
-            waiting += torch.randperm(size, generator=generator).tolist()
-            while len(waiting) >= step:
-                yield waiting[:step]
-                del waiting[:step]
-
 
 class _Served(Dataset[CandidateGraphs]):
     """Candidate graphs of this process's share of a batch, augmented."""
 
-    def __init__(self, sets: Sequence[Graphs], augmentation: CandidateAugmentation | None) -> None:
+    def __init__(self, sets: Sequence[Graphs], augmentation: CandidateAugmentation | None, num_items: int) -> None:
         self.sets = sets
         self.augmentation = augmentation
+        self.num_items = num_items
         self.share = process_share()
+
+    def __len__(self) -> int:
+        """Return the number of items, at which Lightning's ``Tuner.scale_batch_size`` stops increasing the batch."""
+        return self.num_items
 
     def __getitem__(self, batch: Batch) -> CandidateGraphs:
         graphs = self.sets[batch.part](torch.tensor(batch.items, dtype=torch.int64)[self.share])
@@ -306,6 +342,37 @@ class Loader(DataLoader[Any]):
         for batch in super().__iter__():
             self.sampler.progress["served"] += 1
             yield batch
+
+
+def can_fork(reads_pairs: bool) -> bool:
+    """Return whether processes can be forked to build batches.
+
+    Args:
+        reads_pairs: Whether the model encodes (query, passage) pairs. Forking is unsafe once the cross-encoder has
+            initialised CUDA.
+    """
+    return hasattr(os, "fork") and not reads_pairs
+
+
+def check_workers(num_workers: int | None, prefetch: int | None, *, reads_pairs: bool) -> None:
+    """Check the settings of the processes that build batches.
+
+    Args:
+        num_workers: Number of processes, or None for the default.
+        prefetch: Number of batches that each process builds in advance, or None for the default.
+        reads_pairs: Whether the model encodes (query, passage) pairs.
+
+    Raises:
+        UserError: If the number is negative, processes are not supported, or ``prefetch`` is set without processes.
+    """
+    check_not_negative(num_workers=num_workers or 0)
+    if num_workers and not can_fork(reads_pairs):
+        raise UserError(
+            f"`num_workers` must be 0 for models that encode (query, passage) pairs and on systems that cannot fork, "
+            f"got {num_workers}"
+        )
+    if prefetch is not None and num_workers == 0:
+        raise UserError(f"`prefetch` must be None if `num_workers` is 0, got {prefetch}")
 
 
 def process_share() -> slice:

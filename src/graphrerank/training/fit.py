@@ -40,6 +40,10 @@ def fit(
     settings: FitSettings | None = None,
     seed: int = field_default("seed"),
     batch_size: int = field_default("batch_size"),
+    num_workers: int | None = field_default("num_workers"),
+    prefetch: int | None = field_default("prefetch"),
+    max_nodes: int | None = field_default("max_nodes"),
+    max_edges: int | None = field_default("max_edges"),
     train_split: str = field_default("train_split"),
     val_split: str = field_default("val_split"),
     shares: Mapping[str, float] | None = field_default("shares"),
@@ -107,6 +111,13 @@ def fit(
             defaults below are used.
         seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
         batch_size: Number of queries per optimiser step, summed over all devices.
+        num_workers: Number of processes that build batches. The result does not depend on it. If None, several
+            processes build the batches of a GPU, and none those of a CPU.
+        prefetch: Number of batches that each process builds in advance. If None, two. Only used with processes.
+        max_nodes: Maximum number of candidates per batch, summed over all devices. If ``max_nodes`` or ``max_edges`` is
+            set, a batch has as many queries of similar size as fit, and ``batch_size`` is ignored. If None, it is not
+            limited.
+        max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
         shares: Relative share of the batches per data set, by name. If None, each data set's share is proportional to
@@ -150,6 +161,10 @@ def fit(
     changes = passed_fields(
         seed=seed,
         batch_size=batch_size,
+        num_workers=num_workers,
+        prefetch=prefetch,
+        max_nodes=max_nodes,
+        max_edges=max_edges,
         train_split=train_split,
         val_split=val_split,
         shares=shares,

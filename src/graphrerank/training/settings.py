@@ -16,6 +16,13 @@ class FitSettings:
     Attributes:
         seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
         batch_size: Number of queries per optimiser step, summed over all devices.
+        num_workers: Number of processes that build batches. The result does not depend on it. If None, several
+            processes build the batches of a GPU, and none those of a CPU.
+        prefetch: Number of batches that each process builds in advance. If None, two. Only used with processes.
+        max_nodes: Maximum number of candidates per batch, summed over all devices. If ``max_nodes`` or ``max_edges`` is
+            set, a batch has as many queries of similar size as fit, and ``batch_size`` is ignored. If None, it is not
+            limited.
+        max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
         shares: Relative share of the batches per data set, by name. If None, each data set's share is proportional to
@@ -57,6 +64,10 @@ class FitSettings:
 
     seed: int = 1
     batch_size: int = 32
+    num_workers: int | None = None
+    prefetch: int | None = None
+    max_nodes: int | None = None
+    max_edges: int | None = None
     train_split: str = "train"
     val_split: str = "val"
     shares: Mapping[str, float] | None = None
@@ -74,6 +85,7 @@ class FitSettings:
     restart_probs: Mapping[str, float | None] | None = None
 
     def __post_init__(self) -> None:
+        check_counts(prefetch=self.prefetch, max_nodes=self.max_nodes, max_edges=self.max_edges)
         if self.num_queries is not None:
             check_counts(num_queries=self.num_queries)
         if self.max_epochs is not None and self.max_epochs != -1:

@@ -405,6 +405,10 @@ class RerankerTrainer:
             shares=settings.shares,
             augmentation=augmentation,
             validated=list(data.judged),
+            num_workers=settings.num_workers,
+            prefetch=settings.prefetch,
+            max_nodes=settings.max_nodes,
+            max_edges=settings.max_edges,
         )
 
     def calibrate(self, training: BuiltTraining) -> dict[str, Any]:

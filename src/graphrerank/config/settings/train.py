@@ -37,13 +37,24 @@ class BatchSettings:
     """Settings of the training batches.
 
     Attributes:
-        batch_size: Number of queries per optimiser step, summed over all devices.
+        batch_size: Number of queries per optimiser step, summed over all devices. Ignored if max_nodes or max_edges is
+            set.
+        num_workers: Number of processes that build batches. The result does not depend on it. null uses several
+            processes for a GPU, and none for a CPU.
+        prefetch: Number of batches that each process builds in advance. null is two. Only used with processes.
+        max_nodes: Maximum number of candidates per batch, summed over all devices. A batch has as many queries of
+            similar size as fit. null does not limit it.
+        max_edges: Maximum number of edges per batch, before augmentation. null does not limit it.
         seed: Seed of the order of the queries.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the baselines and calibrates the scores.
     """
 
     batch_size: int = 32
+    num_workers: int | None = None
+    prefetch: int | None = None
+    max_nodes: int | None = None
+    max_edges: int | None = None
     seed: int = 1
     train_split: str = "train"
     val_split: str = "val"
