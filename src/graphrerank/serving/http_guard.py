@@ -27,7 +27,15 @@ from graphrerank.serving.settings import ServiceSettings
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 HEADER_BYTES = 16_384  # largest size of the headers of a request
 # Headers that a proxy and the service could interpret differently if a request repeated them.
-SINGLE_HEADERS = ("host", "content-length", "transfer-encoding", "content-type", "origin", "x-api-key")
+SINGLE_HEADERS = (
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "content-type",
+    "content-encoding",
+    "origin",
+    "x-api-key",
+)
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import difflib
 import re
 import time
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -18,6 +19,7 @@ from pydantic_core import from_json, to_json
 from graphrerank.serving import metrics
 from graphrerank.serving.auth import Caller
 from graphrerank.serving.batching import Batcher
+from graphrerank.serving.body_decoder import BodyDecoder
 from graphrerank.serving.deployment.shadow import SHADOW_OF, ShadowRanker
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.fair_queue import peer_sender
@@ -42,6 +44,7 @@ ERRORS = {
     404: "No results were shown for this request id.",
     409: "The corpus does not accept documents.",
     413: "The request is too large.",
+    415: "The encoding of the body is not supported.",
     422: "A field is invalid, or the request exceeds a limit. The message names the field or the limit.",
     429: "The wait would be too long.",
     431: "The headers are too large.",
@@ -157,18 +160,19 @@ class Endpoints:
             )
 
     async def _read(self, request: Request, body: bytearray) -> None:
-        """Read a body within the limits on its size and on the memory of the process."""
+        """Read and decompress a body within the limits on its size and on the memory of the process."""
+        decoder = BodyDecoder(request.headers.get("content-encoding", ""))
         async for chunk in request.stream():
-            if not chunk:  # end of the body
-                continue
-            body += chunk
-            held = self._hold(request, len(chunk))
-            if len(body) > self._limits.body_bytes:
-                raise Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
-            most = self._limits.held_bytes
-            # beyond the limit, only clients with more than their share are rejected
-            if self._held_bytes.total() > most and held > most // len(self._held_bytes):
-                raise Refusal(503, "the open requests of this client are too large. Try again later", retry_after=1)
+            for piece in decoder.pieces(chunk):
+                body += piece
+                held = self._hold(request, len(piece))
+                if len(body) > self._limits.body_bytes:
+                    raise Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
+                most = self._limits.held_bytes
+                # beyond the limit, only clients with more than their share are rejected
+                if self._held_bytes.total() > most and held > most // len(self._held_bytes):
+                    raise Refusal(503, "the open requests of this client are too large. Try again later", retry_after=1)
+        decoder.finish()
 
     def _hold(self, request: Request, num_bytes: int) -> int:
         """Add to the size of a client's open requests, and return the new size in bytes."""
@@ -263,7 +267,11 @@ def parse(
 
 
 def _from_json(content: bytes) -> tuple[Any, int]:
-    """Parse JSON, replace escaped lone surrogates, and return the content with the number of replacements."""
+    """Parse JSON, replace escaped lone surrogates, and return the content with the number of replacements.
+
+    A byte order mark, which some editors and clients on Windows write, is ignored.
+    """
+    content = content.removeprefix(BOM_UTF8)
     with suppress(ValueError):
         return from_json(content), 0
     whole, count = LONE_SURROGATE.subn(rb"\1\\ufffd", content, MOST_HALVES)
