@@ -102,6 +102,20 @@ def test_formats_give_scores_and_probabilities_at_other_sizes(exported):
             torch.testing.assert_close(probabilities, calibration.probabilities(found), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(0,), (0, 0), ()], ids=["no candidates", "two queries", "no query"])
+def test_no_candidates_get_no_scores(exported, sizes):
+    checkpoint, folder = exported
+    if not isinstance(checkpoint.manifest, RerankerManifest):
+        pytest.skip("the adapter has no candidates")
+    graphs = random_graphs(checkpoint.manifest, sizes, 0, torch.Generator().manual_seed(5))
+    inputs = graphs.model_inputs(checkpoint.manifest.inputs)
+    for name in FORMATS:
+        module = load_artifact(folder, name).module
+        assert module(*inputs).shape == (0,)
+        if name == "onnx" and getattr(checkpoint.manifest, "calibration", None) is not None:
+            assert [len(output) for output in module.outputs(*inputs)] == [0, 0]
+
+
 def test_onnx_says_what_the_schema_says(exported):
     onnx = pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
     checkpoint, folder = exported

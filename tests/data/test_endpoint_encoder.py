@@ -9,8 +9,12 @@ import pytest
 import torch
 
 from graphrerank.core.adapters import query_encoder
+from graphrerank.data.candidates import with_vectors
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.encoder import RefusedTextError, encode_passages
 from graphrerank.data.endpoint_encoder import EndpointEncoder
 from graphrerank.data.vector_cache import VectorCache
+from graphrerank.language_models.client import EndpointError
 from tests.support.folders import write_dataset
 from tests.support.web import Endpoint, listening
 
@@ -148,3 +152,54 @@ def test_a_run_reports_what_it_asked(
     note = "the encoder's endpoint, so far in this run: 2 requests, 4 texts, 12 tokens, 1 retries, 0 cache hits"
     assert note in (tmp_path / "first" / "report.md").read_text()
     assert json.loads((tmp_path / "first" / "metrics.json").read_text())["datasets"]["data"]["notes"] == [note]
+
+
+class Short(Embeddings):
+    """Refuses texts and requests that are too long, as vLLM and OpenAI do."""
+
+    def reply(self, body: Any) -> tuple[int, Any]:
+        sizes = [len(text) for text in body["input"]]
+        if max(sizes) > 100 or sum(sizes) > 300:
+            type(self).requests.append(body)
+            return 400, {"error": {"message": "maximum context length exceeded"}}
+        return super().reply(body)
+
+
+@pytest.fixture
+def short() -> Iterator[EndpointEncoder]:
+    handler = type("Own", (Short,), {"requests": [], "troubles": []})
+    with listening(handler) as address:
+        yield EndpointEncoder(f"{address}/v1", model="m", pause=0.0)
+
+
+def test_a_text_that_is_too_long_is_named(short: EndpointEncoder, tmp_path: Path) -> None:
+    texts = ["a", "b" * 40, "c" * 101, "d" * 3]
+    message = r"400: .*maximum context length exceeded.*, for a text of 101 characters that begins with 'ccc"
+    for encoder in (short, VectorCache(short, tmp_path)):
+        with pytest.raises(RefusedTextError, match=message) as raised:
+            encoder.encode(texts)
+        assert raised.value.text == texts[2]
+        with pytest.raises(ValueError, match=f"passage 'p2': .*{message}.*accepts a text of 1 characters"):
+            encode_passages(encoder, [f"p{number}" for number in range(4)], texts)
+    with pytest.raises(RefusedTextError, match=message):
+        short.encode(texts[2:3])
+
+
+def test_a_batch_that_is_too_long_is_named(short: EndpointEncoder) -> None:
+    with pytest.raises(ValueError, match=r"4 texts of 320 characters, but accepts the longest .*Reduce `batch_size`"):
+        short.encode(["a" * 80] * 4)
+
+
+def test_a_refusal_for_another_reason_names_no_text(embeddings: tuple[str, type[Embeddings]]) -> None:
+    url, handler = embeddings
+    handler.troubles += [(400, {"error": "no such model"})] * 2
+    with pytest.raises(EndpointError, match=r"refused with status 400: .*no such model[^,]*$"):
+        EndpointEncoder(url, model="m", pause=0.0).encode(["a", "bb"])
+
+
+def test_the_vectors_of_a_data_set_name_the_passage(short: EndpointEncoder, tmp_path: Path) -> None:
+    corpus = [{"_id": "x", "title": "", "text": "short"}, {"_id": "y", "title": "", "text": "c" * 101}]
+    queries = [{"_id": "q", "text": "c"}]
+    folder = write_dataset(tmp_path / "data", corpus=corpus, queries=queries, test=[("q", "x")])
+    with pytest.raises(ValueError, match=r"passage 'y': .* for a text of 101 characters"):
+        with_vectors(Dataset.from_folder(folder), short, tmp_path / "cache")

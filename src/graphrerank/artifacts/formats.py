@@ -79,12 +79,16 @@ class Exportable:
     def program(self) -> ExportedProgram:
         """Traced model, with the dynamic sizes of the input schema."""
         named = [[axis for axis, size in enumerate(sizes(entry)) if isinstance(size, str)] for entry in self.inputs]
-        dynamic = tuple(dict.fromkeys(axes, Dim.DYNAMIC) for axes in named)
+        dynamic: tuple[Any, ...] = tuple(dict.fromkeys(axes, Dim.DYNAMIC) for axes in named)
         model, calibration = self.model, self.calibration
+        traced: nn.Module = model
+        if "ptr" in self.manifest.inputs.names:
+            traced = NeverEmpty(model, [str(sizes(entry)[0]) for entry in self.inputs])
+            dynamic = (dynamic,)  # one argument, because `forward` has `*inputs`
         hook = calibration and model.register_forward_hook(lambda module, inputs, scores: (scores, calibration(scores)))
         try:
             with torch.no_grad(), all_sizes_alike():
-                program = torch.export.export(model, self.example, dynamic_shapes=dynamic, strict=False)
+                program = torch.export.export(traced, self.example, dynamic_shapes=dynamic, strict=False)
         finally:
             if hook:
                 hook.remove()
@@ -92,6 +96,42 @@ class Exportable:
             for key in MACHINE_METADATA_KEYS:
                 node.meta.pop(key, None)
         return program
+
+
+class NeverEmpty(nn.Module):
+    """Model that adds a query with one candidate to each batch, and removes its score.
+
+    Runtimes fail at empty tensors: ONNX Runtime does not reduce them, so that a batch without candidates would be an
+    error. The added candidate has no edges, so it does not change the other scores.
+
+    Args:
+        model: Reranker.
+        axes: Size of the first axis of each input: ``N`` (candidates), ``B`` (queries), ``B + 1`` (starts of the
+            candidates of each query), or another one.
+    """
+
+    def __init__(self, model: nn.Module, axes: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.axes = model, tuple(axes)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Score a batch.
+
+        Args:
+            inputs: Inputs of the model.
+
+        Returns:
+            Outputs of the model.
+        """
+        extended = []
+        for tensor, axis in zip(inputs, self.axes, strict=True):
+            if axis == "B + 1":
+                tensor = torch.cat([tensor, tensor[-1:] + 1])
+            elif axis in ("N", "B"):
+                tensor = torch.cat([tensor, tensor.new_zeros(1, *tensor.shape[1:])])
+            extended.append(tensor)
+        outputs = self.model(*extended)
+        return outputs[:-1] if isinstance(outputs, Tensor) else tuple(output[:-1] for output in outputs)
 
 
 def sizes(entry: Mapping[str, str]) -> list[str | int]:

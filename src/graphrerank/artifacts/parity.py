@@ -111,7 +111,7 @@ def random_graphs(
     num_nodes = sum(sizes)
     assert isinstance(manifest, RerankerManifest)
     ptr = torch.tensor([0, *sizes]).cumsum(0)
-    target = torch.randint(num_nodes, (num_edges,), generator=generator)
+    target = torch.randint(max(1, num_nodes), (num_edges,), generator=generator)
     graph = torch.searchsorted(ptr, target, right=True) - 1
     share = torch.rand(num_edges, generator=generator)  # relative position of the source in the target's graph
     source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()

@@ -48,7 +48,7 @@ from graphrerank.corpus_store.preparation import PARTS_FOLDER, StoredVectors, pr
 from graphrerank.corpus_store.word_columns import hash_strings, read_words
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS, FILE_ENTITIES, DerivedEdges, graph_of
-from graphrerank.data.encoder import check_finite_vectors
+from graphrerank.data.encoder import check_finite_vectors, encode_passages
 from graphrerank.data.qrels import Qrels
 from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError
@@ -260,7 +260,8 @@ class _Growth:
                 name = f"{expected.name} ({expected.fingerprint[:12]})"
                 got = "None" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
                 raise UserError(f"`encoder` must be {name}, the encoder of {self._folder}, got {got}")
-            append("vectors", check_finite_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
+            vectors = encode_passages(encoder, node_ids, texts)
+            append("vectors", check_finite_vectors(vectors, len(texts), encoder.name).numpy())
         words = read_words(texts, self._graph.passages.language)
         self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))
         append("token.lengths", words["token.lengths"])

@@ -34,7 +34,7 @@ from graphrerank.corpus_store.word_columns import part_array, read_words, write_
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import Edges
-from graphrerank.data.encoder import check_finite_vectors
+from graphrerank.data.encoder import check_finite_vectors, encode_passages
 from graphrerank.operators.vector_index import write_stored_index
 from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.caching import hash_texts, read_cached, short_hash
@@ -377,7 +377,8 @@ def _write_parts(
         }
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         if encoder is not None:
-            tensors["vectors"] = check_finite_vectors(encoder.encode(texts), len(texts), encoder.name).to(dtype)
+            vectors = encode_passages(encoder, ids, texts)
+            tensors["vectors"] = check_finite_vectors(vectors, len(texts), encoder.name).to(dtype)
         save_tensors(path, tensors)
         done += len(texts)
         advance_to(done)

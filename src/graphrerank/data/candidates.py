@@ -24,6 +24,7 @@ from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus.edge_types import SIMILARITY
 from graphrerank.data.batch_plans import GraphSizes
 from graphrerank.data.dataset import NEAREST, Dataset
+from graphrerank.data.encoder import encode_passages
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.data.qrels import Qrels
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
@@ -329,7 +330,7 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Data
             f"`encoder` must be the encoder that data set {dataset.name!r} was prepared with "
             f"({dataset.encoded_by[:12]}), got {encoder.name} ({encoder.fingerprint[:12]})"
         )
-    graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
+    graph = dataset.graph.with_embedding(encode_passages(encoder, dataset.graph.node_ids, dataset.graph.texts))
     if not dataset.knn:
         return dataset.with_graph(graph)
     parts = [str(CANDIDATES_FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]

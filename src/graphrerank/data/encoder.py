@@ -172,3 +172,39 @@ def check_finite_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
     if vectors.dim() != 2 or vectors.shape[0] != count or not bool(torch.isfinite(vectors).all()):
         raise UserError(f"{source}: expected {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
     return vectors
+
+
+class RefusedTextError(UserError):
+    """Error of an encoder that refuses a single text, for example because it is too long.
+
+    Args:
+        message: Error message.
+        text: Text that was refused.
+    """
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text
+
+
+def encode_passages(encoder: Encoder, ids: Sequence[str], texts: Sequence[str]) -> Tensor:
+    """Encode passages. If the encoder refuses a text, the error names the passage.
+
+    Args:
+        encoder: Text encoder.
+        ids: Ids of ``n`` passages, for the error message.
+        texts: Texts of the passages.
+
+    Returns:
+        Vectors ``[n, d]`` of the encoder.
+
+    Raises:
+        UserError: If the encoder refuses a text or returns unusable vectors.
+    """
+    try:
+        return encoder.encode(texts)
+    except RefusedTextError as error:
+        passage = next((name for name, text in zip(ids, texts, strict=True) if text == error.text), None)
+        if passage is None:
+            raise
+        raise UserError(f"passage {passage!r}: {error}") from error

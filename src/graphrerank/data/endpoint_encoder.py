@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphrerank.core import Encoder
+from graphrerank.data.encoder import RefusedTextError
 from graphrerank.installation.extras import optional
-from graphrerank.language_models.client import post
+from graphrerank.language_models.client import REQUEST_AT_FAULT, EndpointError, post
 from graphrerank.utils.checks import UserError, check_choice, check_counts, check_not_negative
 from graphrerank.utils.redaction import check_no_password
 
@@ -119,6 +120,7 @@ class EndpointEncoder(Encoder):
             Unit vectors ``[n, d]`` float32.
 
         Raises:
+            RefusedTextError: If the endpoint refuses a single text, for example because it is too long.
             ValueError: If the endpoint gives no usable answer, or vectors of different lengths.
         """
         if not texts:
@@ -169,8 +171,39 @@ class EndpointEncoder(Encoder):
         shown = f"{len(batch)} texts that begin with {batch[0][:60]!r}"
         url = f"{self.base_url}/{'embed' if is_cohere else 'embeddings'}"
         plan = {"max_retries": self.max_retries, "pause": self.pause}
-        (vectors, tokens), attempts = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
+        try:
+            (vectors, tokens), attempts = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
+        except EndpointError as error:
+            if error.status in REQUEST_AT_FAULT and len(batch) > 1:
+                self._name_refused_text(client, batch, error)
+            elif error.status in REQUEST_AT_FAULT:
+                raise RefusedTextError(f"{error}, for a text of {_described(batch[0])}", batch[0]) from error
+            raise
         with self._lock:
             for name, count in zip(COUNTED, (1, len(batch), tokens, attempts - 1), strict=False):
                 self.counts[name] += count
         return vectors
+
+    def _name_refused_text(self, client: Any, batch: Sequence[str], error: EndpointError) -> None:
+        """Raise an error that names the longest text of a refused batch if the endpoint also refuses it alone.
+
+        If it accepts the shortest text alone and the longest one too, the batch as a whole is too large. If it refuses
+        both, the length is not the reason.
+        """
+        shortest, longest = min(batch, key=len), max(batch, key=len)
+        try:
+            self._ask(client, [shortest])
+        except RefusedTextError:
+            return
+        try:
+            self._ask(client, [longest])
+        except RefusedTextError as refused:
+            message = f"{refused}. It accepts a text of {len(shortest)} characters, so this one may be too long"
+            raise RefusedTextError(message, longest) from error
+        num_chars = sum(map(len, batch))
+        message = f"{error}, for {len(batch)} texts of {num_chars} characters, but accepts the longest of them alone"
+        raise UserError(f"{message}. Reduce `batch_size`, which is {self.batch_size}") from error
+
+
+def _described(text: str) -> str:
+    return f"{len(text)} characters that begins with {text[:60]!r}"
