@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 
-from graphrerank.evaluation.tables import markdown_table
+from graphrerank.utils.markdown import markdown_table
 
 COMPARES = re.compile(r"\b(or|both|same)\b")
 

@@ -16,9 +16,9 @@ import torch
 
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.evaluation.tables import markdown_table
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.text import TransformersTokenizer
+from graphrerank.utils.markdown import markdown_table
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.entity_graph import EntityGraph, build_entity_graph

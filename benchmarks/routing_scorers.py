@@ -23,8 +23,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
-from graphrerank.evaluation.tables import markdown_table
 from graphrerank.metrics import area_under_roc
+from graphrerank.utils.markdown import markdown_table
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -83,6 +83,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "graphrerank.data.readers.folder": ("graphrerank.data.folder",),
     "graphrerank.data.readers.merged": ("graphrerank.data.loaders.merged",),
     "graphrerank.data.readers.named": ("graphrerank.data.loaders.named",),
+    "graphrerank.evaluation.tables": ("graphrerank.utils.markdown",),
     "graphrerank.extensions": ("graphrerank.installation.plugins",),
     "graphrerank.extras": ("graphrerank.installation.extras",),
     "graphrerank.files": ("graphrerank.utils.files", "graphrerank.utils.tensor_files"),

@@ -7,10 +7,11 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from graphrerank.evaluation.tables import NOTHING, markdown_table
+from graphrerank.evaluation.tables import NOTHING
 from graphrerank.utils.caching import warn_damaged
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_json, read_checked_json, write_checked_json, write_json, write_text
+from graphrerank.utils.markdown import markdown_table
 
 
 def step_file(run_dir: Path, name: str, decisive: Any) -> Path:

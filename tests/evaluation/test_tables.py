@@ -9,7 +9,6 @@ from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.tables import (
     Cell,
     Table,
-    markdown_table,
     number_cell,
     p_cell,
     p_text,
@@ -19,6 +18,7 @@ from graphrerank.evaluation.tables import (
     row_name,
     rows_table,
 )
+from graphrerank.utils.markdown import markdown_table
 
 Print = Callable[..., str]
 

@@ -12,6 +12,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
+from tests.support.hub import hub_stand_in
 from tests.support.web import serving
 
 HUB_ID = "someone/reranker"
@@ -117,3 +118,58 @@ def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> N
         f"UserError: {HUB_ID} at v2 is not a local path and could not be downloaded from {place}: "
         in load("v2", "1").stderr
     )
+
+
+ROUND_TRIP = """
+import sys
+from graphrerank import GraphReranker
+from graphrerank.cli.push import main
+reranker = GraphReranker.from_pretrained("base")
+if sys.argv[1] == "python":
+    print(reranker.push_to_hub("someone/reranker", license_name="mit"))
+else:
+    main(["attack", "someone/attack", "--license", "mit", "--public"])
+again = GraphReranker.from_pretrained(f"someone/{'reranker' if sys.argv[1] == 'python' else 'attack'}")
+print(again.rerank("q", ["a", "b", "q"], edges=[(0, 2)]).scores.tolist())
+"""
+
+
+@pytest.mark.slow  # two processes
+@pytest.mark.parametrize("way", ["python", "command"])
+def test_a_round_trip_over_http(way: str, tmp_path: Path) -> None:
+    with hub_stand_in() as hub:
+        settings = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_x"}
+        environment = {**os.environ, "HF_HUB_DISABLE_XET": "1", **settings}
+        done = subprocess.run(
+            [sys.executable, "-c", ROUND_TRIP, way], capture_output=True, text=True, env=environment, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    name = "base" if way == "python" else "attack"
+    expected = GraphReranker.from_pretrained(name).rerank("q", ["a", "b", "q"], edges=[(0, 2)]).scores.tolist()
+    address, scores = done.stdout.splitlines()[-2:]
+    assert address.endswith(f"{hub.url}/someone/{'reranker' if way == 'python' else 'attack'}")
+    assert json.loads(scores) == expected
+    (files,) = hub.repositories.values()
+    assert {"README.md", "manifest.json", "model.safetensors"} <= files.keys()
+    assert files["README.md"].startswith(b'---\nlicense: "mit"\n')
+    (request,) = hub.requests
+    assert request["visibility"] == ("private" if way == "python" else "public")
+
+
+def test_names_that_are_no_repository_are_refused(fake_hub: FakeHub) -> None:
+    for name in ("nothing", "./some/one", "a/b/c"):
+        with pytest.raises(ValueError, match="`repo_id` must be owner/name"):
+            GraphReranker.from_pretrained("attack").push_to_hub(name, license_name="mit")
+
+
+@pytest.mark.parametrize("attack", ["link", "changed"])
+def test_a_changed_artifact_is_not_uploaded(attack: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(PRETRAINED / "attack", tmp_path / "copy")
+    reranker = GraphReranker.from_pretrained(folder)
+    if attack == "changed":
+        (folder / "model.pt").write_bytes(b"changed since")
+    else:
+        (folder / "model.pt").rename(tmp_path / "secret")
+        (folder / "model.pt").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match={"link": "link", "changed": "SHA-256"}[attack]):
+        reranker.push_to_hub(HUB_ID, license_name="mit")

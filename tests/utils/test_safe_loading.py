@@ -11,7 +11,8 @@ import pytest
 from graphrerank.cli.main import main
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.records import read_jsonl
-from graphrerank.evaluation.tables import Cell, Table, markdown_table, print_table
+from graphrerank.evaluation.tables import Cell, Table, print_table
+from graphrerank.utils.markdown import markdown_table
 from graphrerank.utils.safe_loading import (
     MAX_MODEL_LAYERS,
     check_arguments,

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from graphrerank.artifacts.artifact import artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.artifacts.parity import ParityBatch, example_batch
-from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.checks import check_counts, check_not_negative
+from graphrerank.utils.markdown import markdown_table
 
 EAGER = "eager"
 NUM_WARM_UP_CALLS = 3  # untimed calls of each model, during which TorchScript optimises its graph

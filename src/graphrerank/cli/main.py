@@ -61,6 +61,7 @@ COMMANDS = {
     "serve": Command("checkpoint=... ...", "answer HTTP requests from a checkpoint or an artifact", "serve", "serve"),
     "demo": Command("SETTING=... ...", "search MITRE ATT&CK in the browser", "serve", "serve"),
     "export": Command("checkpoint=... ...", "write a checkpoint as an artifact to serve", "export"),
+    "push": Command("MODEL OWNER/NAME", "upload a model with a model card to the hub", extra="encoders"),
     "prepare": Command(
         "FOLDER data=... ...", "encode and index a data set, or change a corpus folder", "prepare", "train", "folder"
     ),

@@ -12,10 +12,12 @@ from graphrerank.cli.training_settings import read_train_run, training_folder
 from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.memory import peak_memory_mib
-from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
+from graphrerank.models.manifest import MANIFEST, RerankerManifest, read_manifest, write_manifest
 from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.rerank.model_card import MODEL_CARD, model_card
 from graphrerank.training.trainer import RerankerTrainer
 from graphrerank.training.training_data import TrainingData, prepare_training
+from graphrerank.utils.files import write_text
 from graphrerank.utils.processes import is_first_process
 
 
@@ -100,7 +102,7 @@ def train(command: CommandContext) -> Path:
 def evaluate_rows(
     command: CommandContext, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path
 ) -> None:
-    """Evaluate trained models as ``graphrerank evaluate`` does, and write the measures into their manifests.
+    """Evaluate trained models as ``graphrerank evaluate`` does, and write the measures into manifests and model cards.
 
     Args:
         command: Running command.
@@ -130,5 +132,9 @@ def evaluate_rows(
         metrics = {f"{dataset.name}/{dataset.split}": dataset.systems[name].means}
         command.tracking.log_test(run_dir / name, dataset.name, dataset.systems[name].means)
         content = reranker.checkpoint.manifest.content
-        write_manifest(run_dir / name, {**content, "metrics": metrics, "primary": name == cfg.system})
+        entries = {"metrics": metrics, "primary": name == cfg.system, "command": command.line}
+        write_manifest(run_dir / name, {**content, **entries})
+        manifest = read_manifest(run_dir / name)
+        assert isinstance(manifest, RerankerManifest)
+        write_text(run_dir / name / MODEL_CARD, model_card(manifest, str(run_dir / name)))
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")

@@ -19,7 +19,6 @@ from graphrerank.evaluation.significance import ALPHA
 from graphrerank.evaluation.tables import (
     Cell,
     Table,
-    markdown_table,
     number_cell,
     p_text,
     percent_cell,
@@ -29,6 +28,7 @@ from graphrerank.evaluation.tables import (
     row_name,
     rows_table,
 )
+from graphrerank.utils.markdown import markdown_table
 
 QUANTILES = ("p50", "p95")
 NAMED = 5  # maximum number of missing queries whose ids are listed

@@ -5,7 +5,10 @@ from dataclasses import dataclass, fields
 from math import isfinite, isnan
 from typing import Any
 
+from graphrerank._moved import moved_names
 from graphrerank.utils.safe_loading import printable, shown_name
+
+__getattr__ = moved_names(__name__)
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -223,18 +226,6 @@ def p_text(p_value: float, *, name: str = "p") -> str:
     if p_value < 1e-4:
         return f"{name} < 0.0001"
     return f"{name} = {p_value:.4f}" if p_value < 0.001 else f"{name} = {p_value:.2g}"
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
-    """Return a table in Markdown, with right-aligned numbers.
-
-    Args:
-        header: Names of the columns.
-        rows: Cells of each row.
-        text_columns: Number of text columns, which are left-aligned.
-    """
-    rule = ["---"] * text_columns + ["--:"] * (len(header) - text_columns)
-    return "\n".join(f"| {' | '.join(map(shown_name, line))} |" for line in [header, rule, *rows])
 
 
 def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:

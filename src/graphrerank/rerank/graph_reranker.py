@@ -18,10 +18,11 @@ from graphrerank.core.adapters import as_pair_encoder
 from graphrerank.core.retriever import BASE_SCORE
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CandidateList
 from graphrerank.features.text_match import WORD_FEATURES
-from graphrerank.models.checkpoint import Checkpoint, load_primary, save_weights
-from graphrerank.models.manifest import RerankerManifest, write_manifest
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.models.manifest import RerankerManifest
 from graphrerank.rerank.candidate_lists import KNOWN_FEATURES, candidate_list
-from graphrerank.rerank.hub import locate_model, model_source
+from graphrerank.rerank.hub import locate_model, model_source, push_model, write_model
+from graphrerank.rerank.model_card import model_card
 from graphrerank.rerank.rerank_input import Matrix, Numbers, Pairs, RerankInput
 from graphrerank.rerank.reranked_list import RerankedList
 from graphrerank.text.languages import AUTO
@@ -130,19 +131,52 @@ class GraphReranker:
         reranker.source = model_source(str(checkpoint), name)
         return reranker
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the weights and the manifest to a folder that :meth:`from_pretrained` and every command can load.
+    def save(self, folder: str | Path, *, license_name: str | None = None) -> Path:
+        """Write the weights, the manifest and a model card to a folder.
+
+        :meth:`from_pretrained` and every command can load the folder. The model card, ``README.md``, describes the
+        data, the measures, the command and the versions of the training, and how to load the model.
 
         Args:
             folder: Folder to write to.
+            license_name: Licence of the weights for the model card, such as ``apache-2.0``. If None, the card says
+                that no licence was stated.
 
         Returns:
             Path of the folder.
         """
         folder = Path(folder)
-        save_weights(folder, self.checkpoint.model)
-        write_manifest(folder, self.checkpoint.manifest.without("artifact").content)
+        write_model(
+            folder, self.checkpoint, model_card(self.checkpoint.reranker, str(folder), license_name=license_name)
+        )
         return folder
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        license_name: str,
+        private: bool = True,
+        token: str | None = None,
+        runs: Sequence[str | Path] = (),
+    ) -> str:
+        """Upload the reranker with a model card to the Hugging Face hub, or to the mirror ``HF_ENDPOINT``.
+
+        Args:
+            repo_id: Repository ``owner/name``. It is created if it does not exist.
+            license_name: Licence of the weights, as the hub abbreviates it, such as ``apache-2.0``.
+            private: Whether a new repository is visible only to its owner.
+            token: Access token of the hub. If None, the token of ``hf auth login`` or ``HF_TOKEN`` is used.
+            runs: Run folders of ``graphrerank evaluate`` whose measures are added to the card.
+
+        Returns:
+            Address of the repository. ``from_pretrained(repo_id)`` loads the model from it.
+
+        Raises:
+            UserError: If ``repo_id`` has another form, if a file of an artifact was changed, if a run has no measures,
+                or if the hub refuses the upload.
+        """
+        return push_model(self.checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
 
     def rerank(
         self,
