@@ -93,7 +93,9 @@ def test_validation_keeps_every_query_in_order(prepared: PreparedDataset) -> Non
     assert next(iter(CandidateDataModule(prepared, val_split="train").val_dataloader())).inputs == {}
     with pytest.raises(ValueError, match=r"data set 'ring' must have the split 'dev', got the splits"):
         CandidateDataModule(prepared, val_split="dev").val_dataloader()
-    data.trainer = SimpleNamespace(current_epoch=3, strategy=SimpleNamespace(root_device=torch.device("cpu")))
+    data.trainer = SimpleNamespace(
+        current_epoch=3, overfit_batches=0.0, strategy=SimpleNamespace(root_device=torch.device("cpu"))
+    )
     assert data.train_dataloader().sampler.epoch == 3  # of a resumed run
     assert [q for graphs in batches for q in graphs.query_index.tolist()] == list(range(24, 30))
     assert [graphs.num_graphs for graphs in batches] == [4, 2]
@@ -110,7 +112,7 @@ def test_processes_build_the_batches_of_a_gpu_and_memory_is_pinned(
     expected, here = list(data.train_dataloader()), data.train_dataloader()
     assert (here.num_workers, here.pin_memory) == (0, False)
     strategy = SimpleNamespace(root_device=torch.device("cuda"))
-    data.trainer = SimpleNamespace(current_epoch=0, strategy=strategy)
+    data.trainer = SimpleNamespace(current_epoch=0, overfit_batches=0.0, strategy=strategy)
     loader = data.train_dataloader()
     assert loader.num_workers > 0
     assert loader.pin_memory

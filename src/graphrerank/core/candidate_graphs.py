@@ -13,9 +13,11 @@ from graphrerank.core.model_inputs import ModelInputs
 from graphrerank.utils.checks import UserError
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen, because Lightning's precision plugins assign the converted tensors to a copy
 class CandidateGraphs:
     """Packed batch of candidate graphs, one per query. The nodes of graph ``g`` are ``ptr[g]:ptr[g + 1]``.
+
+    Treat a batch as immutable, and change copies with ``dataclasses.replace``.
 
     Attributes:
         x: Scores of the retriever, ``[N, F]`` float32. Column 0 is the base score.

@@ -1,6 +1,9 @@
 """Base classes of trained models: of all models in checkpoints, and of those that score candidates."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
@@ -25,8 +28,19 @@ class CheckpointModel(nn.Module):
 
     if TYPE_CHECKING:  # TorchScript would compile the type of an annotated attribute
         inputs: ModelInputs
+    #: Ignored by TorchScript, which would otherwise store it in exported models.
+    __jit_ignored_attributes__: ClassVar[list[str]] = ["constructor_arguments"]
     manifest_class: ClassVar[type[Any] | None] = None
     trained_by: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "__init__" in vars(cls):
+            cls.__init__ = _recording(cls.__init__)  # type: ignore[method-assign]
+
+    def constructor_settings(self) -> dict[str, Any]:
+        """Return the arguments with which the model was built, by name. Defaults that were not passed are missing."""
+        return dict(vars(self).get("constructor_arguments", {}))
 
     @classmethod
     def inputs_of(cls, **settings: Any) -> ModelInputs:
@@ -36,6 +50,25 @@ class CheckpointModel(nn.Module):
             settings: Arguments of the constructor by name.
         """
         return cls.inputs
+
+
+def _recording(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that stores its arguments as ``constructor_arguments``, unless a subclass has done so."""
+    signature = inspect.signature(constructor)
+    spread = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
+
+    @wraps(constructor)
+    def construct(self: CheckpointModel, *args: Any, **kwargs: Any) -> None:
+        if "constructor_arguments" not in vars(self):
+            with suppress(TypeError):  # the constructor itself raises it, with a better message
+                _model, *bound = signature.bind(self, *args, **kwargs).arguments.items()
+                arguments = dict(bound)
+                for name in spread:
+                    arguments |= arguments.pop(name, {})
+                vars(self)["constructor_arguments"] = arguments
+        constructor(self, *args, **kwargs)
+
+    return construct
 
 
 class Reranker(CheckpointModel):

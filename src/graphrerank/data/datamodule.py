@@ -13,7 +13,7 @@ import lightning as L
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 
 from graphrerank.core import CandidateGraphs, ModelInputs
 from graphrerank.core.model_inputs import SCORES
@@ -60,9 +60,12 @@ class ResumableDataModule(L.LightningDataModule):
             plans: Division of each data set into batches. If None, batches have ``batch_size`` items.
 
         Returns:
-            Sampler that resumes where the last run stopped.
+            Sampler that resumes where the last run stopped. With ``Trainer(overfit_batches=...)``, every epoch has the
+            same batches.
         """
-        batches = EpochBatches(
+        overfits = self.trainer is not None and self.trainer.overfit_batches > 0
+        kind = RepeatedBatches if overfits else EpochBatches
+        batches = kind(
             sizes, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress, plans=plans
         )
         if self.trainer is not None:  # A resumed trainer draws the first batch before it sets the epoch.
@@ -108,6 +111,9 @@ class CandidateDataModule(ResumableDataModule):
         max_nodes: Maximum number of candidates per batch. If ``max_nodes`` or ``max_edges`` is set, a batch has as many
             queries of similar size as fit, and ``batch_size`` is ignored. If None, it is not limited.
         max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
+        test_split: Name of the split of ``Trainer.test`` and ``Trainer.predict``.
+        tested: Names of the data sets of ``Trainer.test`` and ``Trainer.predict``, in order. If None, those in
+            ``validated``.
 
     Raises:
         UserError: If there is no data set, if the data sets have different features, if a share is missing or not
@@ -130,6 +136,8 @@ class CandidateDataModule(ResumableDataModule):
         prefetch: int | None = None,
         max_nodes: int | None = None,
         max_edges: int | None = None,
+        test_split: str = "test",
+        tested: Sequence[str] | None = None,
     ) -> None:
         super().__init__(batch_size=batch_size, seed=seed)
         check_counts(prefetch=prefetch, max_nodes=max_nodes, max_edges=max_edges)
@@ -155,6 +163,8 @@ class CandidateDataModule(ResumableDataModule):
         self.max_nodes = max_nodes
         self.max_edges = max_edges
         self._plans: dict[tuple[str, str], BudgetBatches] = {}  # by data set and split
+        self.test_split = test_split
+        self.tested = self.validated if tested is None else list(tested)
 
     def train_dataloader(self) -> "Loader":
         """Return a loader of shuffled training batches."""
@@ -170,16 +180,39 @@ class CandidateDataModule(ResumableDataModule):
 
     def val_dataloader(self) -> "Loader | list[Loader]":
         """Return a loader of validation batches in order, or a list of loaders if there are several data sets."""
+        return self._ordered(self.validated, self.val_split)
+
+    def test_dataloader(self) -> "Loader | list[Loader]":
+        """Return a loader of the test queries with judgements, or a list of loaders if there are several data sets.
+
+        Raises:
+            UserError: If a data set has no split ``test_split``.
+        """
+        return self._ordered(self.tested, self.test_split)
+
+    def predict_dataloader(self) -> "Loader | list[Loader]":
+        """Return a loader of :class:`PredictionBatch` of the test queries, or a list if there are several data sets.
+
+        Raises:
+            UserError: If a data set has no split ``test_split``.
+        """
+        return self._ordered(self.tested, self.test_split, with_ids=True)
+
+    def _ordered(self, names: Sequence[str], split: str, *, with_ids: bool = False) -> "Loader | list[Loader]":
+        """Return one loader per data set over all queries of a split, in their order."""
         loaders: list[Loader] = []
-        for name in self.validated:
+        for name in names:
             part = self.parts[name]
-            queries = part.dataset.split(self.val_split).queries
-            plans = [self._plan(name, queries, self.val_split)]
-            sampler = EpochBatches([len(queries)], batch_size=self.batch_size, seed=None, plans=plans)
-            loaders.append(self._loader([self._graphs(part, queries, self.val_split)], sampler))
+            queries = part.dataset.split(split).queries
+            plans = [self._plan(name, queries, split)]
+            sampler = RepeatedBatches([len(queries)], batch_size=self.batch_size, seed=None, plans=plans)
+            graphs = self._graphs(part, queries, split)
+            loaders.append(self._loader([graphs], sampler, dataset=part if with_ids else None))
         return loaders if len(self.parts) > 1 else loaders[0]
 
-    def transfer_batch_to_device(self, batch: CandidateGraphs, device: torch.device, _: int) -> CandidateGraphs:
+    def transfer_batch_to_device(
+        self, batch: "CandidateGraphs | PredictionBatch", device: torch.device, _: int
+    ) -> "CandidateGraphs | PredictionBatch":
         """Copy a batch from pinned memory asynchronously, while the device computes.
 
         Args:
@@ -189,10 +222,17 @@ class CandidateDataModule(ResumableDataModule):
         Returns:
             Batch on the device.
         """
+        if isinstance(batch, PredictionBatch):
+            return batch._replace(graphs=batch.graphs.to(device, non_blocking=True))
         return batch.to(device, non_blocking=True)
 
     def _loader(
-        self, graphs: Sequence[Graphs], sampler: "EpochBatches", augmentation: CandidateAugmentation | None = None
+        self,
+        graphs: Sequence[Graphs],
+        sampler: "EpochBatches",
+        augmentation: CandidateAugmentation | None = None,
+        *,
+        dataset: PreparedDataset | None = None,
     ) -> "Loader":
         """Return a loader. By default, worker processes build the batches of a GPU in pinned memory."""
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
@@ -202,7 +242,9 @@ class CandidateDataModule(ResumableDataModule):
         options: dict[str, Any] = {"num_workers": num_workers, "pin_memory": on_gpu}
         if num_workers:
             options |= {"multiprocessing_context": "fork", "persistent_workers": True, "prefetch_factor": self.prefetch}
-        return Loader(_Served(graphs, augmentation, sum(sampler.sizes)), batch_size=None, sampler=sampler, **options)
+        served = _Served(graphs, augmentation, sum(sampler.sizes))
+        items = served if dataset is None else _WithIds(served, dataset)
+        return Loader(items, batch_size=None, sampler=sampler, **options)
 
     def _plan(self, name: str, queries: Tensor, split: str) -> BatchPlan:
         """Return the division of queries into batches. Sizes of graphs are measured once per data set and split."""
@@ -216,6 +258,20 @@ class CandidateDataModule(ResumableDataModule):
 
     def _graphs(self, dataset_index: PreparedDataset, queries: Tensor, split: str) -> Graphs:
         return lambda items: dataset_index.graphs(queries[items], split=split, inputs=self.inputs)
+
+
+class PredictionBatch(NamedTuple):
+    """Batch of candidate graphs with the ids of their queries and passages, for ``Trainer.predict``.
+
+    Attributes:
+        graphs: Candidate graphs of ``B`` queries with ``N`` candidates.
+        query_ids: Ids of the queries, ``[B]``.
+        passage_ids: Ids of the candidates, ``[N]``.
+    """
+
+    graphs: CandidateGraphs
+    query_ids: list[str]
+    passage_ids: list[str]
 
 
 class Batch(NamedTuple):
@@ -293,9 +349,14 @@ class EpochBatches(Sampler[Batch]):
         is_resumed = progress.pop("resumed", False)
         resumes = is_resumed and progress["epoch"] == self.epoch and progress["served"] < len(self)
         progress.update(epoch=self.epoch, served=progress["served"] if resumes else 0)
-        generator = torch.Generator().manual_seed((self.seed or 0) * 1_000_003 + self.epoch)
+        generator = torch.Generator().manual_seed((self.seed or 0) * 1_000_003 + self._seeded_epoch)
         batches = self._mixed(generator) if self.is_mixed else self._single(generator)
         yield from islice(batches, progress["served"], None)
+
+    @property
+    def _seeded_epoch(self) -> int:
+        """Epoch whose order is used."""
+        return self.epoch
 
     def _single(self, generator: torch.Generator) -> Iterator[Batch]:
         (plan,) = self.plans
@@ -310,6 +371,24 @@ class EpochBatches(Sampler[Batch]):
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
         return (batches[index]._replace(seed=seeds[index]) for index in order)
+
+
+class RepeatedBatches(EpochBatches, SequentialSampler):  # type: ignore[misc]  # bases of different element types
+    """Sampler of the same batches in every epoch.
+
+    Lightning requires a ``SequentialSampler`` for ``overfit_batches``, and would replace any other sampler.
+
+    Args:
+        args: Positional arguments of :class:`EpochBatches`.
+        kwargs: Keyword arguments of :class:`EpochBatches`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        EpochBatches.__init__(self, *args, **kwargs)
+
+    @property
+    def _seeded_epoch(self) -> int:
+        return 0
 
 
 class _Served(Dataset[CandidateGraphs]):
@@ -331,6 +410,28 @@ class _Served(Dataset[CandidateGraphs]):
             return graphs
         generator = torch.Generator().manual_seed(batch.seed)
         return self.augmentation(graphs, QueryDraws(generator, len(batch.items), self.share))
+
+
+class _WithIds(Dataset[PredictionBatch]):
+    """Candidate graphs of this process's share of a batch, with the ids of queries and passages."""
+
+    def __init__(self, served: "_Served", dataset: PreparedDataset) -> None:
+        self.served = served
+        self.dataset = dataset.dataset
+
+    def __len__(self) -> int:
+        return len(self.served)
+
+    def __getitem__(self, batch: Batch) -> PredictionBatch:
+        graphs = self.served[batch]
+        assert graphs.query_index is not None
+        assert graphs.nodes is not None
+        query_ids, passage_ids = self.dataset.query_ids, self.dataset.graph.node_ids
+        return PredictionBatch(
+            graphs,
+            [query_ids[query] for query in graphs.query_index.tolist()],
+            [passage_ids[node] for node in graphs.nodes.tolist()],
+        )
 
 
 class Loader(DataLoader[Any]):

@@ -290,13 +290,32 @@ def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking
     Returns:
         Content of the run file, one line per passage.
     """
-    lines = []
+    lists = []
     for query_id, nodes, scores in zip(query_ids, ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
-        ranked = [(node, score) for node, score in zip(nodes, scores, strict=True) if node >= 0]
-        lines += [
-            f"{query_id} Q0 {node_ids[node]} {rank} {score:.9g} {tag}\n" for rank, (node, score) in enumerate(ranked, 1)
-        ]
-    return "".join(lines)
+        length = sum(node >= 0 for node in nodes)
+        lists.append(trec_lines(query_id, [node_ids[node] for node in nodes[:length]], scores[:length], tag=tag))
+    return "".join(lists)
+
+
+def trec_lines(query_id: str, passage_ids: Sequence[str], scores: Sequence[float], *, tag: str) -> str:
+    """Return the ranking of one query in the run format of TREC.
+
+    Args:
+        query_id: Id of the query.
+        passage_ids: Ids of the passages, best first.
+        scores: Scores of the passages.
+        tag: Name of the system.
+
+    Returns:
+        One line per passage.
+
+    Example:
+        >>> print(trec_lines("q1", ["d3", "d1"], [0.5, 0.25], tag="mine"), end="")
+        q1 Q0 d3 1 0.5 mine
+        q1 Q0 d1 2 0.25 mine
+    """
+    ranked = enumerate(zip(passage_ids, scores, strict=True), 1)
+    return "".join(f"{query_id} Q0 {passage} {rank} {score:.9g} {tag}\n" for rank, (passage, score) in ranked)
 
 
 def _html_means(dataset: DatasetResult) -> str:

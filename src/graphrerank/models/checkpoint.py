@@ -300,20 +300,40 @@ def library_versions() -> dict[str, str]:
     return {name: number or "not installed" for name, number in versions.items()} | extension_versions()
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
+def read_lightning_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a Lightning ``.ckpt`` file without executing code from it.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        Content of the file, with tensors on the CPU.
+
+    Raises:
+        UserError: If there is no such file, if it is compressed, or if it contains objects other than plain data.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     if zipfile.is_zipfile(path) and any(record.compress_type for record in zipfile.ZipFile(path).infolist()):
         raise UserError(f"{path} must be an uncompressed Lightning checkpoint, got a compressed record")
-    if path.suffix == ".safetensors":
+    try:
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        _ = content["state_dict"]
+    except Exception as error:  # the exception for a damaged file depends on the damage
+        raise UserError(f"{path} is not a Lightning checkpoint that can be loaded safely: {error}") from error
+    return content
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if path.is_file() and path.suffix == ".safetensors":
         try:
             return load_file(path)
         except safetensors.SafetensorError as error:
             raise UserError(f"{path}: damaged weights: {error}") from error
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        state = read_lightning_checkpoint(path)["state_dict"]
         return {name.removeprefix(MODULE_PREFIX): v for name, v in state.items() if name.startswith(MODULE_PREFIX)}
-    except Exception as error:  # the exception for a damaged file depends on the damage
+    except (AttributeError, TypeError) as error:
         raise UserError(f"{path} is not a Lightning checkpoint that can be loaded safely: {error}") from error
 
 

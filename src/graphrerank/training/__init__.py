@@ -11,6 +11,7 @@ with importing("train", "graphrerank.training"):
         LearningRate,
         TailAveraging,
     )
+    from graphrerank.training.predictions import RankedPassages, TrecRunWriter
     from graphrerank.training.reranker_module import RerankerModule
     from graphrerank.training.training_module import TrainingModule
 
@@ -20,7 +21,9 @@ __all__ = [
     "GradientNorm",
     "LearningCurves",
     "LearningRate",
+    "RankedPassages",
     "RerankerModule",
     "TailAveraging",
     "TrainingModule",
+    "TrecRunWriter",
 ]

@@ -1,16 +1,21 @@
 """Lightning module that trains any reranker with any ranking loss."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from graphrerank.calibration.fitting import fit_logistic
+from graphrerank.calibration.logistic import Calibration
 from graphrerank.core import CandidateGraphs, ModelInputs
+from graphrerank.data.datamodule import CandidateDataModule, PredictionBatch
 from graphrerank.losses import divergence_from_retriever
 from graphrerank.metrics import parse_measure
+from graphrerank.training.hyperparameters import loss_entry
 from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
+from graphrerank.training.predictions import RankedPassages
 from graphrerank.training.schedules import SchedulerFactory, cosine
 from graphrerank.training.training_module import TrainingModule
 from graphrerank.training.validation_means import ValidationMeans
@@ -19,12 +24,19 @@ from graphrerank.utils.checks import UserError, check_not_negative
 
 #: Loss of padded scores, relevance and mask and, for a distillation loss, the keyword argument ``teacher_scores``.
 RankingLoss = Callable[..., Tensor]
+CALIBRATION = "calibration"  # key of the calibration in checkpoints
 
 
 class RerankerModule(TrainingModule):
     """Train a reranker on batches of :class:`~graphrerank.core.CandidateGraphs`, in any ``lightning.Trainer``.
 
     :class:`~graphrerank.training.training_module.TrainingModule` defines the optimiser, the schedule and the reseeding.
+    ``Trainer.test`` logs the measures of the test split (log key ``test/pr@10``). ``Trainer.predict`` returns
+    :class:`~graphrerank.training.predictions.RankedPassages` for each query, with probabilities of relevance. They come
+    from a logistic calibration on the validation split, which each validation by a single process fits again and which
+    checkpoints contain. :meth:`load_from_checkpoint` rebuilds the module. The steps run eagerly in a module compiled by
+    ``torch.compile``; ``forward`` is compiled.
+
     In distributed training, loss and gradient are means over the queries of all processes, so that the result equals
     that of a single process up to rounding and dropout.
 
@@ -53,6 +65,7 @@ class RerankerModule(TrainingModule):
         inputs: Inputs of the model.
         reads_teacher: Whether the loss uses the scores of a teacher.
         measures: Parsed measures of the validation split.
+        calibration: Calibration of the scores, or None before the first validation.
 
     Raises:
         ValueError: If ``measures`` is empty or contains duplicates or unknown names, or a number is out of range.
@@ -101,7 +114,12 @@ class RerankerModule(TrainingModule):
         self.divergence = divergence
         self.val_names = tuple(val_names)
         self.measures = [parse_measure(name) for name in measures]
-        self._val_means: list[ValidationMeans] = []  # one per validation data set
+        self.calibration: Calibration | None = None
+        self._means: list[ValidationMeans] = []  # one per data set of the validation or test
+        self._validated: list[tuple[Tensor, Tensor]] = []  # scores and relevance of each validation batch
+        self.save_settings(
+            loss=loss_entry(loss), measures=list(measures), val_names=list(val_names), divergence=divergence
+        )
 
     def further_modules(self) -> Mapping[str, nn.Module]:
         """Return the loss as ``loss`` if it is a module, whose parameters are trained with those of the model."""
@@ -116,6 +134,7 @@ class RerankerModule(TrainingModule):
         scores: Tensor = self.model(*graphs.model_inputs(self.inputs))
         return scores
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
         """Return the training loss of a batch and log its mean over all processes.
 
@@ -136,9 +155,10 @@ class RerankerModule(TrainingModule):
 
     def on_validation_epoch_start(self) -> None:
         """Reset the means of each validation data set."""
-        names = [measure.name.lower() for measure in self.measures]
-        self._val_means = [ValidationMeans(names) for _ in self.val_names or [""]]
+        self._start_evaluation(self.val_names)
+        self._validated = []
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add a batch to the validation means of its data set. Scores are computed in the precision of the weights.
 
@@ -147,17 +167,119 @@ class RerankerModule(TrainingModule):
             batch_idx: Index of the batch. Ignored.
             dataloader_idx: Index of the data set in ``val_names``.
         """
-        with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would create ties between scores
-            scores = self(graphs)
-        loss, num_queries = self.loss_of(graphs, scores)
-        self._val_means[dataloader_idx].update(loss, num_queries, self._measure(graphs, scores))
+        assert graphs.relevance is not None
+        scores = self._evaluate(graphs, dataloader_idx)
+        if self.trainer.world_size == 1:
+            self._validated.append((scores.detach(), graphs.relevance))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the loss and the measures of each validation data set, and their means over the data sets."""
-        by_dataset = [means.compute(self._over_processes) for means in self._val_means]
-        for name, means in zip(self.val_names, by_dataset, strict=False):  # val_names is empty for a single data set
-            self.log_dict({f"val/{name}/{key}": mean for key, mean in means.items()}, sync_dist=True)
-        overall = {f"val/{key}": torch.stack([means[key] for means in by_dataset]).mean() for key in by_dataset[0]}
+        """Log the loss and the measures of each validation data set and their means, and calibrate the scores."""
+        self._log_means("val", self.val_names)
+        if self._validated and not self.trainer.sanity_checking:
+            scores, relevance = (torch.cat(each).cpu() for each in zip(*self._validated, strict=True))
+            self._validated = []
+            if len(scores) and bool(scores.isfinite().all()):
+                self.calibration = fit_logistic(scores.double(), (relevance > 0).long())
+
+    def on_test_epoch_start(self) -> None:
+        """Reset the means of each test data set."""
+        self._start_evaluation(self._test_names)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def test_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add a batch to the means of its test data set, as :meth:`validation_step` does.
+
+        Args:
+            graphs: Batch of candidates with ``relevance`` and with the ``gains`` of all relevant passages.
+            batch_idx: Index of the batch. Ignored.
+            dataloader_idx: Index of the data set.
+        """
+        self._evaluate(graphs, dataloader_idx)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the loss and the measures of each test data set, and their means over the data sets."""
+        self._log_means("test", self._test_names)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def predict_step(self, batch: PredictionBatch, batch_idx: int, dataloader_idx: int = 0) -> list[RankedPassages]:
+        """Rank the candidates of each query of a batch.
+
+        Args:
+            batch: Candidate graphs with the ids of their queries and passages, from
+                :meth:`~graphrerank.data.datamodule.CandidateDataModule.predict_dataloader`.
+            batch_idx: Index of the batch. Ignored.
+            dataloader_idx: Index of the data set. Ignored.
+
+        Returns:
+            One entry per query.
+
+        Raises:
+            UserError: If the batch has no ids.
+        """
+        if not isinstance(batch, PredictionBatch):
+            raise UserError(
+                "Trainer.predict needs batches with the ids of queries and passages, from "
+                f"CandidateDataModule.predict_dataloader, got {type(batch).__name__}"
+            )
+        scores = self._scores(batch.graphs).float().cpu()
+        ranked = []
+        for query_id, order in zip(batch.query_ids, batch.graphs.to("cpu").order(scores), strict=True):
+            order = order[order >= 0]
+            in_order = scores[order]
+            probabilities = None if self.calibration is None else self.calibration.probabilities(in_order)
+            passage_ids = [batch.passage_ids[node] for node in order.tolist()]
+            ranked.append(RankedPassages(query_id, passage_ids, in_order, probabilities))
+        return ranked
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the calibration to a checkpoint.
+
+        Args:
+            checkpoint: Content of the checkpoint, which is changed.
+        """
+        if self.calibration is not None:
+            checkpoint[CALIBRATION] = self.calibration.model_dump()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the calibration from a checkpoint.
+
+        Args:
+            checkpoint: Content of the checkpoint.
+        """
+        if (entry := checkpoint.get(CALIBRATION)) is not None:
+            self.calibration = Calibration(**entry)
+
+    @property
+    def _test_names(self) -> Sequence[str]:
+        """Names of the test data sets. Empty for a single data set."""
+        data = cast(Any, self.trainer).datamodule
+        if isinstance(data, CandidateDataModule):
+            return data.tested if len(data.parts) > 1 else ()
+        return self.val_names
+
+    def _scores(self, graphs: CandidateGraphs) -> Tensor:
+        """Return the scores in the precision of the weights. bfloat16 would create ties between scores."""
+        with torch.autocast(graphs.x.device.type, enabled=False):
+            scores: Tensor = self(graphs)
+        return scores
+
+    def _start_evaluation(self, names: Sequence[str]) -> None:
+        measures = [measure.name.lower() for measure in self.measures]
+        self._means = [ValidationMeans(measures) for _ in names or [""]]
+
+    def _evaluate(self, graphs: CandidateGraphs, dataloader_idx: int) -> Tensor:
+        """Add a batch to the means of its data set, and return the scores."""
+        scores = self._scores(graphs)
+        loss, num_queries = self.loss_of(graphs, scores)
+        self._means[dataloader_idx].update(loss, num_queries, self._measure(graphs, scores))
+        return scores
+
+    def _log_means(self, stage: str, names: Sequence[str]) -> None:
+        """Log the loss and the measures of each data set, and their means over the data sets."""
+        by_dataset = [means.compute(self._over_processes) for means in self._means]
+        for name, means in zip(names, by_dataset, strict=False):  # no names for a single data set
+            self.log_dict({f"{stage}/{name}/{key}": mean for key, mean in means.items()}, sync_dist=True)
+        overall = {f"{stage}/{key}": torch.stack([means[key] for means in by_dataset]).mean() for key in by_dataset[0]}
         self.log_dict(overall, prog_bar=True, sync_dist=True)
 
     def _measure(self, graphs: CandidateGraphs, scores: Tensor) -> Tensor:

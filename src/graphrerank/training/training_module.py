@@ -1,17 +1,21 @@
 """Base class of all Lightning modules of this project: optimiser, learning-rate schedule and seeding."""
 
+import inspect
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import lightning as L
 import torch
 from torch import nn
 
+from graphrerank.models.checkpoint import read_lightning_checkpoint
+from graphrerank.training.hyperparameters import build_checkpoint_model, build_loss, is_plain, model_entry
 from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups, build_optimizer
 from graphrerank.training.schedules import SchedulerFactory, bounded_warmup, build_schedules, cosine
-from graphrerank.utils.checks import check_not_negative, check_positive
+from graphrerank.utils.checks import UserError, check_not_negative, check_positive
 
 LOGGER = logging.getLogger(__name__)
 
@@ -76,6 +80,92 @@ class TrainingModule(L.LightningModule):
         self.scheduler = scheduler
         self.parameter_groups = parameter_groups
         self.seed = seed
+        self.save_settings(
+            model=model_entry(model),
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            warmup_steps=warmup_steps,
+            seed=seed,
+        )
+
+    def save_settings(self, **settings: Any) -> None:
+        """Add arguments of the constructor to the hyperparameters, which checkpoints contain.
+
+        A subclass calls this method for its own arguments, so that :meth:`load_from_checkpoint` passes them again.
+
+        Args:
+            settings: Arguments by name. Those that are not plain data are left out, because loading them would unpickle
+                code.
+        """
+        plain = {name: setting for name, setting in settings.items() if is_plain(setting)}
+        self.save_hyperparameters(plain, logger=False)  # the logger receives the manifest of the run
+
+    @classmethod
+    def load_from_checkpoint(
+        cls,
+        checkpoint_path: str | Path,
+        map_location: Any = None,
+        hparams_file: str | Path | None = None,
+        strict: bool | None = None,
+        weights_only: bool | None = True,
+        **settings: Any,
+    ) -> Self:
+        """Build the module of a checkpoint, with its weights. No code from the file is executed.
+
+        The model is built from its registered name and its settings in the checkpoint, or from the manifest of the run.
+
+        Args:
+            checkpoint_path: Path of a ``.ckpt`` file.
+            map_location: Device of the weights. If None, the device on which they were saved.
+            hparams_file: File of hyperparameters that replace those of the checkpoint. If None, there is none.
+            strict: Whether the weights must fit the module exactly. If None, they must.
+            weights_only: Must be True or None.
+            settings: Arguments of the constructor that replace those of the checkpoint, such as ``model``, which is
+                required for a model object whose class is not a subclass of
+                :class:`~graphrerank.core.CheckpointModel`, or ``loss``, which is required for a loss that is not in
+                :mod:`graphrerank.losses`.
+
+        Returns:
+            Module in training mode, as Lightning returns it. ``Trainer.test`` and ``Trainer.predict`` switch to
+            evaluation.
+
+        Raises:
+            UserError: If the file does not exist or is unsafe, or if the model or the loss must be passed.
+        """
+        if weights_only is False:
+            raise UserError("`weights_only` must be True, because a checkpoint could execute code otherwise, got False")
+        path = Path(checkpoint_path)
+        saved = read_lightning_checkpoint(path).get(cls.CHECKPOINT_HYPER_PARAMS_KEY, {})
+        if "model" not in settings:
+            settings["model"] = build_checkpoint_model(path, saved.get("model"))
+        if "loss" in inspect.signature(cls.__init__).parameters and "loss" not in settings:
+            settings["loss"] = build_loss(saved.get("loss"))
+        module: Self = super().load_from_checkpoint(
+            path, map_location, hparams_file, strict, weights_only=True, **settings
+        )
+        return module
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # Lightning's logging cannot be traced
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        """Log a number, as :meth:`lightning.LightningModule.log` does, also in a module compiled by ``torch.compile``.
+
+        Args:
+            args: Positional arguments of Lightning's method.
+            kwargs: Keyword arguments of Lightning's method.
+        """
+        super().log(*args, **kwargs)
+
+    def on_fit_start(self) -> None:
+        """Refuse a precision in which the optimiser divides by zero.
+
+        Raises:
+            UserError: If the weights of the trainer are float16.
+        """
+        if self.dtype == torch.float16:
+            raise UserError(
+                "`precision` must be 32-true, 64-true, bf16-true, bf16-mixed or 16-mixed, got 16-true, in which AdamW "
+                "divides by zero"
+            )
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed torch for the batch, so that resumed and uninterrupted training runs use the same random numbers.

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from graphrerank.data.datamodule import Batch, EpochBatches, Loader, ResumableDataModule
+from graphrerank.data.datamodule import Batch, Loader, RepeatedBatches, ResumableDataModule
 from graphrerank.metrics import area_under_roc
 from graphrerank.training import TrainingModule
 from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
@@ -61,7 +61,8 @@ class AdapterModule(TrainingModule):
 
     The optimiser, the schedule and the reseeding are those of :class:`~graphrerank.training.TrainingModule`. Every step
     logs ``train/loss_step``. Every epoch logs ``train/loss_epoch``, ``val/loss`` and ``val/auc``. The validation
-    measures are computed over all validation rows at once.
+    measures are computed over all validation rows at once. ``Trainer.test`` logs ``test/loss`` and ``test/auc``, and
+    ``Trainer.predict`` returns the probability that the graph path is right for each query.
 
     Args:
         model: Adapter to train. Its features must already be selected and standardised.
@@ -111,7 +112,8 @@ class AdapterModule(TrainingModule):
         if not 0 <= label_smoothing < 1:
             raise UserError(f"`label_smoothing` must lie in [0, 1), got {label_smoothing}")
         self.label_smoothing = label_smoothing
-        self._validated: list[tuple[Tensor, Tensor]] = []  # logits and labels of each batch
+        self.save_settings(label_smoothing=label_smoothing)
+        self._evaluated: list[tuple[Tensor, Tensor]] = []  # logits and labels of each batch
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the complexity scores of queries.
@@ -138,7 +140,7 @@ class AdapterModule(TrainingModule):
 
     def on_validation_epoch_start(self) -> None:
         """Discard the logits of an earlier validation."""
-        self._validated = []
+        self._evaluated = []
 
     def validation_step(self, rows: AdapterRows, batch_idx: int) -> None:
         """Compute and store the logits of a batch, in the precision of the weights.
@@ -147,14 +149,48 @@ class AdapterModule(TrainingModule):
             rows: Batch of labelled queries.
             batch_idx: Index of the batch in the epoch.
         """
-        with torch.autocast(rows.features.device.type, enabled=False):  # bfloat16 logits would be tied more often
-            logits = self.model.logits(rows.features)
-        self._validated.append((logits.cpu(), rows.labels.cpu()))
+        self._evaluate(rows)
 
     def on_validation_epoch_end(self) -> None:
         """Log the loss and the AUC over all validation rows."""
-        logits, labels = map(torch.cat, zip(*self._validated, strict=True))
-        measures = {"val/loss": self._loss(logits, labels), "val/auc": area_under_roc(logits, labels)}
+        self._log_measures("val")
+
+    def on_test_epoch_start(self) -> None:
+        """Discard the logits of an earlier validation or test."""
+        self._evaluated = []
+
+    def test_step(self, rows: AdapterRows, batch_idx: int) -> None:
+        """Compute and store the logits of a batch, in the precision of the weights.
+
+        Args:
+            rows: Batch of labelled queries.
+            batch_idx: Index of the batch.
+        """
+        self._evaluate(rows)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the loss and the AUC over all test rows."""
+        self._log_measures("test")
+
+    def predict_step(self, rows: AdapterRows, batch_idx: int) -> Tensor:
+        """Return the probability of each query of a batch that the graph path is the right one, ``[n]``.
+
+        Args:
+            rows: Batch of queries. Their labels are ignored.
+            batch_idx: Index of the batch.
+        """
+        with torch.autocast(rows.features.device.type, enabled=False):
+            probabilities: Tensor = self(rows.features)
+        return probabilities
+
+    def _evaluate(self, rows: AdapterRows) -> None:
+        with torch.autocast(rows.features.device.type, enabled=False):  # bfloat16 logits would be tied more often
+            logits = self.model.logits(rows.features)
+        self._evaluated.append((logits.cpu(), rows.labels.cpu()))
+
+    def _log_measures(self, stage: str) -> None:
+        logits, labels = map(torch.cat, zip(*self._evaluated, strict=True))
+        measures = {f"{stage}/loss": self._loss(logits, labels), f"{stage}/auc": area_under_roc(logits, labels)}
         self.log_dict(measures, prog_bar=True)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -162,18 +198,28 @@ class AdapterModule(TrainingModule):
 
 
 class AdapterDataModule(ResumableDataModule):
-    """Provide labelled queries as batches: shuffled in each epoch for training, all in one batch for validation.
+    """Provide labelled queries as batches: shuffled in each epoch for training, all in one batch otherwise.
 
     Args:
         train: Rows to train on.
         validation: Rows for choosing the best epoch. Both classes must occur.
         batch_size: Number of rows in a training batch.
         seed: Random seed of the order. The order also depends on the epoch.
+        test: Rows of ``Trainer.test`` and ``Trainer.predict``. Both classes must occur in a test. If None, those
+            methods need other data.
     """
 
-    def __init__(self, train: AdapterRows, validation: AdapterRows, *, batch_size: int = 32, seed: int = 0) -> None:
+    def __init__(
+        self,
+        train: AdapterRows,
+        validation: AdapterRows,
+        *,
+        batch_size: int = 32,
+        seed: int = 0,
+        test: AdapterRows | None = None,
+    ) -> None:
         super().__init__(batch_size=batch_size, seed=seed)
-        self.train, self.validation = train, validation
+        self.train, self.validation, self.test = train, validation, test
 
     def train_dataloader(self) -> Loader:
         """Return the batches of the training rows, in the order of the current epoch."""
@@ -181,10 +227,30 @@ class AdapterDataModule(ResumableDataModule):
 
     def val_dataloader(self) -> Loader:
         """Return a loader with one batch of all validation rows."""
-        size = len(self.validation.labels)
-        return Loader(
-            _Selected(self.validation), batch_size=None, sampler=EpochBatches([size], batch_size=size, seed=None)
-        )
+        return _single_batch(self.validation)
+
+    def test_dataloader(self) -> Loader:
+        """Return a loader with one batch of all test rows.
+
+        Raises:
+            UserError: If there are no test rows.
+        """
+        if self.test is None:
+            raise UserError("`test` must be the rows to test or predict on, got None")
+        return _single_batch(self.test)
+
+    def predict_dataloader(self) -> Loader:
+        """Return a loader with one batch of all test rows.
+
+        Raises:
+            UserError: If there are no test rows.
+        """
+        return self.test_dataloader()
+
+
+def _single_batch(rows: AdapterRows) -> Loader:
+    size = len(rows.labels)
+    return Loader(_Selected(rows), batch_size=None, sampler=RepeatedBatches([size], batch_size=size, seed=None))
 
 
 class _Selected(Dataset[AdapterRows]):
