@@ -35,7 +35,11 @@ def test_callbacks_are_added_and_callbacks_by_name_replace(tmp_path: Path) -> No
     added = names(built(TrainingSession(tmp_path, "mine", trainer=CPU, callbacks=[Timer()])))
     assert {"ModelCheckpoint", "EarlyStopping", "LearningCurves", "Timer", "EpochTable"} <= set(added)
     replaced = built(TrainingSession(tmp_path, "mine", trainer=CPU, callbacks={"rate": LearningRate()}))
-    assert [name for name in names(replaced) if name not in ("ModelCheckpoint",)] == ["LearningRate", "EpochTable"]
+    assert [name for name in names(replaced) if name != "ModelCheckpoint"] == [
+        "LearningRate",
+        "TrainingChecks",
+        "EpochTable",
+    ]
 
 
 @pytest.mark.parametrize("complete", [False, True], ids=["changes", "partial"])

@@ -13,6 +13,7 @@ with importing("train", "graphrerank.training"):
     )
     from graphrerank.training.predictions import RankedPassages, TrecRunWriter
     from graphrerank.training.reranker_module import RerankerModule
+    from graphrerank.training.training_checks import TrainingChecks
     from graphrerank.training.training_module import TrainingModule
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "RankedPassages",
     "RerankerModule",
     "TailAveraging",
+    "TrainingChecks",
     "TrainingModule",
     "TrecRunWriter",
 ]

@@ -37,7 +37,7 @@ def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
         "precision": "32-true",
         "gradient_clip_val": 1.0,
         "log_every_n_steps": 1,
-        "num_sanity_val_steps": 0,
+        "num_sanity_val_steps": -1,
         "use_distributed_sampler": False,  # our sampler distributes the queries over the processes
         "enable_model_summary": False,
         "default_root_dir": str(folder),

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from graphrerank.config.components import ComponentFactory, build_component
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.reranker_module import RerankerModule
+from graphrerank.training.schedules import cosine
 from graphrerank.training.session import TrainerArguments
 from graphrerank.training.settings import FitSettings, field_default, passed_fields
 from graphrerank.training.trainer import ModuleFactory, RerankerTrainer
@@ -26,8 +28,8 @@ def fit(
     model: Any = "gatv2",
     loss: Any = "listwise",
     teacher: Any = None,
-    optimizer: Any = "adamw",
-    scheduler: Any = "cosine",
+    optimizer: Any = torch.optim.AdamW,
+    scheduler: Any = cosine,
     module: Mapping[str, Any] | None = None,
     trainer: TrainerArguments | None = None,
     callbacks: str | Sequence[Callback] | Mapping[str, Callback] = (),
@@ -139,7 +141,7 @@ def fit(
         max_epochs: Maximum number of epochs. If None, the trainer's own value is used, which is 4 by default.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         weight_decay: Weight decay. Applied to weight matrices only, not to biases or norms.
-        warmup_steps: Number of optimiser steps of the linear warm-up. A warm-up that takes more than a fifth of the
+        warmup_steps: Number of optimiser steps of the linear warm-up. A warm-up that takes more than a quarter of the
             training is shortened to a tenth of it.
         parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
             of the model's parameters, such as ``{"lin_in": 1e-4}``. If None, all parameters share ``learning_rate``

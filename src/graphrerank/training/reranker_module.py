@@ -116,6 +116,7 @@ class RerankerModule(TrainingModule):
         self.measures = [parse_measure(name) for name in measures]
         self.calibration: Calibration | None = None
         self._means: list[ValidationMeans] = []  # one per data set of the validation or test
+        self._retriever_means: list[ValidationMeans] = []  # before the first epoch
         self._validated: list[tuple[Tensor, Tensor]] = []  # scores and relevance of each validation batch
         self.save_settings(
             loss=loss_entry(loss), measures=list(measures), val_names=list(val_names), divergence=divergence
@@ -156,25 +157,43 @@ class RerankerModule(TrainingModule):
     def on_validation_epoch_start(self) -> None:
         """Reset the means of each validation data set."""
         self._start_evaluation(self.val_names)
+        self._retriever_means = [ValidationMeans(means.names) for means in self._means]
         self._validated = []
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Tensor]:
         """Add a batch to the validation means of its data set. Scores are computed in the precision of the weights.
+
+        Before the first epoch, the ranking of the retriever is measured as well.
 
         Args:
             graphs: Batch of candidates with ``relevance`` and with the ``gains`` of all relevant passages.
             batch_idx: Index of the batch. Ignored.
             dataloader_idx: Index of the data set in ``val_names``.
+
+        Returns:
+            Entry ``scores`` with the scores ``[N]`` of the candidates.
         """
         assert graphs.relevance is not None
         scores = self._evaluate(graphs, dataloader_idx)
         if self.trainer.world_size == 1:
             self._validated.append((scores.detach(), graphs.relevance))
+        if self.trainer.sanity_checking:
+            measured = self._measure(graphs, graphs.x[:, 0])
+            self._retriever_means[dataloader_idx].update(scores.new_zeros(()), scores.new_zeros(()), measured)
+        return {"scores": scores}
 
     def on_validation_epoch_end(self) -> None:
-        """Log the loss and the measures of each validation data set and their means, and calibrate the scores."""
+        """Log the loss and the measures of each validation data set and their means, and calibrate the scores.
+
+        Before the first epoch, the measures of the retriever are logged as ``retriever/<measure>``.
+        """
         self._log_means("val", self.val_names)
+        if self.trainer.sanity_checking:
+            retriever = _overall([means.compute(self._over_processes) for means in self._retriever_means])
+            self.log_dict(
+                {f"retriever/{key}": mean for key, mean in retriever.items() if key != "loss"}, sync_dist=True
+            )
         if self._validated and not self.trainer.sanity_checking:
             scores, relevance = (torch.cat(each).cpu() for each in zip(*self._validated, strict=True))
             self._validated = []
@@ -279,7 +298,7 @@ class RerankerModule(TrainingModule):
         by_dataset = [means.compute(self._over_processes) for means in self._means]
         for name, means in zip(names, by_dataset, strict=False):  # no names for a single data set
             self.log_dict({f"{stage}/{name}/{key}": mean for key, mean in means.items()}, sync_dist=True)
-        overall = {f"{stage}/{key}": torch.stack([means[key] for means in by_dataset]).mean() for key in by_dataset[0]}
+        overall = {f"{stage}/{key}": mean for key, mean in _overall(by_dataset).items()}
         self.log_dict(overall, prog_bar=True, sync_dist=True)
 
     def _measure(self, graphs: CandidateGraphs, scores: Tensor) -> Tensor:
@@ -329,3 +348,8 @@ class RerankerModule(TrainingModule):
         if self.trainer.world_size > 1:
             dist.all_reduce(sums)
         return sums
+
+
+def _overall(by_dataset: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean of each measure over the data sets."""
+    return {key: torch.stack([means[key] for means in by_dataset]).mean() for key in by_dataset[0]}

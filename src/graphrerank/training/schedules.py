@@ -22,7 +22,7 @@ Schedule = LRScheduler | dict[str, Any] | list[LRScheduler | dict[str, Any]]
 SchedulerFactory = Callable[..., Schedule]
 
 #: Largest share of the optimiser steps that a warm-up may take. A longer one is shortened to ``SHORTENED_WARMUP``.
-LONGEST_WARMUP = 0.2
+LONGEST_WARMUP = 0.25
 #: Share of the optimiser steps to which a too long warm-up is shortened.
 SHORTENED_WARMUP = 0.1
 
@@ -30,7 +30,7 @@ SHORTENED_WARMUP = 0.1
 def bounded_warmup(warmup_steps: int, total_steps: float) -> int:
     """Return the number of warm-up steps for a training of a given length.
 
-    A warm-up of at most a fifth of the training is used as it is. A longer one would leave too few steps at the peak
+    A warm-up of at most a quarter of the training is used as it is. A longer one would leave too few steps at the peak
     learning rate, and is shortened to a tenth of the training.
 
     Args:
@@ -41,7 +41,7 @@ def bounded_warmup(warmup_steps: int, total_steps: float) -> int:
         Number of warm-up steps.
 
     Example:
-        >>> [bounded_warmup(100, total_steps) for total_steps in (644, 129, 4)]
+        >>> [bounded_warmup(100, total_steps) for total_steps in (468, 129, 4)]
         [100, 12, 0]
     """
     if warmup_steps <= LONGEST_WARMUP * total_steps:

@@ -21,6 +21,7 @@ from graphrerank.training.callbacks import EpochTable, LearningCurves
 from graphrerank.training.defaults import default_callbacks, default_trainer_arguments
 from graphrerank.training.manifest import optimization_entries
 from graphrerank.training.resume import last_checkpoint
+from graphrerank.training.training_checks import TrainingChecks, check_modes
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
 
@@ -55,6 +56,9 @@ class TrainingSession:
         logger: A Lightning logger or a sequence of loggers. If None, nothing is logged.
         resume: Folder of an interrupted training run, or one of its ``.ckpt`` files. If None, a new one starts.
 
+    Raises:
+        ValueError: If a callback monitors a measure with the wrong ``mode``.
+
     Attributes:
         folder: Folder of the model.
         history: All logged metrics of each epoch of :meth:`train`, recorded by the callback ``curves``. Empty without
@@ -77,6 +81,7 @@ class TrainingSession:
         logger: Any = None,
         resume: str | Path | None = None,
     ) -> None:
+        check_modes(callbacks)
         self.folder = Path(run_dir, name)
         self._trainer: TrainerArguments = trainer or {}
         self._max_epochs = max_epochs
@@ -124,7 +129,8 @@ class TrainingSession:
         Returns:
             The manifest with ``finished`` true, which is also written to the folder. The entries ``parameters``,
             ``optimizer`` and ``scheduler`` are added. If the best epoch was selected by a measure, entry ``validation``
-            has its name (``measure``), ``mode`` and ``score``.
+            has its name (``measure``), ``mode`` and ``score``, and the scores of the ``initial`` model and of the
+            ``retriever`` if they were measured.
 
         Raises:
             ValueError: If a resumed training run has another optimiser or schedule than before.
@@ -146,7 +152,12 @@ class TrainingSession:
             checkpoints = cast(Any, trainer.checkpoint_callback)
             if checkpoints is not None and checkpoints.best_model_score is not None:
                 score = float(checkpoints.best_model_score)
-                manifest["validation"] = {"measure": checkpoints.monitor, "mode": checkpoints.mode, "score": score}
+                manifest["validation"] = {
+                    "measure": checkpoints.monitor,
+                    "mode": checkpoints.mode,
+                    "score": score,
+                    **_references(trainer, checkpoints.monitor),
+                }
             manifest["finished"] = True
             write_manifest(self.folder, manifest)
         curves = [callback for callback in trainer.callbacks if isinstance(callback, LearningCurves)]
@@ -163,6 +174,8 @@ class TrainingSession:
         if self._max_epochs is not None:
             arguments["max_epochs"] = self._max_epochs
         callbacks = self._all_callbacks()
+        if not any(isinstance(callback, TrainingChecks) for callback in callbacks):
+            callbacks.append(TrainingChecks())
         if not any(isinstance(callback, ProgressBar) for callback in callbacks):
             if arguments.pop("enable_progress_bar", True):
                 callbacks.append(EpochTable())
@@ -233,6 +246,12 @@ class TrainingPlan:
                 key: callback for key, callback in callbacks.items() if key not in ("curves", "last", PRUNING)
             }
         return TrainingSession(run_dir, name, **settings)
+
+
+def _references(trainer: L.Trainer, measure: str) -> dict[str, float]:
+    """Return a measure of the initial model and of the retriever, if they were measured before the first epoch."""
+    checks = [callback for callback in trainer.callbacks if isinstance(callback, TrainingChecks)]
+    return {name: measures[measure] for name, measures in checks[0].references.items() if measure in measures}
 
 
 def _fit(trainer: L.Trainer, module: L.LightningModule, data: L.LightningDataModule, last: Path | None) -> None:

@@ -41,8 +41,10 @@ from graphrerank.training.manifest import RESUMED_ENTRIES, training_manifest
 from graphrerank.training.optimizers import accepted_arguments
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.resume import run_folder
+from graphrerank.training.schedules import cosine
 from graphrerank.training.session import TrainerArguments, TrainingSession
 from graphrerank.training.settings import FitSettings
+from graphrerank.training.training_checks import check_modes
 from graphrerank.training.training_data import TrainingData, declared_inputs, prepare_training
 from graphrerank.training.tuning import tune_restart_probs
 from graphrerank.training.weighted_loss import WeightedLoss
@@ -163,8 +165,8 @@ class RerankerTrainer:
         features: str | Mapping[str, Any] = "scores_match",
         loss: Any = "listwise",
         teacher: Any = None,
-        optimizer: Any = "adamw",
-        scheduler: Any = "cosine",
+        optimizer: Any = torch.optim.AdamW,
+        scheduler: Any = cosine,
         measures: Sequence[str] | None = None,
         module: ModuleFactory = RerankerModule,
         trainer: TrainerArguments | None = None,
@@ -186,6 +188,8 @@ class RerankerTrainer:
             check_trainer_arguments(trainer)
         elif isinstance(trainer, partial) and trainer.func is L.Trainer:
             check_trainer_arguments(trainer.keywords)
+        if not isinstance(callbacks, str):
+            check_modes(callbacks)
         self._parts = parts or ComponentFactory()
         self._model, self._features = named_model(self._parts, model, features)
         self.name = name or str(self._model.name)
@@ -366,10 +370,13 @@ class RerankerTrainer:
             "scheduler": self._parts.build("scheduler", self._scheduler),
             "parameter_groups": self.settings.parameter_groups,
         }
-        changes = {"optimizer": self._optimizer != "adamw", "scheduler": self._scheduler != "cosine"}
-        changes["parameter_groups"] = bool(self.settings.parameter_groups)
+        defaults = {"optimizer": torch.optim.AdamW, "scheduler": cosine, "parameter_groups": None}
         accepted = accepted_arguments(self._module, arguments)
-        if ignored := [name for name, is_changed in changes.items() if is_changed and name not in accepted]:
+        if ignored := [
+            name
+            for name, argument in arguments.items()
+            if name not in accepted and getattr(argument, "func", argument) is not defaults[name]
+        ]:
             raise UserError(f"`{ignored[0]}` must be an argument of the module's constructor, got {self._module!r}")
         return accepted
 

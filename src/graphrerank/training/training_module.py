@@ -33,7 +33,7 @@ class TrainingModule(L.LightningModule):
         learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
         weight_decay: Weight decay. Applied to weight matrices only, not to biases, norms or scalars.
         warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up. A warm-up that takes more
-            than a fifth of the training is shortened to a tenth of it.
+            than a quarter of the training is shortened to a tenth of it.
         optimizer: Callable that receives parameter groups and returns an optimiser, such as ``torch.optim.SGD`` or
             ``functools.partial(torch.optim.SGD, momentum=0.9)``. Keywords ``lr`` and ``weight_decay`` of a partial
             replace ``learning_rate`` and ``weight_decay``.
@@ -85,6 +85,7 @@ class TrainingModule(L.LightningModule):
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             warmup_steps=warmup_steps,
+            parameter_groups=parameter_groups,
             seed=seed,
         )
 
@@ -211,7 +212,8 @@ class TrainingModule(L.LightningModule):
         total, trained = sum(size for size, _ in sizes), sum(size for size, is_trained in sizes if is_trained)
         parameters = f"{total:,}" if trained == total else f"{trained:,} of {total:,}"
         batches = self.trainer.num_training_batches
-        steps = "" if math.isinf(total_steps) else f" for {total_steps:,} steps ({batches:,} batches per epoch)"
+        per_epoch = "1 batch" if batches == 1 else f"{batches:,} batches"
+        steps = "" if math.isinf(total_steps) else f" for {total_steps:,} steps ({per_epoch} per epoch)"
         LOGGER.info("training %s parameters%s with %s", parameters, steps, type(optimizer).__name__)
         if warmup_steps < self.warmup_steps:
             LOGGER.info(
