@@ -23,11 +23,13 @@ def test_a_judged_folder(run_command: RunCommand, small_encoder: tuple[str, ...]
     (edges,) = found["shape"]["types"]
     assert edges == {"edges": "reference", "pairs": 12, "mean_neighbours": 1.0, "share_joined": 1.0}
     result = EvaluationResult.load(run).datasets["films"]
-    assert list(result.systems) == ["retriever", "ppr", "without the graph", "with the graph"]
+    assert list(result.systems) == ["retriever", "ppr", "gcs", "rank_fusion", "without the graph", "with the graph"]
     assert result.ceiling >= result.base_ceiling
     assert {change.edges for change in result.counterfactuals} == {"shuffled", "removed"}
     assert found["verdict"]["sentence"] in done.stdout
-    assert f"next: {found['verdict']['next_step']}" in done.stdout
+    assert f"  {found['verdict']['next_step']}" in done.stdout
+    assert found["decision"]["sentence"] in done.stdout
+    assert "ms" not in next(line for line in done.stdout.splitlines() if "nDCG@10 ┃" in line or "nDCG@10┃" in line)
     assert "| without the graph |" in (run / "report.md").read_text()
 
 
@@ -57,8 +59,9 @@ def test_without_questions(run_command: RunCommand, tmp_path: Path) -> None:
     folder = write_films(tmp_path / "films", edges=True, judged=False, questions=False)
     done = run_command("doctor", str(folder), f"hydra.run.dir={tmp_path / 'run'}")
     assert "reference: 12 edges, 1.00 neighbours of a passage, 100.0% of the passages have one" in done.stdout
-    assert "The data set has no questions. Write queries.jsonl" in done.stdout
-    assert "data.drafted=200" in done.stdout
+    assert "The data set has no questions" in done.stdout
+    assert f"next: graphrerank judge {folder}" in done.stdout
+    assert f"graphrerank doctor {folder} data.drafted=200" in done.stdout
 
 
 @pytest.mark.slow

@@ -47,6 +47,12 @@ REFUSED = [
     ("evaluate.py", "must name a system to evaluate, got none"),
     ("evaluate.py checkpont=nowhere", "unknown setting `checkpont`, did you mean checkpoint?"),
     ("evaluate.py checkpoint=attack datasets=[atack]", "`data` must be the name of a file of conf/data, got 'atack'"),
+    (
+        "evaluate.py checkpoint=base data.edges=auto",
+        "Add data=folder data.path=DIR, or use edges=auto for the edges of",
+    ),
+    ("train.py data={ring}", "ring'. Use data=folder data.path="),
+    ("evaluate.py checkpoint=base retriever.top_k=3", "changes the selected retriever, got none. Add retriever=NAME"),
     ("evaluate.py checkpoint=base datasets=attack", "`datasets`: input should be a valid list, got 'attack'"),
     ("evaluate.py checkpoint=base num_queries=x", "`num_queries`: input should be a valid integer"),
     ("evaluate.py systems=[a.trec] datasets=[attack,spider]", "a.trec is for one data set, but `datasets` names 2. "),

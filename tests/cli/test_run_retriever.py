@@ -108,5 +108,5 @@ def test_a_missing_split_is_refused_before_anything_is_encoded(run_command: Any,
     assert done.stderr == (
         "data set 'things' must have the split 'train', got the splits ['all']; to divide the existing splits: "
         "data.splits=auto, or "
-        '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\'\n'
+        '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\' (in Python: splits="auto")\n'
     )

@@ -93,7 +93,10 @@ def test_expansion_without_edges_gets_a_hint(
         folder = write_dataset(tmp_path / name, corpus=corpus, queries=queries, edges=edges, test=[("q", "a")])
         parts.load(str(folder), encoder=None, retriever=retriever, reads_vectors=False)
     hints = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert hints == ["hint: bare has no edges to expand along. Use data.edges=auto to extract edges from the texts"]
+    assert hints == [
+        "hint: bare has no edges to expand along. To extract edges from the texts, use data.edges=auto (edges=auto for "
+        'several data sets; in Python: edges="auto")'
+    ]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_gains_against_naive_dict(seed: int) -> None:
 @pytest.mark.parametrize(
     ("splits", "remedy"),
     [
-        (["all"], '{train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}'),
+        (["all"], '{train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\' (in Python: splits="auto")'),
         (["train", "dev"], '{train: "train[:90%]", val: "train[90%:]", test: dev}'),
         (["train", "test"], '{train: "train[:90%]", val: "train[90%:]", test: test}'),
         (["a", "b"], "got the splits ['a', 'b']"),
@@ -64,6 +64,23 @@ def test_a_split_that_is_missing_can_be_made(dataset: Dataset, splits: list[str]
     with pytest.raises(ValueError) as error:  # noqa: PT011
         replace(dataset, splits=judged).check_splits(splits[0], "val")
     assert str(error.value).rstrip("'").endswith(remedy.rstrip("'"))
+
+
+@pytest.mark.parametrize(
+    ("split", "drafted"), [("train", "train on drafted ones"), ("test", "data.drafted=1500 split=val")]
+)
+def test_a_data_set_without_judged_questions_says_what_to_do(dataset: Dataset, split: str, drafted: str) -> None:
+    with pytest.raises(ValueError, match="has no judged questions") as error:
+        replace(dataset, splits={}).check_splits(split)
+    assert "graphrerank judge FOLDER" in str(error.value)
+    assert drafted in str(error.value)
+    assert "in Python: drafted=1500" in str(error.value)
+
+
+def test_only_drafted_questions_are_no_test(dataset: Dataset) -> None:
+    with pytest.raises(ValueError, match="only drafted questions are judged") as error:
+        replace(dataset, splits={"train": dataset.split("train")}, drafted=True).check_splits("test")
+    assert "test_split=val" in str(error.value)
 
 
 def test_fingerprint_changes_with_any_part(dataset: Dataset) -> None:

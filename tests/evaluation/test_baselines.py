@@ -31,7 +31,9 @@ def test_trained_models_come_after_baselines_and_scorers() -> None:
 
 def test_settings_of_a_checkpoint_determine_its_baselines() -> None:
     manifest = load_primary("base").reranker
-    assert baseline_settings(manifest) == {"retriever": None, **manifest.operators}
+    assert baseline_settings(manifest) == {
+        "retriever": None, **manifest.operators, "rank_fusion": manifest.operators["ppr"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

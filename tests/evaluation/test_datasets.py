@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.datasets import DatasetLoader, resolve_dataset, with_trained_splits
+from graphrerank.evaluation.datasets import DatasetLoader, resolve_dataset, with_edges, with_trained_splits
 from graphrerank.evaluation.loading import LoadedSystems, ResolvedComponent
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
@@ -89,3 +89,17 @@ def test_threads_are_those_of_the_components(components: ComponentFactory, prepa
     loader(components, split="val").load(prepared)
     assert torch.get_num_threads() == components.num_threads == 1
     torch.set_num_threads(before)
+
+
+def test_edges_can_be_asked_for_with_several_data_sets(components: ComponentFactory, folder: Path) -> None:
+    loaded = LoadedSystems({}, {}, NOTHING, NOTHING)
+    loader = DatasetLoader(components, loaded, edges="auto", prepare=False)
+    for data in loader.resolve([f"{folder}/", f"{folder}/"]):
+        assert data.settings.edges == "auto"
+        assert loader.load(data).dataset.knn == 10  # only edges=auto has them
+
+
+def test_edges_of_a_data_set_that_is_loaded_cannot_be_changed(components: ComponentFactory, folder: Path) -> None:
+    dataset = Dataset.from_folder(folder)
+    with pytest.raises(ValueError, match="`edges` must be null for 'Dataset', whose edges are fixed"):
+        with_edges(components.component("data", dataset), "auto")

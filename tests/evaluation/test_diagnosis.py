@@ -69,8 +69,8 @@ HARMFUL = [changed("shuffled", 0.04, 0.001), changed("without reference", 0.03, 
 @pytest.mark.parametrize(
     ("given", "kind", "sentence", "step"),
     [
-        ({"questions": DRAFTED}, "drafted", "bound to help", "queries.jsonl"),
-        ({}, "helps", "The graph helps: nDCG@10 +5.00 (+3.0 to +7.0), p = 0.001.", "train data.splits=auto"),
+        ({"questions": DRAFTED}, "drafted", "bound to help", "graphrerank judge"),
+        ({}, "helps", "The graph helps: nDCG@10 +5.00 (+3.0 to +7.0), p = 0.001.", "data.drafted=1500"),
         ({"counterfactuals": HARMFUL}, "helps", "", "type similarity, without which the ranking is better"),
         ({"difference": -0.05, "counterfactuals": HARMFUL}, "hurts", "", "similarity first"),
         ({"difference": -0.05}, "hurts", "", "retriever=hybrid"),

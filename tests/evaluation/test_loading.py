@@ -71,14 +71,17 @@ def test_a_cross_encoder_is_only_for_checkpoints_that_read_its_scores(components
     assert reads == {"base": True, "attack": False}
     top_k = {label: group.cross_encoder_top_k for label, group in loaded.checkpoints.items()}
     assert top_k == {"base": 7, "attack": None}
-    (note,) = candidate_notes(loaded)
+    note, *_ = candidate_notes(loaded)
     assert note.endswith(", object on the first 7, whose time is in no stage")
 
 
 def test_the_origin_of_candidates_is_noted(components: ComponentFactory) -> None:
     loaded = load_systems(plan_evaluation(["base"], "x", pipeline_names=[]), components)
     assert loaded.checkpoints["base"].cross_encoder_top_k is None  # no cross-encoder was passed
-    assert candidate_notes(loaded) == ["candidates: hybrid_expand of base, vectors: minilm of base"]
+    assert candidate_notes(loaded) == [
+        "candidates: hybrid_expand of base, vectors: minilm of base",
+        "restart probabilities PPR 0.7, GCS 0.1, chosen on the validation split of base",
+    ]
     assert candidate_notes(replace(loaded, checkpoints={})) == []
 
 

@@ -142,3 +142,8 @@ def test_run_files_of_several_data_sets_name_the_data_set() -> None:
 def test_an_object_is_a_pipeline() -> None:
     (spec,) = name_systems([torch.nn.Identity()], PIPELINES)
     assert spec.kind == "pipeline"  # or a factory of one
+
+
+def test_unknown_baselines_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`baselines` must be a subset of .*'rank_fusion'.*, got \['bm25'\]"):
+        plan_evaluation("base", "x", pipeline_names=[], baselines=["ppr", "bm25"])

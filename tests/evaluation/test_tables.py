@@ -92,11 +92,14 @@ def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetResult, pr
     assert lines[0].strip() == "attack test: 60 queries, 100 candidates"
     assert lines[2] == "┃system    ┃  PR@5 ┃ PR@10 ┃   R@2 ┃   R@5 ┃  R@10 ┃ nDCG@10 ┃ p50 ms ┃ p95 ms┃"
     assert lines[4] == "│retriever │ 37.50 │ 15.00 │ 37.50 │ 37.50 │ 37.50 │   26.60 │   0.20 │   0.30│"
-    assert [line.strip() for line in lines[8:]] == [
+    assert [line.strip() for line in lines[8:13]] == [
         "ceiling of PR 86.90: all relevant passages are candidates",
         "GATv2 against retriever: PR@10 +65.0 (p = 0.0005), nDCG@10 +50.0 (p = 0.0005)",
         "GATv2 against GCS: PR@10 +65.0 (p = 0.0005), nDCG@10 +45.0 (p = 0.0005)",
+        "best by PR@10: GATv2 (80.00)",
+        "retriever: the search alone, whose candidates all other rows reorder",
     ]
+    assert "PR@K: percentage of questions whose relevant passages are all among the first K" in lines
 
 
 def test_sentences_that_do_not_fit_under_the_table_take_the_whole_width(printed: Print) -> None:

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from graphrerank.core import Ranking
-from graphrerank.operators.fusion import weighted_rank_fusion
+from graphrerank.core import CandidateGraphs, Ranking
+from graphrerank.operators.fusion import RankFusion, weighted_rank_fusion
+from graphrerank.operators.ppr import PPR
 
 
 def ranking(*rows: list[int]) -> Ranking:
@@ -53,3 +54,35 @@ def test_arguments_that_do_not_fit_are_refused(rankings: int, arguments: dict, m
     arguments = {"weights": torch.ones(1, 2), "top_k": 3, **arguments}
     with pytest.raises(ValueError, match=message):
         weighted_rank_fusion([ranking([1, 2])] * rankings, **arguments)
+
+
+def test_rank_fusion_of_candidates_against_naive_loop() -> None:
+    generator = torch.Generator().manual_seed(3)
+    sizes = (5, 1, 7)
+    ptr = torch.tensor([0, *torch.tensor(sizes).cumsum(0).tolist()])
+    x = torch.rand(sum(sizes), 3, generator=generator).round(decimals=1)  # with ties
+    edges = torch.tensor([[0, 1, 7, 8], [1, 0, 8, 7]])
+    graphs = CandidateGraphs(x, edges, torch.ones(4), ptr)
+    columns = [x[:, 1], x[:, 2], PPR(restart_prob=0.3).score(graphs)]
+    expected = torch.zeros(sum(sizes))
+    for start, stop in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
+        for column in columns:
+            part = column[start:stop]
+            for place, score in enumerate(part.tolist()):
+                higher, equal = int((part > score).sum()), int((part == score).sum())
+                expected[start + place] += 1 / (60 + higher + (equal + 1) / 2)
+    assert torch.allclose(RankFusion(restart_prob=0.3).score(graphs), expected)
+
+
+def test_rank_fusion_of_a_batch_equals_that_of_single_graphs() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, none = torch.rand(9, 3, generator=generator), torch.zeros(2, 0, dtype=torch.int64)
+    batch = CandidateGraphs(x, none, torch.zeros(0), torch.tensor([0, 4, 9]))
+    single = [CandidateGraphs(rows, none, torch.zeros(0), torch.tensor([0, len(rows)])) for rows in (x[:4], x[4:])]
+    fusion = RankFusion()
+    assert torch.equal(fusion.score(batch), torch.cat([fusion.score(graphs) for graphs in single]))
+
+
+def test_rank_fusion_needs_a_positive_offset() -> None:
+    with pytest.raises(ValueError, match="rank_offset"):
+        RankFusion(rank_offset=0.0)

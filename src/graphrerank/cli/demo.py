@@ -78,17 +78,18 @@ def has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
-def open_page(address: str) -> None:
+def open_page(address: str, path: str = "/ready") -> None:
     """Open the page in the browser as soon as the service is ready. Give up after five minutes.
 
     Args:
         address: URL of the service.
+        path: Path that responds when the service is ready.
     """
     opener: Any = build_opener(ProxyHandler({}))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:
-            with opener.open(f"{address}/ready", timeout=5):
+            with opener.open(f"{address}{path}", timeout=5):
                 webbrowser.open(f"{address}/")
                 return
         except OSError:

@@ -11,18 +11,29 @@ from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.folder import AUTO
 from graphrerank.data.folder_layout import ACCOUNT
+from graphrerank.evaluation.baselines import RANK_FUSION
 from graphrerank.evaluation.datasets import with_trained_splits
+from graphrerank.evaluation.decision import DEPLOY, KEEP, Decision
 from graphrerank.evaluation.diagnosis import DEPTH, MEASURES, Diagnosis, JudgingSheet, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
 from graphrerank.evaluation.loading import resolve_component
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.permission_leakage import crossing_edges, measure_leakage
-from graphrerank.evaluation.records import Counterfactual
+from graphrerank.evaluation.plan import short_names
+from graphrerank.evaluation.records import RETRIEVER, Counterfactual
 from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.tables import print_table, records_table
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.safe_loading import printable, read_json
+
+#: Settings of ``graphrerank serve`` that serve a row other than the reranker with the graph.
+PIPELINES = {
+    RETRIEVER: " pipeline=vector_search retriever=hybrid",
+    "ppr": " pipeline=rerank_ppr",
+    "gcs": " pipeline=rerank_gcs",
+    RANK_FUSION: " pipeline=rerank_fusion",
+}
 
 
 def diagnose(command: CommandContext) -> Path:
@@ -44,7 +55,7 @@ def diagnose(command: CommandContext) -> Path:
     retriever = resolve_component(parts, "retriever", command.chosen("retriever"), manifests, None).component
     chosen = NONE if command.choice("encoder") == NONE else command.chosen("encoder")
     encoder = resolve_component(parts, "encoder", chosen, manifests, None).component
-    dataset = _read(command, manifest)
+    dataset = read_dataset_with_edges(command, manifest)
     print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
     if (account := Path(str(command.cfg.dataset)) / ACCOUNT).is_file():
         print(printable(str(read_json(account)["account"])))
@@ -53,8 +64,7 @@ def diagnose(command: CommandContext) -> Path:
         pairs, crossing = crossing_edges(dataset.graph)
         print(f"principals: {crossing:,} of {pairs:,} edges connect passages with different principals")
     if not len(dataset.query_ids):
-        print("The data set has no questions. Write queries.jsonl and repeat the command to get passages to judge.")
-        print("Or evaluate on questions that are drafted along the edges: data.drafted=200")
+        show_no_questions(str(cfg.dataset))
         return command.run_dir
     torch.set_num_threads(parts.num_threads)
     dataset, encodes, build_retriever = parts.load(
@@ -76,43 +86,89 @@ def diagnose(command: CommandContext) -> Path:
         device=parts.device,
         run_dir=command.run_dir,
         command=command.line,
+        name=short_names([source])[0],
     )
     if isinstance(outcome, JudgingSheet):
-        show_sheet(outcome)
+        show_sheet(outcome, str(cfg.dataset))
     else:
-        show_diagnosis(outcome)
+        show_diagnosis(outcome, str(cfg.dataset), source)
     return command.run_dir
 
 
-def show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print the scores, the edge ablations and the verdict.
+def show_no_questions(dataset: str) -> None:
+    """Print the next steps for a data set without questions.
+
+    Args:
+        dataset: Name or path of the data set.
+    """
+    print("The data set has no questions, so it is unknown which system ranks its passages best.")
+    print(f"next: graphrerank judge {dataset}    # about 15 questions of your own, in the browser")
+    print(
+        f"or: graphrerank doctor {dataset} data.drafted=200    # drafted questions, which show whether edges can be "
+        "used, not what users need"
+    )
+
+
+def show_diagnosis(diagnosis: Diagnosis, dataset: str, checkpoint: str) -> None:
+    """Print the scores, the edge ablations, the verdict on the graph, and the decision.
 
     Args:
         diagnosis: Result of the measurement.
+        dataset: Name or path of the data set.
+        checkpoint: Checkpoint that was evaluated.
     """
     result = diagnosis.result
     print_result(result, ties="own")
     if result.counterfactuals:
         print_table(records_table(Counterfactual, result.counterfactuals), title=Counterfactual.TITLE)
-    print(diagnosis.verdict.sentence, f"next: {diagnosis.verdict.next_step}", sep="\n")
+    print(diagnosis.verdict.sentence, f"  {diagnosis.verdict.next_step}", sep="\n")
+    print("", diagnosis.decision.sentence, f"next: {next_command(diagnosis.decision, dataset, checkpoint)}", sep="\n")
 
 
-def show_sheet(sheet: JudgingSheet) -> None:
+def next_command(decision: Decision, dataset: str, checkpoint: str) -> str:
+    """Return the command that follows from a decision: serving a system, or judging more questions.
+
+    Args:
+        decision: Decision on the system to deploy.
+        dataset: Name or path of the data set.
+        checkpoint: Checkpoint that was evaluated.
+
+    Example:
+        >>> next_command(Decision("deploy", "ppr", "Deploy PPR."), "my_data", "base")
+        'graphrerank serve checkpoint=base index=my_data pipeline=rerank_ppr'
+    """
+    if decision.kind not in (DEPLOY, KEEP):
+        return f"graphrerank judge {dataset}    # {decision.num_more:,} more questions"
+    pipeline = PIPELINES.get(decision.system, "")
+    return f"graphrerank serve checkpoint={checkpoint} index={dataset}{pipeline}"
+
+
+def show_sheet(sheet: JudgingSheet, dataset: str) -> None:
     """Print instructions for judging the passages of a sheet.
 
     Args:
         sheet: Sheet of passages to judge.
+        dataset: Name or path of the data set.
     """
-    print("The questions have no judgements, so the gain from the graph is unknown.")
+    print("The questions have no judgements, so it is unknown which system ranks best.")
     print(f"The graph changes the top {DEPTH} passages of {sheet.share_changed:.0%} of the questions.")
+    print(f"next: graphrerank judge {dataset}    # click the relevant passages in the browser")
     print(
-        f"next: fill in the column score of {sheet.path} (1 relevant, 0 not; {sheet.num_queries:,} questions), "
-        "save it as qrels/test.csv in the data set folder, and repeat the command."
+        f"or: fill in the column score of {sheet.path} (1 relevant, 0 not; {sheet.num_queries:,} questions), "
+        "save it as qrels/test.csv in the data set folder, and repeat the command"
     )
 
 
-def _read(command: CommandContext, manifest: RerankerManifest) -> Dataset:
-    """Load the data set. Extract edges from the texts if a data set folder has no edges."""
+def read_dataset_with_edges(command: CommandContext, manifest: RerankerManifest) -> Dataset:
+    """Load the data set of a command. Extract edges from the texts if a data set folder has no edges.
+
+    Args:
+        command: Running command, with the settings ``dataset`` and ``data``.
+        manifest: Manifest of the checkpoint, whose splits are used.
+
+    Returns:
+        The data set.
+    """
     parts, named = command.parts, str(command.cfg.dataset)
     folder = f"{named.rstrip('/')}/" if Path(named).is_dir() else named
     given = command.chosen("data")

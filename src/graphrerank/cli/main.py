@@ -74,8 +74,11 @@ COMMANDS = {
     "build": Command(
         "NAME --from F ...", "convert a public data set or a repository's history into a data set", extra="build"
     ),
+    "judge": Command(
+        "DATA", "judge questions about DATA on a page in the browser", "judge", "train", positional="dataset"
+    ),
     "doctor": Command(
-        "[DATA ...]", "show the installation, or measure whether the graph of DATA helps", "doctor", "train", "dataset"
+        "[DATA ...]", "show the installation, or say which system to deploy for DATA", "doctor", "train", "dataset"
     ),
 }
 

@@ -31,6 +31,7 @@ SETTINGS = {  # dataclass of the settings of each command, imported when the com
     "calibrate": "graphrerank.config.settings.calibrate.CalibrateSettings",
     "learn": "graphrerank.config.settings.learn.LearnSettings",
     "doctor": "graphrerank.config.settings.doctor.DoctorSettings",
+    "judge": "graphrerank.config.settings.judge.JudgeSettings",
     "serve": "graphrerank.serving.settings.ServeSettings",
     "prepare": "graphrerank.config.settings.prepare.PrepareSettings",
 }
@@ -128,6 +129,10 @@ def composition_error(error: BaseException, name: str) -> UserError | None:
         if unknown is None:
             return None
         group, is_nested, _ = unknown[1].rpartition(".")
+        if unknown[1] in group_names(_content(name)):
+            refused = UserError(unset_group_message(unknown[1], name))
+            refused.__cause__ = error
+            return refused
         names = [*setting_names(settings_class(name)), *group_names(_content(name))]
         names = [known for known in names if not is_nested or known.startswith(f"{group}.")]
         flags = f"--cfg job --package {group}" if is_nested else "--help"
@@ -135,6 +140,25 @@ def composition_error(error: BaseException, name: str) -> UserError | None:
         refused = UserError(f"unknown setting `{unknown[1]}`{advice}")
     refused.__cause__ = error
     return refused
+
+
+def unset_group_message(group: str, name: str) -> str:
+    """Return the message about settings of a group, such as ``data.edges=auto``, for which no file is selected.
+
+    Args:
+        group: Name of the group.
+        name: The command's file of ``conf``.
+
+    Example:
+        >>> unset_group_message("retriever", "evaluate")
+        '`retriever.KEY=...` changes the selected retriever, got none. Add retriever=NAME'
+    """
+    message = f"`{group}.KEY=...` changes the selected {group}, got none. Add {group}="
+    if group != "data":
+        return f"{message}NAME"
+    message += "folder data.path=DIR"
+    has_edges = "edges" in (field.name for field in fields(settings_class(name)))
+    return f"{message}, or use edges=auto for the edges of all data sets in `datasets`" if has_edges else message
 
 
 def _content(name: str) -> dict[str, Any]:

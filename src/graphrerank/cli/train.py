@@ -8,7 +8,8 @@ from omegaconf import DictConfig
 from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
-from graphrerank.cli.training_settings import read_train_run, training_folder
+from graphrerank.cli.training_settings import read_train_run, table_split, training_folder
+from graphrerank.evaluation.baselines import GRAPH_BASELINES
 from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.memory import peak_memory_mib
@@ -63,7 +64,7 @@ def train(command: CommandContext) -> Path:
         Run folder.
     """
     with training_folder(command) as run_dir:
-        run = read_train_run(command, run_dir)
+        run, split = read_train_run(command, run_dir), table_split(command.cfg)
         data = prepare_training(
             command.parts,
             run.data,
@@ -74,7 +75,7 @@ def train(command: CommandContext) -> Path:
             features=run.features,
             settings=run.settings,
             teacher=run.teacher,
-            table_split=command.cfg.test_split,
+            table_split=split,
         )
         rerankers: dict[str, GraphReranker] = {}
         with joint_training():
@@ -95,12 +96,12 @@ def train(command: CommandContext) -> Path:
                 )
                 rerankers[name] = trainer.train()
         if is_first_process():
-            evaluate_rows(command, rerankers, data, run_dir)
+            evaluate_rows(command, rerankers, data, run_dir, split=split)
     return run_dir
 
 
 def evaluate_rows(
-    command: CommandContext, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path
+    command: CommandContext, rerankers: Mapping[str, GraphReranker], data: TrainingData, run_dir: Path, *, split: str
 ) -> None:
     """Evaluate trained models as ``graphrerank evaluate`` does, and write the measures into manifests and model cards.
 
@@ -109,19 +110,21 @@ def evaluate_rows(
         rerankers: Trained models by name.
         data: Data that the models were trained on.
         run_dir: Folder of the run.
+        split: Split of the result table.
     """
     cfg = command.cfg
     reads_pairs = any(reranker.inputs.reads_pairs for reranker in rerankers.values())
     result = evaluate(
         rerankers,
         data.first,
-        split=cfg.test_split,
+        split=split,
         retriever=data.retriever,
         encoder=NONE if data.encoder is None else data.encoder,
         pair_encoder=data.pair_encoder if reads_pairs else None,
         scorers=list(cfg.scorers),
         measures=RERANKER_MEASURES,
         edge_ablations=(),
+        baselines=GRAPH_BASELINES,
         run_dir=run_dir,
         parts=command.parts,
         command=command.line,

@@ -1,5 +1,6 @@
 """Configuration of commands that train: the run folder, the models of the run and their data."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from graphrerank.cli.command import CommandContext, portable_config
 from graphrerank.config.components import ConfiguredComponent, build_component
+from graphrerank.data.readers.judgements import TEST, VAL, qrels_files
 from graphrerank.data.teachers import Teacher
 from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.rerank.graph_reranker import GraphReranker
@@ -24,6 +26,7 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use
 from graphrerank.utils.processes import is_first_process
 
+LOGGER = logging.getLogger(__name__)
 # settings of `conf/train.yaml` that are fields of `FitSettings`, except `seed` and the settings in `batches`
 FURTHER = ("shares", "augmentation", "cross_encoder_queries", "num_queries", "start", "train_only", "calibration")
 # groups that are built separately for each model of a run
@@ -143,6 +146,22 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
         features=features,
         restart_probs={name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")},
     )
+
+
+def table_split(cfg: DictConfig) -> str:
+    """Return the split of the result table: ``test_split``, or ``val`` if only drafted questions are judged.
+
+    Args:
+        cfg: Configuration of the command.
+    """
+    data, chosen = cfg.data, str(cfg.test_split)
+    only_drafts = data.get("drafted") and data.get("splits") is None and "path" in data
+    if only_drafts and chosen == TEST and TEST not in qrels_files(Path(str(data.path))):
+        LOGGER.warning(
+            "%s has no judged questions, so the table is computed on drafted questions of the split %s", data.path, VAL
+        )
+        return VAL
+    return chosen
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -76,12 +77,17 @@ def missing_file_message(error: MissingConfigException) -> str:
     Returns:
         Message with the most similar name, or with all names.
     """
-    group, _, name = str(error.missing_cfg_file).rpartition("/")
+    path = str(error.missing_cfg_file)
+    group, _, name = path.partition("/") if path.startswith("data/") else path.rpartition("/")
     options = sorted(set(error.options or ()))
+    if group == "data" and Path(name).is_dir():
+        return (
+            f"`data` must be the name of a file of conf/data, got the folder {name!r}. Use data=folder data.path={name}"
+        )
     similar = similar_name(name, options)
-    advice = f"The names are {', '.join(options)}" if similar is None else f"Did you mean {similar}?"
+    advice = f"The names are {', '.join(options)}." if similar is None else f"Did you mean {similar}?"
     if group == "data":
-        advice += ". For a data set folder, use data=folder data.path=DIR"
+        advice += " For a data set folder, use data=folder data.path=DIR"
     return f"`{group}` must be the name of a file of conf/{group}, got {name!r}. {advice}"
 
 

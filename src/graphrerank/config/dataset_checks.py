@@ -19,7 +19,9 @@ def warn_without_edges(dataset: Dataset, build_retriever: RetrieverFactory) -> N
     """
     if expands_along_edges(build_retriever) and not dataset.has_edges:
         LOGGER.warning(
-            "hint: %s has no edges to expand along. Use data.edges=auto to extract edges from the texts", dataset.name
+            "hint: %s has no edges to expand along. To extract edges from the texts, use data.edges=auto (edges=auto "
+            'for several data sets; in Python: edges="auto")',
+            dataset.name,
         )
 
 

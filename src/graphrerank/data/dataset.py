@@ -44,6 +44,12 @@ from graphrerank.utils.safe_loading import check_name, shown_name
 NEAREST = "nearest"  # Name of the edges to nearest neighbours in `edge_counts`.
 STATISTICS = ("visible", "global")
 VALIDATION = 0.1  # Share of the drafted questions in the validation split.
+# Next steps for a data set without judged questions, for messages.
+JUDGE = "Judge about 15 of your own questions in the browser (graphrerank judge FOLDER)"
+_DRAFT = {
+    False: "train on drafted ones (data.drafted=1500; in Python: drafted=1500)",
+    True: f"evaluate on drafted ones (data.drafted=1500 split={VAL}; in Python: drafted=1500)",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -299,14 +305,30 @@ class Dataset:
         """
         for name in names:
             if name not in self.splits:
-                setting = _splits_of(list(self.splits))
-                rule = "data.splits=auto, or " if len(self.splits) == 1 else ""
-                remedy = f"; to divide the existing splits: {rule}'data.splits={{{setting}}}'" if setting else ""
-                if self.drafted and name == TEST:
-                    remedy = f"; there are no judged questions: add qrels/test.tsv, or use test_split={VAL}"
-                raise UserError(
-                    f"data set {self.name!r} must have the split {name!r}, got the splits {list(self.splits)}{remedy}"
-                )
+                raise UserError(self._missing_split(name))
+
+    def _missing_split(self, name: str) -> str:
+        """Return the error message for a split that does not exist, with the next step."""
+        if not self.splits:
+            return (
+                f"data set {self.name!r} has no judged questions, so there is no split {name!r}. {JUDGE}, or "
+                f"{_DRAFT[name == TEST]}. Models can be trained on drafted questions, but results on them do not show "
+                "what users will see"
+            )
+        missing = f"data set {self.name!r} must have the split {name!r}, got the splits {list(self.splits)}"
+        if self.drafted and name == TEST:
+            return (
+                f"{missing}; only drafted questions are judged. {JUDGE}, or use split={VAL} (train: test_split={VAL})"
+            )
+        setting = _splits_of(list(self.splits))
+        if not setting:
+            return missing
+        rule = "data.splits=auto, or " if len(self.splits) == 1 else ""
+        remedy = f"{missing}; to divide the existing splits: {rule}'data.splits={{{setting}}}'"
+        if len(self.splits) > 1:
+            return remedy
+        drafts = f". With few judged questions, {_DRAFT[False]}" if name == TRAIN and TEST in self.splits else ""
+        return f'{remedy} (in Python: splits="auto"){drafts}'
 
     def merged(self) -> Qrels:
         """Return the judgements of all splits."""

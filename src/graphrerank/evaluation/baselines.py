@@ -1,19 +1,26 @@
 """Untrained baselines, which rank the same candidates as the checkpoints."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from graphrerank.core import CandidateGraphs
+from graphrerank.core.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.evaluation.reranking import trained_system
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.models.manifest import RerankerManifest
+from graphrerank.operators.fusion import RankFusion
 from graphrerank.operators.gcs import GCS
 from graphrerank.operators.ppr import PPR
 
 PAIR_BASELINES = ("cross_encoder", "granker")  # only run if a checkpoint uses the vectors of a cross-encoder
-BASELINES = (RETRIEVER, "ppr", "gcs", *PAIR_BASELINES)
+RANK_FUSION = "rank_fusion"  # reciprocal rank fusion of BM25, dense search and PPR
+GRAPH_BASELINES = ("ppr", "gcs")
+OPTIONAL_BASELINES = (*GRAPH_BASELINES, RANK_FUSION)  # baselines that a caller may choose
+BASELINES = (RETRIEVER, *OPTIONAL_BASELINES, *PAIR_BASELINES)
 
 
 def baseline_systems(restart_probs: Mapping[str, float]) -> list[System]:
@@ -30,6 +37,43 @@ def baseline_systems(restart_probs: Mapping[str, float]) -> list[System]:
         System("ppr", PPR(restart_prob=restart_probs["ppr"]).score),
         System("gcs", GCS(restart_prob=restart_probs["gcs"]).score),
     ]
+
+
+def rank_fusion_system(
+    restart_probs: Mapping[str, float], feature_names: Sequence[str], available: Sequence[str]
+) -> System | None:
+    """Build the baseline that fuses the ranks by BM25, dense search and PPR.
+
+    Args:
+        restart_probs: Restart probabilities of the baselines. That of ``ppr`` is used.
+        feature_names: Names of the columns of ``x``.
+        available: Names of the features that the retriever returns.
+
+    Returns:
+        The system, or None if the retriever does not return scores of BM25 and dense search.
+    """
+    if not set(TEXT_FEATURES) <= set(available) & set(feature_names):
+        return None
+    columns = [list(feature_names).index(name) for name in (BASE_SCORE, *TEXT_FEATURES)]
+    fusion = RankFusion(restart_prob=restart_probs["ppr"])
+
+    def score(graphs: CandidateGraphs) -> Tensor:
+        return fusion.score(replace(graphs, x=graphs.x[:, columns]))
+
+    return System(RANK_FUSION, score)
+
+
+def restart_note(restart_probs: Mapping[str, float]) -> str:
+    """Return a description of the restart probabilities of PPR and GCS, on which their rows depend.
+
+    Args:
+        restart_probs: Restart probabilities of ``ppr`` and ``gcs``.
+
+    Example:
+        >>> restart_note({"gcs": 0.1, "ppr": 0.7})
+        'restart probabilities PPR 0.7, GCS 0.1'
+    """
+    return f"restart probabilities {', '.join(f'{name.upper()} {restart_probs[name]:g}' for name in GRAPH_BASELINES)}"
 
 
 def reranking_systems(
@@ -63,7 +107,7 @@ def baseline_settings(manifest: RerankerManifest) -> dict[str, Hashable]:
     Returns:
         Setting by name of the baseline. Checkpoints with equal settings share the baseline's row.
     """
-    settings: dict[str, Hashable] = {RETRIEVER: None, **manifest.operators}
+    settings: dict[str, Hashable] = {RETRIEVER: None, **manifest.operators, RANK_FUSION: manifest.operators["ppr"]}
     if manifest.pair_encoder is not None:
         settings |= dict.fromkeys(PAIR_BASELINES, manifest.pair_encoder.fingerprint)
     return settings

@@ -10,6 +10,7 @@ from torch import Tensor
 from graphrerank._moved import moved_names
 from graphrerank.core import Ranking
 from graphrerank.data.qrels import Qrels
+from graphrerank.data.readers.judgements import TRAIN, VAL
 from graphrerank.evaluation.comparisons import compare_dataset, measure_rows
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, relevant_nodes, tied_share
 from graphrerank.evaluation.records import DatasetResult, SystemResult
@@ -77,6 +78,7 @@ def measure_dataset(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         grouped=[name for name in plan.measures if name in plan.stage],
         extra=_merged(stage.extra for stage in stages),
         node_ids=graph.node_ids,
+        drafted=dataset.drafted and ranked.split in (TRAIN, VAL),
     )
 
 

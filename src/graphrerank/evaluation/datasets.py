@@ -58,6 +58,25 @@ def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest])
     return data
 
 
+def with_edges(data: PreparedDataset | ConfiguredComponent, edges: str) -> ConfiguredComponent:
+    """Return the settings of a data set folder with other edges.
+
+    Args:
+        data: Settings of a data set folder.
+        edges: New value of the setting ``edges``, such as ``auto``.
+
+    Raises:
+        UserError: If the data set has already been loaded, or has no setting ``edges``.
+    """
+    settings = data.settings if isinstance(data, ConfiguredComponent) else None
+    if settings is None or "edges" not in settings:
+        name = data.name if isinstance(data, ConfiguredComponent) else data.dataset.name
+        raise UserError(f"`edges` must be null for {name!r}, whose edges are fixed when it is loaded, got {edges!r}")
+    return replace(
+        cast(ConfiguredComponent, data), settings=cast(DictConfig, OmegaConf.merge(settings, {"edges": edges}))
+    )
+
+
 class DatasetLoader:
     """Loads, filters and prepares the data sets of an evaluation.
 
@@ -65,6 +84,7 @@ class DatasetLoader:
         components: Builds data sets, and encodes and searches them.
         loaded: Systems of the evaluation, whose retriever and encoder prepare the data sets.
         split: Split whose judgements are used.
+        edges: Edges of all data set folders, such as ``auto``. If None, the settings of the data sets are used.
         filter: Metadata filter. Passages that do not match are removed from the corpus and the judgements.
         num_queries: Number of queries, the first ones by id. If None, all are used.
         prepare: Whether to encode data sets and search them for candidates.
@@ -76,6 +96,7 @@ class DatasetLoader:
         loaded: LoadedSystems,
         *,
         split: str = "test",
+        edges: str | None = None,
         filter: Filter | None = None,
         num_queries: int | None = None,
         prepare: bool = True,
@@ -83,6 +104,7 @@ class DatasetLoader:
         self.components = components
         self.loaded = loaded
         self.split = split
+        self.edges = edges
         self.filter = filter
         self.num_queries = num_queries
         self.prepare = prepare
@@ -97,13 +119,15 @@ class DatasetLoader:
             Prepared data sets as they are, and the settings of the others.
 
         Raises:
-            ValueError: If a data set is unknown, or a filter is used with a prepared one.
+            ValueError: If a data set is unknown, a filter is used with a prepared one, or ``edges`` is set for a data
+                set that is not a folder.
         """
         manifests = self.loaded.manifests
-        return [
+        resolved = [
             each if isinstance(each, PreparedDataset) else resolve_dataset(self.components, each, manifests)
             for each in data
         ]
+        return resolved if self.edges is None else [with_edges(each, self.edges) for each in resolved]
 
     def load(self, data: PreparedDataset | ConfiguredComponent) -> RankingTask:
         """Load a data set, and choose its queries.

@@ -16,11 +16,12 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.judgements import TRAIN, VAL
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS, SHUFFLED, WITHOUT_TYPE, EdgeAblation
-from graphrerank.evaluation.baselines import reranking_systems
+from graphrerank.evaluation.baselines import rank_fusion_system, reranking_systems
 from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.decision import MIN_GAIN, Decision, decide
 from graphrerank.evaluation.encoder_checks import check_encoder
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
-from graphrerank.evaluation.records import RETRIEVER, DatasetResult, to_plain
+from graphrerank.evaluation.records import DatasetResult, to_plain
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import ALPHA
@@ -30,11 +31,11 @@ from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.files import write_json, write_text
 
-MIN_GAIN = 0.01  # smallest noticeable gain of a measure or of a fraction of the questions
+MIN_TRAINING = 50  # smallest number of own questions that are worth dividing into training and test questions
 WITH, WITHOUT = "with the graph", "without the graph"
 ALL = "all judged questions"
 DRAFTED = "drafted questions"  # generated questions, most of them along edges of the graph
-MEASURES = ("nDCG@10", "R@10", "PR@10")
+MEASURES = ("PR@10", "R@10", "nDCG@10")
 POOLED_QUERIES, DEPTH = 50, 10  # number of questions to judge, and number of passages from each ranking
 HEADER = ("query-id", "corpus-id", "score", "query", "text")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets evaluate a cell that begins with one of these as a formula
@@ -140,7 +141,7 @@ def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
             "drafted",
             f"On drafted questions the graph changes {amount}. Most of them were drafted along its edges, so that it "
             "is bound to help: this says that the edges can be used, not that your users need them.",
-            "Write some questions of your own into queries.jsonl, and run this again for a set to judge.",
+            "Judge about 15 questions of your own (graphrerank judge DATA), and run this again.",
         )
     if test.p_randomization < ALPHA:
         return _hurts(result, amount) if test.difference < 0 else _helps(result, measure, amount)
@@ -150,8 +151,15 @@ def verdict(result: DatasetResult, questions: str) -> GraphVerdict:
     return GraphVerdict(
         "unclear",
         f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}.",
-        f"Judge more questions, or take other edges. {_other_edges(result)}",
+        f"Judge more questions (graphrerank judge DATA), or take other edges. {_other_edges(result)}",
     )
+
+
+def _training(result: DatasetResult) -> str:
+    """Return the advice to train, on own questions if there are enough of them, and on drafted ones otherwise."""
+    if len(result.query_ids) >= MIN_TRAINING:
+        return "train on your own questions (graphrerank train ... data.splits=auto)"
+    return "train on drafted questions (graphrerank train experiment=fine_tune ... data.drafted=1500)"
 
 
 def _harmful_types(result: DatasetResult) -> list[str]:
@@ -179,10 +187,9 @@ def _helps(result: DatasetResult, measure: str, amount: str) -> GraphVerdict:
             f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
             f"candidates {measure} is {points_cell(shuffled.difference)} lower, "
             f"{p_text(shuffled.p_randomization)}.",
-            "Expansion brings the gain; train on your own questions (graphrerank train data.splits=auto) to use the "
-            "edges.",
+            f"Expansion brings the gain; {_training(result)} to use the edges.",
         )
-    step = "Keep the graph, and train on your own questions: graphrerank train data.splits=auto."
+    step = f"Keep the graph, and {_training(result)}, if that pays on your questions."
     if harmful := _harmful_types(result):
         step = f"Leave out the edges of type {', '.join(harmful)}, without which the ranking is better."
     return GraphVerdict("helps", f"The graph helps: {amount}.", step)
@@ -193,8 +200,7 @@ def _other_edges(result: DatasetResult) -> str:
     if after >= before + MIN_GAIN:
         return (
             f"Expansion finds more (all that is relevant among the candidates for {after:.1%} of the questions, "
-            f"{before:.1%} before), and the ranking does not use it: train on your own questions (graphrerank train "
-            "data.splits=auto)."
+            f"{before:.1%} before), and the ranking does not use it: {_training(result)}."
         )
     return (
         "The edges do not lead to relevant passages that the search misses: try others (data.edges=auto, "
@@ -210,11 +216,13 @@ class Diagnosis:
         questions: Description of the evaluated questions: a split, all judged questions, or drafted questions.
         result: Scores, significance tests and edge ablations.
         verdict: Answer to the question whether the graph improves the ranking.
+        decision: Answer to the question which system to deploy.
     """
 
     questions: str
     result: DatasetResult
     verdict: GraphVerdict
+    decision: Decision
 
     def save(self, run_dir: Path, *, command: str, graph: CorpusGraph, resamples: int) -> None:
         """Write ``diagnosis.json`` and the files of an evaluation.
@@ -228,7 +236,7 @@ class Diagnosis:
         name = self.result.name
         EvaluationResult(command, {name: self.result}, settings={"resamples": resamples}).save(run_dir)
         content = {"dataset": name, "questions": self.questions, "num_queries": len(self.result.query_ids)}
-        content |= {"shape": graph_shape(graph), "verdict": self.verdict}
+        content |= {"shape": graph_shape(graph), "verdict": self.verdict, "decision": self.decision}
         write_json(run_dir / "diagnosis.json", to_plain(content))
 
 
@@ -258,6 +266,7 @@ def diagnose(
     device: torch.device,
     run_dir: Path,
     command: str,
+    name: str = "base",
 ) -> Diagnosis | JudgingSheet:
     """Measure whether the edges of a corpus improve a reranker, and write the results to a folder.
 
@@ -272,6 +281,7 @@ def diagnose(
         device: Device of the model.
         run_dir: Folder for the files.
         command: Command line, for the report.
+        name: Name of the reranker in the decision.
 
     Returns:
         Diagnosis, or a sheet of passages to judge if the data set has no judgements.
@@ -284,8 +294,7 @@ def diagnose(
     names = checkpoint.reranker.retriever.feature_names
     whole, bare = prepared.with_features(names), bare.with_features(names)
     check_encoder(checkpoint, whole)
-    rows = reranking_systems({WITH: checkpoint.model}, checkpoint.reranker.operators, device=device)
-    systems = {row.name: row for row in rows}
+    systems = diagnosed_systems(checkpoint, whole, prepared.feature_names, device=device)
     if not dataset.splits:
         queries = chosen_queries(dataset, num_queries)
         return write_judging_sheet(dataset, queries, rank_both_ways(whole, bare, queries, systems), run_dir)
@@ -298,9 +307,45 @@ def diagnose(
     ablated = {kind: rerank(whole, queries, variant) for kind, variant in variants.items()}
     ranked[-1] = replace(ranked[-1], on_other_edges=ablated)
     result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
-    diagnosis = Diagnosis(questions, result, verdict(result, questions))
+    result = replace(result, drafted=questions == DRAFTED)
+    decision = decide(result, names=system_names(name), resamples=plan.resamples, seed=plan.seed)
+    diagnosis = Diagnosis(questions, result, verdict(result, questions), decision)
     diagnosis.save(run_dir, command=command, graph=dataset.graph, resamples=plan.resamples)
     return diagnosis
+
+
+def diagnosed_systems(
+    checkpoint: Checkpoint, prepared: PreparedDataset, retriever_features: Sequence[str], *, device: torch.device
+) -> dict[str, System]:
+    """Build the systems of a diagnosis.
+
+    Args:
+        checkpoint: Checkpoint of the reranker.
+        prepared: Data set with the features of the checkpoint.
+        retriever_features: Names of the features that the retriever returns.
+        device: Device of the model.
+
+    Returns:
+        The retriever, PPR, GCS, a fusion of ranks if the retriever returns scores of BM25 and of dense search, and the
+        reranker under the key ``WITH``.
+    """
+    operators = checkpoint.reranker.operators
+    fusion = rank_fusion_system(operators, prepared.feature_names, retriever_features)
+    scorers = [] if fusion is None else [fusion]
+    rows = reranking_systems({WITH: checkpoint.model}, operators, device=device, scorers=scorers)
+    return {row.name: row for row in rows}
+
+
+def system_names(name: str) -> dict[str, str]:
+    """Return the names of the reranker's rows in sentences.
+
+    Args:
+        name: Name of the reranker.
+
+    Returns:
+        Names by row, with and without edges.
+    """
+    return {WITH: f"`{name}`", WITHOUT: f"`{name}` without edges"}
 
 
 def rank_both_ways(
@@ -312,14 +357,14 @@ def rank_both_ways(
         whole: Data set with its edges.
         bare: The same data set without edges.
         queries: Indices of the questions, ``[Q]`` int64.
-        systems: Retriever, PPR and reranker, the latter under the key ``WITH``.
+        systems: Untrained systems, and the reranker under the key ``WITH``.
 
     Returns:
-        Rankings ``[Q, K]`` of the retriever, of PPR, and of the reranker without and with the graph.
+        Rankings ``[Q, K]`` of the untrained systems, and of the reranker without and with the graph.
     """
+    untrained = {name: rerank(whole, queries, system) for name, system in systems.items() if name != WITH}
     return {
-        RETRIEVER: rerank(whole, queries, systems[RETRIEVER]),
-        "ppr": rerank(whole, queries, systems["ppr"]),
+        **untrained,
         WITHOUT: rerank(bare, queries, systems[WITH]),
         WITH: rerank(whole, queries, systems[WITH]),
     }

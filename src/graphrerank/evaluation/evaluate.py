@@ -10,6 +10,7 @@ from graphrerank.config.components import ComponentFactory
 from graphrerank.config.compose import group_choices
 from graphrerank.corpus.filters import Filter
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS
+from graphrerank.evaluation.baselines import OPTIONAL_BASELINES
 from graphrerank.evaluation.comparisons import compare_dataset
 from graphrerank.evaluation.dataset_result import measure_dataset
 from graphrerank.evaluation.datasets import DatasetLoader
@@ -31,6 +32,7 @@ def evaluate(
     data: Any,
     *,
     split: str = "test",
+    edges: str | None = None,
     retriever: Any = None,
     encoder: Any = None,
     pair_encoder: Any = None,
@@ -41,6 +43,7 @@ def evaluate(
     ties: str = "own",
     resamples: int = 10_000,
     edge_ablations: Sequence[str] = EDGE_ABLATIONS,
+    baselines: Sequence[str] = OPTIONAL_BASELINES,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     stages: Sequence[Stage] = (),
     filter: Filter | None = None,
@@ -56,7 +59,8 @@ def evaluate(
 ) -> EvaluationResult:
     r"""Evaluate systems on the same queries of each data set, and compare the last system with every other system.
 
-    All checkpoints rerank the same candidates. The retriever's ranking, PPR and GCS are added as baselines. If a data
+    All checkpoints rerank the same candidates. The retriever's ranking, PPR, GCS and a fusion of ranks are added as
+    baselines. If a data
     set is passed by name, the settings of the first checkpoint that was trained on it are used.
 
     Args:
@@ -73,6 +77,9 @@ def evaluate(
         data: One data set or a list of them: a :class:`~graphrerank.Dataset`, the name of a file of ``conf/data``, the
             path of a data set folder, settings, or a prepared data set.
         split: Split whose queries and judgements are used.
+        edges: Edges of all data set folders in ``data``. ``"auto"`` also extracts edges from the texts
+            (:meth:`Dataset.from_folder <graphrerank.Dataset.from_folder>`). If None, the edges are those of the data
+            sets. It cannot change a data set that has already been loaded.
         retriever: Retriever that produces the candidates. Pipeline search steps that name no retriever use it too. If
             None, the retriever that the first checkpoint was trained with is used, or dense search without checkpoints.
         encoder: Text encoder for queries and passages, or ``"none"`` to run without vectors. If None, the encoder that
@@ -92,6 +99,9 @@ def evaluate(
         resamples: Number of random sign flips of each randomisation test, and number of bootstrap samples.
         edge_ablations: Edge ablations to run: each checkpoint is evaluated again with edges ``shuffled``, ``removed``,
             or without one edge type (``each_type``). Defaults to all three; an empty list disables them.
+        baselines: Baselines to compare with checkpoints, in addition to the retriever: ``ppr``, ``gcs`` and
+            ``rank_fusion`` (reciprocal rank fusion of BM25, dense search and PPR, for retrievers that return both
+            scores). Defaults to all three.
         settings: Overrides of pipeline settings, by label of the pipeline.
         stages: Functions that are called with the rankings of all systems and add measures, notes and tables
             (:class:`~graphrerank.evaluation.systems.Stage`).
@@ -147,6 +157,7 @@ def evaluate(
         stages=stages,
         pipeline_settings=settings,
         edge_ablations=_renamed("counterfactuals", counterfactuals, "edge_ablations", edge_ablations),
+        baselines=baselines,
         ties=ties,
         resamples=resamples,
         seed=seed,
@@ -165,6 +176,7 @@ def evaluate(
         components,
         loaded,
         split=split,
+        edges=edges,
         filter=filter,
         num_queries=num_queries,
         prepare=any(runner.needs_preparation for runner in runners),

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphrerank._moved import moved_names
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
-from graphrerank.evaluation.baselines import BASELINES
+from graphrerank.evaluation.baselines import BASELINES, restart_note
 from graphrerank.evaluation.plan import CHECKPOINT, PIPELINE, PlannedEvaluation, SystemSpec
 from graphrerank.evaluation.runners.checkpoint import CheckpointGroup
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoints
@@ -224,7 +224,7 @@ def candidate_notes(loaded: LoadedSystems) -> list[str]:
         loaded: Systems of the evaluation.
 
     Returns:
-        One sentence. Empty if there are no checkpoints.
+        One sentence, and one for each choice of restart probabilities. Empty if there are no checkpoints.
     """
     if not loaded.checkpoints:
         return []
@@ -234,7 +234,13 @@ def candidate_notes(loaded: LoadedSystems) -> list[str]:
     depths = [group.cross_encoder_top_k for group in loaded.checkpoints.values() if group.cross_encoder_top_k]
     if depths and loaded.pair_encoder is not None:
         note += f", {loaded.pair_encoder.name} on the first {depths[0]}, whose time is in no stage"
-    return [note]
+    sources: dict[str, list[str]] = {}
+    for label, group in loaded.checkpoints.items():
+        sources.setdefault(restart_note(group.manifest.operators), []).append(label)
+    return [
+        note,
+        *(f"{chosen}, chosen on the validation split of {', '.join(labels)}" for chosen, labels in sources.items()),
+    ]
 
 
 def endpoint_notes(counts: Mapping[str, int]) -> list[str]:

@@ -26,8 +26,8 @@ JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # unsupported, because the
 CUT = re.compile(r"(TR|MissTR|Coverage)(@[1-9][0-9]*)?")
 
 RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
-PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
-MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # default for rerankers, pipelines and run files
+PIPELINE_MEASURES = ("CR@10", "R@5", "R@10", "nDCG@10", TOPOLOGICAL_RECALL, MISSED)
+MIXED_MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")  # default for rerankers, pipelines and run files
 SIGNIFICANCE_MEASURES = ("nDCG@10", "PR@10", "CR@10")  # tested by default if they are measured
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS
-from graphrerank.evaluation.baselines import BASELINES
+from graphrerank.evaluation.baselines import BASELINES, OPTIONAL_BASELINES
 from graphrerank.evaluation.measuring import (
     MIXED_MEASURES,
     RERANKER_MEASURES,
@@ -54,6 +54,7 @@ class PlannedEvaluation:
             manifests.
         pipeline_settings: Overrides of pipeline settings, by label.
         edge_ablations: Edge ablations to run.
+        baselines: Baselines to compare with checkpoints, in addition to the retriever.
     """
 
     systems: Sequence[SystemSpec]
@@ -62,6 +63,7 @@ class PlannedEvaluation:
     only_checkpoint: bool
     pipeline_settings: Mapping[str, Mapping[str, Any]]
     edge_ablations: Sequence[str]
+    baselines: Sequence[str] = OPTIONAL_BASELINES
 
     @property
     def labels(self) -> list[str]:
@@ -90,6 +92,7 @@ def plan_evaluation(
     stages: Sequence[Stage] = (),
     pipeline_settings: Mapping[str, Mapping[str, Any]] | None = None,
     edge_ablations: Sequence[str] = EDGE_ABLATIONS,
+    baselines: Sequence[str] = OPTIONAL_BASELINES,
     ties: str = "own",
     resamples: int = 10_000,
     seed: int = 0,
@@ -105,6 +108,7 @@ def plan_evaluation(
         stages: Stages after ranking, which may add measures.
         pipeline_settings: Overrides of pipeline settings, by label.
         edge_ablations: Edge ablations to run.
+        baselines: Baselines to compare with checkpoints, in addition to the retriever.
         ties: Order of passages with equal scores, ``own`` or ``trec``.
         resamples: Number of random sign flips, and number of bootstrap samples.
         seed: Random seed of resampling.
@@ -124,6 +128,8 @@ def plan_evaluation(
     check_pipeline_settings(specs, pipeline_settings or {})
     if unknown := sorted(set(edge_ablations) - set(EDGE_ABLATIONS)):
         raise UserError(f"`edge_ablations` must be a subset of {EDGE_ABLATIONS}, got {unknown}")
+    if unknown := sorted(set(baselines) - set(OPTIONAL_BASELINES)):
+        raise UserError(f"`baselines` must be a subset of {OPTIONAL_BASELINES}, got {unknown}")
     return PlannedEvaluation(
         specs,
         datasets,
@@ -139,6 +145,7 @@ def plan_evaluation(
         only_checkpoint,
         pipeline_settings or {},
         tuple(edge_ablations),
+        tuple(baselines),
     )
 
 

@@ -45,6 +45,7 @@ def build_runners(
                 pair_encoder=loaded.pair_encoder,
                 scorers=systems,
                 edge_ablations=planned.edge_ablations,
+                baselines=planned.baselines,
                 seed=seed,
             )
         )

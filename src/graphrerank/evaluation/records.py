@@ -352,6 +352,7 @@ class DatasetResult:
         grouped: Measures that are averaged over ``groups``.
         extra: Plain JSON of stages after ranking.
         node_ids: Ids of the passages. Empty if the result was read from files.
+        drafted: Whether the questions were drafted from the passages, not asked by users.
     """
 
     name: str
@@ -377,6 +378,7 @@ class DatasetResult:
     grouped: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     node_ids: Sequence[str] = ()
+    drafted: bool = False
 
     @property
     def primary(self) -> str:

@@ -1,10 +1,12 @@
 """Tables and sentences of a report, for the terminal and as Markdown."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
+from graphrerank.evaluation.decision import best_line
 from graphrerank.evaluation.latency import TOTAL
+from graphrerank.evaluation.legend import explained_name, legend
 from graphrerank.evaluation.records import (
     READING,
     Counterfactual,
@@ -41,18 +43,25 @@ TIES = {
 }
 
 
-def print_result(dataset: DatasetResult, *, ties: str) -> None:
-    """Print the quality of all systems, notes, tests, and the tables of stages.
+def print_result(dataset: DatasetResult, *, ties: str, with_legend: bool = True) -> None:
+    """Print the quality of all systems, notes, tests, the best system, a legend, and the tables of stages.
 
-    Measures whose names end with ``/multi`` are only shown in the report, unless there are no others.
+    Measures whose names end with ``/multi`` are only shown in the report, unless there are no others. Columns of
+    latency are left out if nothing was timed.
 
     Args:
         dataset: Results of the data set.
         ties: Order of passages with equal scores, a key of ``TIES``.
+        with_legend: Whether to explain the rows and columns.
     """
-    lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
+    lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset)), *best_lines(dataset)]
     shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
-    print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
+    explained = legend(dataset, shown) if with_legend else []
+    table = quality_table(dataset, shown)
+    if all(system.cost is None for system in dataset.systems.values()):
+        width = len(table.header) - len(QUANTILES)
+        table = replace(table, header=table.header[:width], rows=[row[:width] for row in table.rows])
+    print_table(table, title=title_of(dataset), lines=[*lines, *explained])
     for table in dataset.tables:
         if table.printed:
             print_table(table, title=table.title)
@@ -80,7 +89,20 @@ def title_of(dataset: DatasetResult) -> str:
         dataset: Results of the data set.
     """
     candidates = "" if dataset.candidates is None else f", {dataset.candidates:,} candidates"
-    return f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries{candidates}"
+    count = len(dataset.query_ids)
+    if dataset.drafted:
+        return f"{dataset.name}: {count:,} drafted questions, not asked by users{candidates}"
+    return f"{dataset.name} {dataset.split}: {count:,} queries{candidates}"
+
+
+def best_lines(dataset: DatasetResult) -> list[str]:
+    """Return the line about the best system of a table, if there are several (:func:`best_line`).
+
+    Args:
+        dataset: Results of the data set.
+    """
+    line = best_line(dataset)
+    return [] if line is None else [line]
 
 
 def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
@@ -94,12 +116,20 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
         One sentence per note.
     """
     lines = list(dataset.notes)
+    if dataset.drafted:
+        lines.append("the questions are drafted from the passages: gains on them often do not carry over to users")
     if dataset.ceiling is not None:
         mixed = any(system.kind not in RERANK for system in dataset.systems.values())
         expanded = dataset.base_ceiling not in (None, dataset.ceiling)
         before = f" ({percent_cell(dataset.base_ceiling)} before expansion)" if expanded else ""
         what = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
         lines.append(f"{what} {percent_cell(dataset.ceiling)}{before}: all relevant passages are candidates")
+        if dataset.base_ceiling is not None and dataset.ceiling < dataset.base_ceiling:
+            lost = round((dataset.base_ceiling - dataset.ceiling) * len(dataset.query_ids))
+            lines.append(
+                f"warning: expansion along edges loses relevant passages of {lost:,} more questions than it completes. "
+                "Use retriever=hybrid, or more edges (edges=auto)"
+            )
     tied = {name: system.tied_share for name, system in dataset.systems.items() if system.tied_share}
     if tied:
         shares = ", ".join(f"{row_name(name)} {percent_cell(share)}%" for name, share in tied.items())
@@ -214,7 +244,7 @@ def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table
     highest = {measure: _highest(of_system[measure] for of_system in means.values()) for measure in shown}
     rows = []
     for name, system in dataset.systems.items():
-        row = {"system": Cell(row_name(name))}
+        row = {"system": Cell(row_name(name), note=explained_name(name))}
         for measure in shown:
             mean = means[name][measure]
             row[measure] = percent_cell(mean, system.intervals.get(measure), best=mean == highest[measure])

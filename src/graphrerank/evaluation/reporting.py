@@ -65,6 +65,6 @@ def report_dataset(result: EvaluationResult, name: str, *, show: bool = True, ru
         run_dir: Folder for the files. If None, no files are written.
     """
     if show:
-        print_result(result.datasets[name], ties=result.ties)
+        print_result(result.datasets[name], ties=result.ties, with_legend=len(result.datasets) == 1)
     if run_dir is not None:
         result.save(run_dir)

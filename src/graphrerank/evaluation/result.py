@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from graphrerank.core import Ranking
+from graphrerank.evaluation.legend import legend
 from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import DatasetResult, Replication, to_plain
 from graphrerank.evaluation.report import (
+    best_lines,
     bullets,
     dataset_tables,
     markdown,
@@ -79,9 +81,9 @@ class EvaluationResult:
         return str(self.settings.get("ties", "own"))
 
     def show(self) -> None:
-        """Print the table of each data set, with its notes and tests."""
-        for dataset in self.datasets.values():
-            print_result(dataset, ties=self.ties)
+        """Print the table of each data set, with its notes and tests, and a legend below the first one."""
+        for number, dataset in enumerate(self.datasets.values()):
+            print_result(dataset, ties=self.ties, with_legend=number == 0)
 
     def to_pandas(self) -> "DataFrame":
         """Return the means as a data frame with one row per data set and system, and one column per measure.
@@ -118,7 +120,8 @@ class EvaluationResult:
             for table in dataset_tables(dataset):
                 parts += [f"### {table.title.capitalize()}", table.caption, markdown(table)]
                 if table.title == "quality":
-                    parts.append(bullets(notes_of(dataset, self.ties)))
+                    parts.append(bullets([*notes_of(dataset, self.ties), *best_lines(dataset)]))
+                    parts.append(bullets(legend(dataset, dataset.measures)))
         if self.across:
             table = records_table(Replication, self.across)
             parts += [f"## {table.title.capitalize()}", table.caption, markdown(table)]
@@ -160,7 +163,8 @@ class EvaluationResult:
             "dataset": dataset,
             "verdicts": verdicts(dataset),
             "tables": dataset_tables(dataset),
-            "notes": notes_of(dataset, self.ties),
+            "notes": [*notes_of(dataset, self.ties), *best_lines(dataset)],
+            "legend": legend(dataset, dataset.measures),
             "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
         }
 
@@ -267,6 +271,7 @@ def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
     }
     return {
         "split": dataset.split,
+        **({"drafted": True} if dataset.drafted else {}),
         "queries": len(dataset.query_ids),
         "candidates": dataset.candidates,
         "ceiling": dataset.ceiling,

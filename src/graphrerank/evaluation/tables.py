@@ -14,6 +14,7 @@ NOTHING = "-"
 ROW_NAMES = {
     "ppr": "PPR",
     "gcs": "GCS",
+    "rank_fusion": "rank fusion",
     "mlp": "MLP",
     "gatv2": "GATv2",
     "cross_encoder": "cross-encoder",

@@ -1,11 +1,13 @@
-"""Fusion of several rankings by rank."""
+"""Fusion of several rankings by rank: of pipelines, and of the scores of candidates."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from graphrerank.core import Ranking
+from graphrerank.core import CandidateGraphs, Ranking
+from graphrerank.core.graph_algebra import graph_of_nodes
+from graphrerank.operators.ppr import PPR
 from graphrerank.utils.checks import UserError, check_counts, check_positive
 
 #: Constant :math:`k` of reciprocal rank fusion in the original paper.
@@ -75,3 +77,75 @@ def weighted_rank_fusion(
     ]  # nodes are sorted, so ties go by index
     scores = scores.gather(1, best)
     return Ranking(nodes.gather(1, best).masked_fill(scores == -torch.inf, -1), scores).padded(top_k)
+
+
+class RankFusion:
+    r"""Score candidates by reciprocal rank fusion of their score columns and of personalized PageRank.
+
+    .. math:: s_i = \sum_{l} \frac{1}{k + r_l(i)}
+
+    over the ranks by each column of ``x`` after the first, and by PageRank from the base scores in the first column. It
+    needs no training. Ties have the mean of their ranks.
+
+    Source: Cormack et al., "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", 2009.
+
+    Args:
+        restart_prob: Restart probability of PageRank, in (0, 1].
+        rank_offset: Constant :math:`k`, a positive number.
+
+    Raises:
+        UserError: If a number is out of range.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 2.0, 0.8], [0.5, 3.0, 0.9], [0.1, 0.0, 0.0]])  # base, BM25, dense
+        >>> edges = torch.tensor([[0, 1], [1, 0]])
+        >>> graphs = CandidateGraphs(scores, edges, torch.ones(2), torch.tensor([0, 3]))
+        >>> RankFusion(restart_prob=0.5).score(graphs)
+        tensor([0.0487, 0.0489, 0.0476])
+    """
+
+    def __init__(self, *, restart_prob: float = 0.5, rank_offset: float = RANK_OFFSET) -> None:
+        check_positive(rank_offset=rank_offset)
+        self.rank_offset = rank_offset
+        self._pagerank = PPR(restart_prob=restart_prob)
+
+    def score(self, graphs: CandidateGraphs) -> Tensor:
+        """Score the candidates.
+
+        Args:
+            graphs: Candidate graphs. The first column of ``x`` is the base score, and the others are fused.
+
+        Returns:
+            Scores ``[N]``.
+        """
+        columns = [*graphs.x[:, 1:].unbind(1), self._pagerank.score(graphs)]
+        fused = [1 / (self.rank_offset + ranks_in_graphs(column, graphs.ptr)) for column in columns]
+        return torch.stack(fused).sum(0)
+
+
+def ranks_in_graphs(scores: Tensor, ptr: Tensor) -> Tensor:
+    """Rank the nodes of each packed graph by score.
+
+    Args:
+        scores: Scores ``[N]``.
+        ptr: Boundaries of the graphs, ``[B + 1]``.
+
+    Returns:
+        Ranks ``[N]`` from 1, the highest score first. Equal scores have the mean of their ranks.
+
+    Example:
+        >>> ranks_in_graphs(torch.tensor([0.1, 0.5, 0.5, 9.0]), torch.tensor([0, 3, 4]))
+        tensor([3.0000, 1.5000, 1.5000, 1.0000])
+    """
+    graph = graph_of_nodes(ptr, len(scores))
+    by_score = torch.argsort(scores, descending=True, stable=True)
+    order = by_score[torch.argsort(graph[by_score], stable=True)]
+    place = torch.arange(len(scores), device=scores.device)
+    sorted_graph, sorted_scores = graph[order], scores[order]
+    starts_group = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
+    starts_group[1:] = (sorted_graph[1:] != sorted_graph[:-1]) | (sorted_scores[1:] != sorted_scores[:-1])
+    group = starts_group.long().cumsum(0) - 1
+    rank = (place - ptr[sorted_graph] + 1).float()
+    count = torch.bincount(group).float()
+    mean = torch.zeros_like(count).index_add_(0, group, rank) / count
+    return torch.empty_like(rank).scatter_(0, order, mean[group])

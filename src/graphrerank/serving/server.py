@@ -183,6 +183,18 @@ def load_engines(factories: Mapping[str, EngineFactory], num_threads: int) -> di
     return engines
 
 
+def local_listener(port: int) -> socket.socket:
+    """Return a listening socket that accepts connections from this machine only.
+
+    Args:
+        port: Port to listen on. 0 chooses a free one.
+
+    Raises:
+        UserError: If the port is out of range or in use.
+    """
+    return _listening(ServiceSettings(port=port))
+
+
 def _listening(settings: ServiceSettings) -> socket.socket:
     is_v6 = ":" in settings.host
     family = socket.AF_INET6 if is_v6 else socket.AF_INET

@@ -85,7 +85,7 @@ def test_checkpoints_stand_below_baselines_of_one_setting(prepared: PreparedData
     data = of_base(prepared)
     rows = runner.run(RankingTask(data.dataset, "val", torch.tensor([0, 2]), data))
     assert {label: [row.name for row in listed] for label, listed in rows.items()} == {
-        "": ["retriever", "ppr", "gcs", "scorer"], "one": ["one"], "two": ["two-a", "two-b"],
+        "": ["retriever", "ppr", "gcs", "rank_fusion", "scorer"], "one": ["one"], "two": ["two-a", "two-b"],
     }  # fmt: skip
     one, (first, _) = rows["one"][0], rows["two"]
     assert torch.equal(one.ranking.scores, first.ranking.scores)
@@ -93,7 +93,7 @@ def test_checkpoints_stand_below_baselines_of_one_setting(prepared: PreparedData
     assert one.fingerprint == hash_files([load_primary("base").path])
     assert one.calibration == load_primary("base").reranker.calibration
     assert list(one.on_other_edges) == ["removed"]
-    assert [list(row.on_other_edges) for row in rows[""]] == [[], ["removed"], ["removed"], ["removed"]]
+    assert [list(row.on_other_edges) for row in rows[""]] == [[], *[["removed"]] * 4]
 
 
 def test_pairs_of_a_given_cross_encoder_are_counted(prepared: PreparedDataset) -> None:

@@ -17,13 +17,17 @@ class EvaluateSettings(TrackedSettings):
             'checkpoint={mine: RUN, base: base}'.
         cross_encoder_top_k: Number of top candidates per query that the cross-encoder scores. Only used by checkpoints
             with features=scores_match_typed_cross_encoder.
-        scorers: Additional scorers to compare with the baselines gcs and ppr, as names of conf/scorer. Installed
+        baselines: Baselines to compare with checkpoints, in addition to the retriever. Any of: ppr, gcs, rank_fusion
+            (reciprocal rank fusion of BM25, dense search and PPR).
+        scorers: Additional scorers to compare with the baselines, as names of conf/scorer. Installed
             plugins provide these files.
         systems: Systems to compare: names of conf/pipeline, checkpoints, and paths of TREC run files. In a path,
             {dataset} is replaced by the name of the data set.
         settings: Settings of the pipelines in `systems` and `pipelines`, by name, such as
             settings.fastinsight.budget=50 or settings.ea_graphrag.steps.0.adapter.checkpoint=RUN.
         datasets: Data sets to evaluate on: names of conf/data, or paths of data set folders.
+        edges: Edges of all data set folders that are evaluated. auto also extracts edges from the texts, as
+            data.edges=auto does for a single data set. null uses the edges of the data sets.
         pipelines: Additional pipelines to compare, as names of conf/pipeline. They precede `pipeline` in the table.
         measures: Measures to report: PR@K, R@K, CR@K (or R_cap@K), nDCG@K, MRR, TR, MissTR, Coverage@K, and any
             expression of ir_measures. An empty list reports the default measures of the systems.
@@ -50,10 +54,12 @@ class EvaluateSettings(TrackedSettings):
 
     checkpoint: Any
     cross_encoder_top_k: int = 20
+    baselines: Sequence[str] = ("ppr", "gcs", "rank_fusion")
     scorers: Sequence[str] = ()
     systems: list[Any] = field(default_factory=list)
     settings: Mapping[str, Any] = field(default_factory=dict)
     datasets: list[Any] = field(default_factory=lambda: ["attack"])
+    edges: str | None = None
     pipelines: Sequence[str] = ()
     measures: Sequence[str] = ()
     significance_measures: Sequence[str] = ()

@@ -12,7 +12,14 @@ from torch import Tensor
 from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS, EdgeAblation
-from graphrerank.evaluation.baselines import BASELINES, baseline_row_name, baseline_settings, baseline_systems
+from graphrerank.evaluation.baselines import (
+    BASELINES,
+    OPTIONAL_BASELINES,
+    baseline_row_name,
+    baseline_settings,
+    baseline_systems,
+    rank_fusion_system,
+)
 from graphrerank.evaluation.encoder_checks import check_encoder, own_encoder
 from graphrerank.evaluation.latency import (
     TOTAL,
@@ -23,7 +30,7 @@ from graphrerank.evaluation.latency import (
     time_stages,
 )
 from graphrerank.evaluation.memory import with_peak_memory
-from graphrerank.evaluation.records import Cost
+from graphrerank.evaluation.records import RETRIEVER, Cost
 from graphrerank.evaluation.reranking import rerank, rerank_batch, trained_system
 from graphrerank.evaluation.runners.base import BASELINE_ROWS, RankingTask, SystemRunner
 from graphrerank.evaluation.systems import RankedSystem, System
@@ -69,6 +76,8 @@ class CheckpointRunner(SystemRunner):
             used.
         scorers: Additional baselines.
         edge_ablations: Ablations to run (:class:`~graphrerank.evaluation.ablations.EdgeAblation`).
+        baselines: Baselines in addition to the retriever, a subset of ``OPTIONAL_BASELINES``. ``rank_fusion`` needs a
+            retriever with the scores of BM25 and of dense search, and is skipped otherwise.
         seed: Random seed for shuffled edges.
     """
 
@@ -82,6 +91,7 @@ class CheckpointRunner(SystemRunner):
         pair_encoder: Any = None,
         scorers: Sequence[System] = (),
         edge_ablations: Sequence[str] = EDGE_ABLATIONS,
+        baselines: Sequence[str] = OPTIONAL_BASELINES,
         seed: int = 0,
     ) -> None:
         self.groups = dict(groups)
@@ -89,6 +99,7 @@ class CheckpointRunner(SystemRunner):
         self.pair_encoder = pair_encoder
         self.scorers = list(scorers)
         self.edge_ablations = tuple(edge_ablations)
+        self.baseline_names = (RETRIEVER, *baselines)
         self.seed = seed
 
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
@@ -114,7 +125,7 @@ class CheckpointRunner(SystemRunner):
                 check_encoder(checkpoint, data)
             ablation = EdgeAblation(data, self.edge_ablations, seed=self.seed)
             run = partial(run_reranker, data, queries, search=search, edge_ablation=ablation)
-            for system in self.baselines(group, data):
+            for system in self.baselines(group, data, retriever_features=prepared.feature_names):
                 name = baseline_row_name(system.name, label, settings)
                 if name is not None:
                     baselines[system.name].append(run(replace(system, name=name)))
@@ -148,19 +159,26 @@ class CheckpointRunner(SystemRunner):
             pair_encoder = self.components.from_manifest("pair_encoder", manifest.pair_encoder)
         return self.components.with_pair_encoder(data, pair_encoder)
 
-    def baselines(self, group: CheckpointGroup, data: PreparedDataset) -> list[System]:
+    def baselines(
+        self, group: CheckpointGroup, data: PreparedDataset, *, retriever_features: Sequence[str]
+    ) -> list[System]:
         """Build the baselines and scorers that are compared with a group of checkpoints.
 
         Args:
             group: Checkpoints of one source.
             data: Data set as returned by :meth:`prepare`.
+            retriever_features: Names of the features that the retriever returns.
 
         Returns:
             Systems in the order of the tables' rows.
         """
         grankers = frozen_grankers(own_encoder(data)) if group.manifest.inputs.reads_pairs else {}
         frozen = [trained_system(name, model, self.components.device) for name, model in grankers.items()]
-        return [*baseline_systems(group.manifest.operators), *self.scorers, *frozen]
+        untrained = baseline_systems(group.manifest.operators)
+        fusion = rank_fusion_system(group.manifest.operators, data.feature_names, retriever_features)
+        untrained = [*untrained, *([] if fusion is None else [fusion])]
+        chosen = [system for system in untrained if system.name in self.baseline_names]
+        return [*chosen, *self.scorers, *frozen]
 
     def baseline_settings(self) -> dict[str, dict[str, Hashable]]:
         """Return the settings of each baseline by label of the checkpoint.

@@ -7,6 +7,7 @@
 
 import hashlib
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from fastapi import FastAPI, Request, Response
 
@@ -34,12 +35,19 @@ def add_page(app: FastAPI) -> None:
         app: Application to change.
     """
     for path in PAGE_PATHS:
-        _add_file(app, path, path.removeprefix("/page").removeprefix("/") or "index.html")
+        static_file_route(app, path, files(__name__) / (path.removeprefix("/page").removeprefix("/") or "index.html"))
 
 
-def _add_file(app: FastAPI, path: str, name: str) -> None:
-    content = (files(__name__) / name).read_bytes()
-    media_type = f"{MEDIA_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+def static_file_route(app: FastAPI, path: str, file: Traversable) -> None:
+    """Serve a file of the package, with the content security policy of the page.
+
+    Args:
+        app: Application to change.
+        path: Path of the route.
+        file: File with a suffix of ``MEDIA_TYPES``.
+    """
+    content = file.read_bytes()
+    media_type = f"{MEDIA_TYPES[file.name.rpartition('.')[2]]}; charset=utf-8"
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
 
     @app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)

@@ -1,0 +1,1 @@
+"""Static files of the page for judging."""
