@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.installation import extras
 from graphrerank.operators import dense
 from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.vector_index import write_stored_index
 from tests.operators.corpora import corpus_of, queries_of
 
 
@@ -90,6 +92,23 @@ def test_an_index_is_on_the_gpu_of_the_vectors_and_on_none_without(monkeypatch: 
         retriever = DenseRetriever(corpus(nodes), top_k=5, index=index)
         retriever._embedding = vectors
         retriever._propose(queries, 5)
+        assert placed == expected
+
+
+def test_a_stored_ivf_index_is_copied_to_the_gpu_of_the_vectors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    placed = list[int]()
+    monkeypatch.setattr("faiss.get_num_gpus", lambda: 2)
+    monkeypatch.setattr("faiss.StandardGpuResources", lambda: None, raising=False)
+    monkeypatch.setattr("faiss.index_cpu_to_gpu", lambda _, gpu, index: placed.append(gpu) or index, raising=False)
+    nodes = random_vectors(300, 16)
+    write_stored_index(tmp_path / "vectors.ivf", nodes)
+    for removed, expected in ((None, [1]), (torch.arange(300) < 3, [1])):  # removed nodes need the CPU
+        graph = corpus(nodes) if removed is None else corpus(nodes).with_passages(removed=removed)
+        retriever = DenseRetriever(graph, top_k=5, index="ivf")
+        retriever._stored_index, retriever._embedding = tmp_path / "vectors.ivf", nodes.as_subclass(OnSecondGPU)
+        assert retriever._index[0].ntotal == 300
         assert placed == expected
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import EMAWeightAveraging
@@ -10,7 +11,13 @@ from omegaconf import OmegaConf
 
 from graphrerank.config.components import ComponentFactory
 from graphrerank.training.callbacks import TailAveraging
-from graphrerank.training.defaults import CALLBACK_SETS, default_trainer_arguments
+from graphrerank.training.checks import check_trainer_arguments
+from graphrerank.training.defaults import (
+    CALLBACK_SETS,
+    default_trainer_arguments,
+    mixed_precision,
+    with_precision,
+)
 from graphrerank.training.trainer import built_callbacks, named_callbacks
 
 
@@ -62,3 +69,34 @@ def test_callbacks_of_another_name_are_composed_from_conf(tmp_path: Path) -> Non
     ]
     with pytest.raises(ValueError, match="must be the name of a file of conf/callbacks, got 'nothing'"):
         named_callbacks(ComponentFactory(), "nothing", tmp_path, "gatv2")
+
+
+@pytest.mark.parametrize(
+    ("capability", "accelerator", "expected"),
+    [
+        (None, "auto", "32-true"),
+        ((9, 0), "auto", "bf16-mixed"),
+        ((9, 0), "gpu", "bf16-mixed"),
+        ((7, 5), "cuda", "16-mixed"),
+        ((9, 0), "cpu", "32-true"),
+    ],
+)
+def test_mixed_precision_follows_the_device(
+    capability: tuple[int, int] | None, accelerator: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: capability is not None)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
+    assert mixed_precision(accelerator) == expected
+    assert with_precision({"precision": "auto", "accelerator": accelerator})["precision"] == expected
+    assert with_precision({"precision": "64-true"}) == {"precision": "64-true"}
+
+
+@pytest.mark.parametrize("name", ["gpu", "ddp"])
+def test_presets_are_arguments_of_the_trainer(name: str, tmp_path: Path) -> None:
+    nodes = ComponentFactory().compose(f"+trainer={name}", run_dir=tmp_path, system="gatv2").trainer
+    settings = dict(OmegaConf.to_container(nodes, resolve=True))
+    check_trainer_arguments(settings)
+    assert settings["precision"] == "auto"
+    if name == "ddp":  # on this machine: one process
+        arguments = {key: each for key, each in settings.items() if key not in ("_target_", "plugins")}
+        assert L.Trainer(**with_precision(arguments | {"accelerator": "cpu"}), logger=False).num_devices == 1

@@ -245,7 +245,7 @@ class DenseRetriever(Retriever):
 
         stored = self._stored_index
         is_stored = stored is not None and stored.suffix == f".{self.index}"
-        index = map_vector_index(stored) if stored is not None and is_stored else self._build_index()
+        index = self._on_device(map_vector_index(stored)) if stored is not None and is_stored else self._build_index()
         limits: dict[str, Any]
         if self.index == "ivf":
             index.nprobe, limits = self.num_probes, {"nprobe": self.num_probes}
@@ -260,11 +260,20 @@ class DenseRetriever(Retriever):
         return index, parameters(sel=module.IDSelectorNot(module.IDSelectorBatch(removed)), **limits)
 
     def _build_index(self) -> Any:
+        index = new_vector_index(self._embedding, self.index, links=self.links, num_cells=self.num_cells)
+        index = self._on_device(index)
+        fill_vector_index(index, self._embedding)
+        return index
+
+    def _on_device(self, index: Any) -> Any:
+        """Move an IVF index to the GPU of the vectors, if FAISS supports this search there.
+
+        FAISS on a GPU returns at most ``MAX_GPU_K`` neighbours and cannot exclude removed nodes. A memory-mapped index
+        is copied to the memory of the GPU.
+        """
         import faiss
 
-        index = new_vector_index(self._embedding, self.index, links=self.links, num_cells=self.num_cells)
         device, fits = self._embedding.device, self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
         if self.index == "ivf" and device.type == "cuda" and faiss.get_num_gpus() and fits:
-            index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), device.index or 0, index)
-        fill_vector_index(index, self._embedding)
+            return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), device.index or 0, index)
         return index

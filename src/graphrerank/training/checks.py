@@ -12,6 +12,7 @@ from torch import nn
 from graphrerank.config.command_settings import check_type, suggestion
 from graphrerank.core.candidate_graphs import CandidateGraphs
 from graphrerank.core.model_inputs import ModelInputs
+from graphrerank.training.defaults import with_precision
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.utils.checks import UserError
 
@@ -84,7 +85,7 @@ def check_trainer_arguments(arguments: Mapping[str, Any]) -> None:
     constructor = L.Trainer.__init__
     names = [name for name in inspect.signature(L.Trainer).parameters if name != "self"]
     hints = get_type_hints(getattr(constructor, "__wrapped__", constructor))
-    for name, argument in arguments.items():
+    for name, argument in with_precision(arguments).items():
         if name.startswith("_"):
             continue
         if name not in names:

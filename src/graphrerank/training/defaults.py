@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 
 from graphrerank.training.callbacks import AtomicCheckpoints, GradientNorm, LearningCurves, LearningRate
@@ -43,6 +44,39 @@ def default_trainer_arguments(folder: str | Path) -> dict[str, Any]:
         "default_root_dir": str(folder),
         "plugins": [AtomicCheckpoints()],
     }
+
+
+def mixed_precision(accelerator: str = "auto") -> str:
+    """Return the fastest precision that trains well on a device.
+
+    Args:
+        accelerator: Type of device in Lightning's terms: ``auto``, ``cpu``, ``gpu`` or ``cuda``, or another one.
+
+    Returns:
+        ``bf16-mixed`` on a GPU with bfloat16 (compute capability 8.0 or higher), ``16-mixed`` on an older GPU, and
+        ``32-true`` on all other devices.
+
+    Example:
+        >>> mixed_precision("cpu")
+        '32-true'
+    """
+    if accelerator not in ("auto", "gpu", "cuda") or not torch.cuda.is_available():
+        return "32-true"
+    return "bf16-mixed" if torch.cuda.get_device_capability() >= (8, 0) else "16-mixed"
+
+
+def with_precision(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace ``precision="auto"`` by :func:`mixed_precision`.
+
+    Args:
+        arguments: Arguments of ``lightning.Trainer``.
+
+    Returns:
+        The arguments, with a precision that Lightning accepts.
+    """
+    if arguments.get("precision") != "auto":
+        return dict(arguments)
+    return {**arguments, "precision": mixed_precision(arguments.get("accelerator", "auto"))}
 
 
 def default_callbacks(folder: str | Path) -> dict[str, Callback]:

@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import Callback, ProgressBar
 from graphrerank.models.checkpoint import BEST
 from graphrerank.models.manifest import read_manifest, write_manifest
 from graphrerank.training.callbacks import EpochTable, LearningCurves
-from graphrerank.training.defaults import default_callbacks, default_trainer_arguments
+from graphrerank.training.defaults import default_callbacks, default_trainer_arguments, with_precision
 from graphrerank.training.manifest import optimization_entries
 from graphrerank.training.resume import last_checkpoint
 from graphrerank.training.training_checks import TrainingChecks, check_modes
@@ -180,7 +180,7 @@ class TrainingSession:
             if arguments.pop("enable_progress_bar", True):
                 callbacks.append(EpochTable())
             arguments["enable_progress_bar"] = False
-        return create(**arguments | {"callbacks": callbacks, "logger": self._loggers})
+        return create(**with_precision(arguments) | {"callbacks": callbacks, "logger": self._loggers})
 
     def _all_callbacks(self) -> list[Callback]:
         """Return the default callbacks and the added ones, or the callbacks that replace the default ones."""

@@ -154,7 +154,9 @@ class AdapterTraining:
         """
         torch.set_num_threads(parts.num_threads)
         runner = PathRunner(parts, {"dense": self.dense, "graph": self.graph}, encoder=self.encoder)
-        syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=parts.cache / "syntax")
+        syntax = SyntaxFeatures(
+            self.syntax, stanza_folder=self.stanza_folder, cache=parts.cache / "syntax", device=parts.device
+        )
         sets = [self._judge(runner, syntax, name, entry) for name, entry in self.data.items()]
         write_json_lines(run_dir / "disagreements.jsonl", disagreements(sets))
         tables = {"Which path was right": agreement_rows(sets)}

@@ -101,7 +101,7 @@ class RoutingBenchmark:
         names = {"dense": self.dense, "graph": self.graph}
         runner = PathRunner(parts, names, encoder=self.encoder, merged=entries if self.merged else None)
         _check_paths(runner, manifest)
-        scorer = AdapterScorer(checkpoint=self.checkpoint, stanza_folder=self.stanza_folder)
+        scorer = AdapterScorer(checkpoint=self.checkpoint, stanza_folder=self.stanza_folder, device=parts.device)
         sets = {name: runner.read(name, entry, seed=self.seed) for name, entry in entries.items()}
         choices = {name: measure_choices(paths, scorer) for name, paths in sets.items()}
         new = _new_rows(sets, {key for keys in manifest.questions.values() for key in keys})

@@ -27,6 +27,7 @@ class AdapterScorer:
         stanza_folder: Folder of Stanza's models, for an adapter trained with ``syntax: stanza``. If None, Stanza's
             default folder is used.
         cache: Folder where syntax features are cached. If None, they are not cached.
+        device: Device of Stanza's parser. If None, the CPU.
 
     Raises:
         ValueError: If the checkpoint is not a complexity adapter, its training did not finish, or it was trained with
@@ -41,6 +42,7 @@ class AdapterScorer:
         high: float | None = None,
         stanza_folder: str | Path | None = None,
         cache: str | Path | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         loaded = checkpoint if isinstance(checkpoint, Checkpoint) else load_primary(checkpoint)
         manifest = loaded.manifest
@@ -61,7 +63,7 @@ class AdapterScorer:
             )
         self.low = manifest.thresholds.low if low is None else low
         self.high = manifest.thresholds.high if high is None else high
-        self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache)
+        self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache, device=device)
         self._path, self._trained_with = loaded.path, manifest.syntax.fingerprint
         self._model = loaded.model.eval()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphrerank.installation.extras import require_extra
@@ -367,19 +368,25 @@ class SyntaxFeatures:
         stanza_folder: Folder of Stanza's models, as in :class:`StanzaParser`. Only allowed with ``stanza``. If None,
             Stanza's default folder is used.
         cache: Folder where features are cached, with one file per fingerprint. If None, features are not cached.
+        device: Device of Stanza's parser. If None, the CPU. spaCy's parser always runs on the CPU.
 
     Raises:
         ValueError: If ``syntax`` is unknown, ``stanza_folder`` is used without ``stanza``, or Stanza is not installed.
     """
 
     def __init__(
-        self, syntax: str, *, stanza_folder: str | Path | None = None, cache: str | Path | None = None
+        self,
+        syntax: str,
+        *,
+        stanza_folder: str | Path | None = None,
+        cache: str | Path | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         check_choice(("stanza", "dependency"), syntax=syntax)
         if syntax == "dependency" and stanza_folder is not None:
             raise UserError(f"`stanza_folder` is only allowed with syntax=stanza, got {stanza_folder} with {syntax}")
         self.name = syntax
-        self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
+        self._stanza = StanzaParser(stanza_folder, device=device) if syntax == "stanza" else None
         self._cache = cache
 
     @cached_property
@@ -417,7 +424,7 @@ class SyntaxFeatures:
 
 
 class StanzaParser:
-    """Stanza's constituency parser for English, on the CPU. The model is loaded on first use.
+    """Stanza's constituency parser for English. The model is loaded on first use.
 
     Sentences, tokens and Penn tags come from spaCy (``constituency_pretagged`` in Stanza), so units and all other
     features refer to the same tokens.
@@ -426,13 +433,15 @@ class StanzaParser:
         folder: Folder written by ``stanza.download``; or a folder with one ``*constituency*.pt`` file, another ``.pt``
             file with word vectors, and Stanza's ``resources.json``. If None, Stanza's default folder is used
             (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
+        device: Device of the parser. If None, the CPU.
 
     Raises:
         ValueError: If the files are missing from ``folder``, or Stanza is not installed.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, *, device: str | torch.device | None = None) -> None:
         self.folder = None if folder is None else Path(folder)
+        self.device = torch.device(device or "cpu")
         self._files: dict[str, str] = {}
         if self.folder is not None and not (self.folder / "en").is_dir():
             models = sorted(self.folder.glob("*constituency*.pt"))
@@ -495,7 +504,7 @@ class StanzaParser:
                 constituency_pretagged=True,
                 constituency_batch_size=BATCH_SENTENCES,
                 download_method=None,
-                use_gpu=False,
+                device=str(self.device),
                 verbose=False,
                 **folder,
                 **self._files,

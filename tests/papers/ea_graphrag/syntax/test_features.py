@@ -192,3 +192,13 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "stanza", None)
     with pytest.raises(ValueError, match=r"pip install 'graphrerank\[syntax\]'"):
         StanzaParser(tmp_path)
+
+
+def test_stanza_runs_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("stanza")
+    asked: dict[str, object] = {}
+    monkeypatch.setattr("stanza.Pipeline", lambda *_, **settings: asked.update(settings))
+    _ = StanzaParser(device="cuda:1")._pipeline
+    assert asked["device"] == "cuda:1"
+    _ = SyntaxFeatures("stanza")._stanza._pipeline
+    assert asked["device"] == "cpu"
