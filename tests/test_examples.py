@@ -19,6 +19,10 @@ RUNS = {
     "custom_retriever": (TRIAL, r"base +0\.\d"),
     "evaluate_two_systems": (TRIAL, r"Wrote report/report\.html"),
     "index_and_rerank": ([str(ROOT / "docs" / "papers"), "How is the adapter trained?"], r"base\n  \S+\.md"),
+    "optuna_search": (
+        ["--trials", "2", "--seeds", "2", *TRIAL, *SHORT],
+        r"Best of 2 trials: 0\.\d(?s:.*)Means over seeds",
+    ),
     "plain_lightning": (SHORT, r"Best validation nDCG@10: 0\.\d"),
     "pyg_convolution": ([*TRIAL, *SHORT], r"sageconv +0\.\d"),
     "serve_and_call": ([], r"Solaris[^\n]*\n\d\.\d\d  Andrei Tarkovsky"),

@@ -120,7 +120,8 @@ def check_python(arguments: list[str]) -> None:
 def check_settings(name: str, arguments: list[str]) -> None:
     """Compose what a script would compose; of a sweep its first run."""
     schema.register()
-    sweep = "-m" in arguments
+    sweep = "-m" in arguments or any(argument.startswith("hparams_search=") for argument in arguments)
+    arguments = [re.sub(r"=choice\((.*)\)$", r"=\1", argument) for argument in arguments]
     overrides = [argument.split(",")[0] if sweep else argument for argument in arguments if argument != "-m"]
     overrides = ["data=folder" if override == "data=NAME" else override for override in overrides]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

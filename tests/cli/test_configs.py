@@ -79,12 +79,13 @@ def test_every_data_set_of_a_mix_composes(experiment: str) -> None:
 
 def test_a_sweep_of_wandb_composes() -> None:
     content: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "benchmarks" / "wandb_sweep.yaml"), resolve=False)
-    assert content["program"] == "train.py"
+    assert content["command"][:3] == ["${env}", "${program}", "train"]
+    assert content["program"] == "graphrerank"
     parameters = {
         key: entry["values"] if "values" in entry else [entry["min"], entry["max"]]
         for key, entry in content["parameters"].items()
     }
-    fixed = [part for part in content["command"] if not part.startswith("$") and part != "python"]
+    fixed = [part for part in content["command"] if not part.startswith("$") and part != "train"]
     for number in range(max(map(len, parameters.values()))):
         cfg = _train(*fixed, *(f"{key}={options[number % len(options)]}" for key, options in parameters.items()))
         assert content["metric"]["name"] == cfg.callbacks.best.monitor

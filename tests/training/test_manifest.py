@@ -66,3 +66,14 @@ def test_the_calibration_of_the_start_is_kept_if_asked(calibration: str, kept: b
     assert ("calibration" in entries) == kept
     assert entries.get("calibration") == (start.manifest.content["calibration"] if kept else None)
     assert manifest.start_entries(None, FitSettings()) == {}
+
+
+def test_settings_of_a_training_run_in_python_are_recorded() -> None:
+    assert manifest.settings_entry(FitSettings(seed=3)) == {"seed": 3, "batches": {"val_split": "val"}}
+    entry = manifest.settings_entry(FitSettings(learning_rate=0.1, val_split="dev"), "bce")
+    assert entry == {
+        "seed": 1,
+        "batches": {"val_split": "dev"},
+        "loss": "bce",
+        "settings": {"learning_rate": 0.1, "val_split": "dev"},
+    }

@@ -25,6 +25,8 @@ OVERRIDES = Path(".hydra", "overrides.yaml")  # file of a run folder with the se
 # settings that do not change what is trained
 IRRELEVANT = ("logger", "num_threads", "device", "system", "ckpt_path", "hydra", "paths", "scorers", "test_split")
 SEED = "seed"
+# entries of a manifest that describe what is trained
+TRAINED = ("model", "features", "retriever", "encoder", "data", "mix", "start", "teacher", "optimizer", "scheduler")
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ def read_trained_run(folder: Path, measures: Sequence[str] = TEST_MEASURES) -> T
         if isinstance(means, Mapping):
             scores |= {f"{split} {name}": float(means[name]) for name in measures if means.get(name) is not None}
     config = content.get("config", {})
-    entries = {key: content.get(key) for key in ("model", "features", "retriever", "encoder", "data", "mix", "start")}
+    entries = {key: content.get(key) for key in TRAINED}
     flat = {key: str(setting) for key, setting in flatten_settings({**config, "trained": entries})}
     settings = {key: flat[key] for key in sorted(flat) if key.split(".")[0] not in IRRELEVANT and key != SEED}
     return TrainedRun(
@@ -392,7 +394,8 @@ def settings_names(runs: Sequence[TrainedRun]) -> list[str]:
         return names
     keys = dict.fromkeys(key for run in runs for key in run.settings)
     varied = [key for key in keys if len({run.settings.get(key) for run in runs}) > 1]
-    return [" ".join(f"{key}={run.settings.get(key)}" for key in varied) for run in runs]
+    given = [key for key in varied if not key.startswith("trained.")] or varied
+    return [" ".join(f"{key.removeprefix('settings.')}={run.settings.get(key)}" for key in given) for run in runs]
 
 
 def compare_groups(groups: Sequence[SeedGroup], measures: Sequence[str]) -> list[SeedComparison]:

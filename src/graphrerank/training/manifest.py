@@ -1,6 +1,7 @@
 """Manifest of a training run before its first step: one function per entry."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from graphrerank.config.manifest_guard import portable_arguments
 from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
 from graphrerank.models.registry import read_features, register_model
 from graphrerank.training.optimizers import component_entry
-from graphrerank.training.settings import FROM_START, FitSettings
+from graphrerank.training.settings import DEFAULTS, FROM_START, FitSettings
 from graphrerank.training.training_data import TrainingData
 from graphrerank.training.training_module import TrainingModule
 
@@ -31,6 +32,7 @@ def training_manifest(
     operators: Mapping[str, float],
     config: Mapping[str, Any] | None = None,
     start: Checkpoint | None = None,
+    loss: str | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a training run before its first step.
 
@@ -41,8 +43,9 @@ def training_manifest(
         data: The prepared data sets.
         settings: Settings of the training.
         operators: Restart probabilities of ``gcs`` and ``ppr``.
-        config: Configuration to record. If None or empty, the seed and the validation split are recorded.
+        config: Configuration to record. If None or empty, the settings and the loss are recorded.
         start: Checkpoint to initialise the weights from. If None, the weights are random.
+        loss: Name of the loss. If None, it is not recorded.
 
     Returns:
         Content of ``manifest.json``.
@@ -60,11 +63,34 @@ def training_manifest(
         "retriever": retriever_entry(data),
         "candidate_depth": prepared.top_k,
         "operators": dict(operators),
-        "config": dict(config or {}) or {"seed": settings.seed, "batches": {"val_split": settings.val_split}},
+        "config": dict(config or {}) or settings_entry(settings, loss),
         "versions": library_versions(),
         "metrics": {},
         **start_entries(start, settings),
         **teacher_entries(data),
+    }
+
+
+def settings_entry(settings: FitSettings, loss: str | None = None) -> dict[str, Any]:
+    """Return the configuration that is recorded for a training run in Python.
+
+    Args:
+        settings: Settings of the training.
+        loss: Name of the loss. If None, it is not recorded.
+
+    Returns:
+        Seed, validation split, loss, and the settings that differ from the defaults.
+    """
+    changed = {
+        field.name: getattr(settings, field.name)
+        for field in fields(settings)
+        if getattr(settings, field.name) != getattr(DEFAULTS, field.name) and field.name not in ("seed", "start")
+    }
+    return {
+        "seed": settings.seed,
+        "batches": {"val_split": settings.val_split},
+        **({} if loss is None else {"loss": loss}),
+        **({"settings": changed} if changed else {}),
     }
 
 

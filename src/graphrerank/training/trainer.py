@@ -270,7 +270,15 @@ class RerankerTrainer:
         network = self._model.build(**arguments)
         start = None if self.settings.start is None else load_primary(self.settings.start)
         manifest = training_manifest(
-            self.name, network, arguments, data, self.settings, operators=operators, config=self._config, start=start
+            self.name,
+            network,
+            arguments,
+            data,
+            self.settings,
+            operators=operators,
+            config=self._config,
+            start=start,
+            loss=loss_name(self._loss),
         )
         if self._is_named:
             parsed = parse_manifest(manifest, self.session.folder)
@@ -466,6 +474,22 @@ class RerankerTrainer:
 
     def _network_of_caller(self, training: BuiltTraining) -> nn.Module | None:
         return None if self._is_named else training.network
+
+
+def loss_name(loss: Any) -> str:
+    """Return the name of a loss for the manifest.
+
+    Args:
+        loss: Name of ``conf/loss``, settings, or a function.
+
+    Returns:
+        The name, the class of the settings, or the name of the function or of its class.
+    """
+    if isinstance(loss, ConfiguredComponent):
+        loss = loss.instance if loss.settings is None else loss.settings
+    if isinstance(loss, Mapping):
+        return str(loss.get("_target_", "loss"))
+    return loss if isinstance(loss, str) else str(getattr(loss, "__name__", type(loss).__name__))
 
 
 def named_model(parts: ComponentFactory, model: Any, features: Any) -> tuple[ConfiguredComponent, Mapping[str, Any]]:

@@ -46,6 +46,9 @@ class TrialPruning(L.Callback):
         trial: Running trial of a study.
         monitor: Log key of the measure. It must be logged in each validation.
 
+    Attributes:
+        is_pruned: Whether the trial was pruned.
+
     Example:
         >>> import optuna
         >>> study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner())
@@ -56,6 +59,7 @@ class TrialPruning(L.Callback):
     def __init__(self, trial: "Trial | None", *, monitor: str = MONITOR) -> None:
         self.trial = trial
         self.monitor = monitor
+        self.is_pruned = False
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Report the measure, and stop the training if the pruner says so.
@@ -71,7 +75,7 @@ class TrialPruning(L.Callback):
             return
         should_prune = trainer.is_global_zero and self._report(trainer.callback_metrics, trainer.current_epoch + 1)
         if trainer.strategy.reduce_boolean_decision(should_prune, all=False):
-            trainer.should_stop = True
+            self.is_pruned = trainer.should_stop = True
 
     def _report(self, metrics: Any, epoch: int) -> bool:
         """Report the measure of an epoch. Return whether to prune the trial."""
