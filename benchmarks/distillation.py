@@ -3,7 +3,7 @@
 python benchmarks/distillation.py --datasets DIR --teacher DIR [--out DIR] [--sets scifact ...]
 
 Each collection has 400 training questions, 40 validation questions and 200 test questions, evenly spaced over its
-splits, and the first 15 candidates of BM25. Nothing is encoded. The teacher scores all candidates of the training and
+splits, and the first 10 candidates of BM25. Nothing is encoded. The teacher scores all candidates of the training and
 validation questions. A GATv2 reranker is trained with three seeds in each of these ways:
 
 - on 40 or 400 judged questions with the listwise loss,
@@ -52,7 +52,7 @@ SETS: Mapping[str, Mapping[str, Any]] = {
 TRAINED_ON = {
     "2wikimultihopqa": "2wikimultihopqa_train"
 }  # another corpus, because the collection has only a test split
-TRAIN, VAL, TEST, DEPTH = 400, 40, 200, 15
+TRAIN, VAL, TEST, DEPTH = 400, 40, 200, 10
 JUDGED = (0, 40, 400)
 SEEDS = (1, 2, 3)
 SETTINGS = FitSettings(max_epochs=20, warmup_steps=10, calibration=None, restart_probs={"gcs": 0.5, "ppr": 0.5})

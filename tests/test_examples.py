@@ -12,11 +12,15 @@ from tests.support import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 TRIAL = ["--num-queries", "40"]
 SHORT = ["--epochs", "1"]
-#: Arguments of each script, and a pattern of its output.
+#: Arguments of each script, and a pattern of its output. {reader} is the folder of a small cross-encoder.
 RUNS = {
     "custom_loss": ([*TRIAL, *SHORT], r"margin +0\.\d"),
     "custom_model": ([*TRIAL, *SHORT], r"neighbour_mlp +0\.\d"),
     "custom_retriever": (TRIAL, r"base +0\.\d"),
+    "distill_cross_encoder": (
+        ["--teacher", "{reader}", "--max-length", "48", *TRIAL, *SHORT],
+        r"judged_and_distilled +0\.\d",
+    ),
     "evaluate_two_systems": (TRIAL, r"Wrote report/report\.html"),
     "index_and_rerank": ([str(ROOT / "docs" / "papers"), "How is the adapter trained?"], r"base\n  \S+\.md"),
     "optuna_search": (
@@ -41,8 +45,9 @@ def test_a_script_can_be_copied(script: Path) -> None:
 
 @pytest.mark.slow  # a training or a service each
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
-def test_a_script_runs(script: Path, tmp_path: Path) -> None:
+def test_a_script_runs(script: Path, reader: Path, tmp_path: Path) -> None:
     arguments, pattern = RUNS[script.stem]
+    arguments = [argument.format(reader=reader) for argument in arguments]
     done = subprocess.run(
         [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
     )

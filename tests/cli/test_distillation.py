@@ -55,3 +55,16 @@ def test_learns_from_soft_labels_next_to_judgements(folder: Path, run_command: R
         "loss.losses={listwise: 1, kl: 1}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
     assert manifest_of(tmp_path / "run" / "gatv2")["teacher"]["name"] == "SoftLabelTeacher"
+
+
+def test_a_missing_evaluation_split_is_refused_before_the_teacher_is_read(
+    folder: Path, run_command: RunCommand, tmp_path: Path
+) -> None:
+    done = run_command(
+        "train.py", *USUAL, f"data.path={folder}", "teacher=run", "teacher.path=nowhere.trec", "loss=kl",
+        f"hydra.run.dir={tmp_path / 'run'}", status=1,
+    )  # fmt: skip
+    assert (
+        "must have the split 'test' to evaluate on, got the splits []. Add judgements, or use test_split=val"
+        in done.stderr
+    )

@@ -112,6 +112,17 @@ def test_a_question_without_scores_is_an_error_by_default(toy: PreparedDataset) 
     assert len(result.training_queries("train")) == 32  # they have judgements
 
 
+def test_a_run_of_the_training_questions_alone_is_enough(toy: PreparedDataset, tmp_path: Path) -> None:
+    run = tmp_path / "train.trec"
+    ids, nodes = toy.dataset.graph.node_ids, toy.ranking.nodes[:32].tolist()
+    lines = [f"q{q} Q0 {ids[n]} 1 {rank} t\n" for q, row in enumerate(nodes) for rank, n in enumerate(row)]
+    run.write_text("".join(lines))
+    result = taught(toy, RunTeacher(path=run))
+    assert result.teacher is not None
+    assert torch.equal(result.teacher.scores[:32], torch.arange(12.0).expand(32, 12))
+    assert result.teacher.scores[32:].isnan().all()
+
+
 def test_a_teacher_that_is_worse_than_the_retriever_is_reported(
     toy: PreparedDataset, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,7 +139,7 @@ def test_scores_that_do_not_fit_are_refused(toy: PreparedDataset) -> None:
         def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
             return super().score(prepared, queries)[:, :5]
 
-    with pytest.raises(ValueError, match=r"the teacher Wrong must return finite scores of shape \[32, 12\]"):
+    with pytest.raises(ValueError, match=r"the teacher Wrong must return finite scores of shape \[48, 12\]"):
         taught(toy, Wrong())
 
 

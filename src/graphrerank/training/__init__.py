@@ -15,6 +15,7 @@ with importing("train", "graphrerank.training"):
     from graphrerank.training.reranker_module import RerankerModule
     from graphrerank.training.training_checks import TrainingChecks
     from graphrerank.training.training_module import TrainingModule
+    from graphrerank.training.weighted_loss import WeightedLoss
 
 __all__ = [
     "AtomicCheckpoints",
@@ -28,4 +29,5 @@ __all__ = [
     "TrainingChecks",
     "TrainingModule",
     "TrecRunWriter",
+    "WeightedLoss",
 ]

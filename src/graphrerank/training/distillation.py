@@ -128,13 +128,12 @@ def with_teacher(
     train = torch.cat([unjudged[~torch.isin(unjudged, held_out)], *_queries_of(splits, train_split)])
     if not len(train):
         prepared.dataset.check_splits(train_split)
-    scores = _scores(prepared, teacher, train)
     validation = held_out if labels_validation else splits[val_split].queries
-    val_scores = _scores(prepared, teacher, validation, required=labels_validation)
+    both = torch.cat([train, validation])
     all_scores = torch.full(prepared.ranking.nodes.shape, torch.nan)
-    all_scores[train], all_scores[validation] = scores, val_scores
+    all_scores[both] = _scores(prepared, teacher, both, num_required=len(both) if labels_validation else len(train))
     if labels_validation:
-        splits[val_split] = best_candidates(prepared, held_out, val_scores)
+        splits[val_split] = best_candidates(prepared, held_out, all_scores[held_out])
         LOGGER.warning(
             "%s: there is no split %r, so %d questions without judgements are held out. Their measures tell the "
             "agreement with the teacher, and the scores are not calibrated",
@@ -143,7 +142,7 @@ def with_teacher(
             len(held_out),
         )
     dataset = replace(prepared.dataset, splits=splits, known_fingerprint=prepared.dataset.fingerprint)
-    taught = TeacherScores(all_scores, train[_num_scores(scores) > 1], labels_validation)
+    taught = TeacherScores(all_scores, train[_num_scores(all_scores[train]) > 1], labels_validation)
     LOGGER.info("%s: %s teaches %d training questions", dataset.name, teacher.name, len(taught.queries))
     result = replace(prepared, dataset=dataset, teacher=taught)
     if not labels_validation:
@@ -180,21 +179,22 @@ def _num_scores(scores: Tensor) -> Tensor:
     return (~scores.isnan()).sum(1)
 
 
-def _scores(prepared: PreparedDataset, teacher: Teacher, queries: Tensor, *, required: bool = True) -> Tensor:
-    """Return the scores of a teacher, ``[B, K]``, after checking and completing them."""
+def _scores(prepared: PreparedDataset, teacher: Teacher, queries: Tensor, *, num_required: int) -> Tensor:
+    """Return the scores of a teacher, ``[B, K]``, after checking and completing them.
+
+    The first ``num_required`` queries must have scores, unless the teacher allows missing ones.
+    """
     nodes = prepared.ranking.nodes[queries]
-    if not len(queries):
-        return torch.zeros(nodes.shape)
     scores = teacher.score(prepared, queries).float()
     if scores.shape != nodes.shape or scores.isinf().any():
         needed = f"finite scores of shape {list(nodes.shape)}, with NaN for candidates without one"
         raise UserError(f"the teacher {teacher.name} must return {needed}, got shape {list(scores.shape)}")
     scores = scores.masked_fill(nodes < 0, torch.nan)
-    is_missing = (_num_scores(scores) < 2) & ((nodes >= 0).sum(1) > 1)
-    if required and not teacher.allow_missing and is_missing.any():
-        first = prepared.dataset.query_ids[int(queries[is_missing][0])]
+    is_missing = ((_num_scores(scores) < 2) & ((nodes >= 0).sum(1) > 1))[:num_required]
+    if not teacher.allow_missing and is_missing.any():
+        first = prepared.dataset.query_ids[int(queries[:num_required][is_missing][0])]
         raise UserError(
-            f"the teacher {teacher.name} must score at least two candidates of each of the {len(queries)} training "
+            f"the teacher {teacher.name} must score at least two candidates of each of the {num_required} training "
             f"questions of {prepared.dataset.name!r}, got fewer for {int(is_missing.sum())} of them, such as "
             f"{first!r}. Score them, or set teacher.allow_missing=true"
         )

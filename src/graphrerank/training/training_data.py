@@ -134,11 +134,16 @@ def prepare_training(
     for name, dataset in data.items():
         is_table = table_split is not None and not prepared
         splits = [settings.train_split, settings.val_split, *([str(table_split)] if is_table else [])]
-        required = splits if teacher is None else [split for split in splits if split not in splits[:2]]
         reads_vectors = any(declared.reads_vectors for declared in inputs)
         ranked = parts.prepare(
-            dataset, retriever=retriever, encoder=encoder, reads_vectors=reads_vectors, splits=required
+            dataset,
+            retriever=retriever,
+            encoder=encoder,
+            reads_vectors=reads_vectors,
+            splits=splits if teacher is None else (),
         )
+        if teacher is not None and is_table:
+            _check_table_split(ranked, str(table_split), val_split=settings.val_split)
         unjudged = unjudged_queries(ranked.dataset)
         if settings.num_queries is not None:
             ranked = _few_queries(ranked, settings.num_queries, splits)
@@ -156,6 +161,16 @@ def prepare_training(
     if reader is not None:
         read_pairs(training_data, reader, settings, table_split)
     return training_data
+
+
+def _check_table_split(prepared: PreparedDataset, table_split: str, *, val_split: str) -> None:
+    """Require the evaluation split before a teacher scores anything. A missing validation split will be added."""
+    dataset = prepared.dataset
+    if table_split not in (*dataset.splits, val_split):
+        raise UserError(
+            f"data set {dataset.name!r} must have the split {table_split!r} to evaluate on, got the splits "
+            f"{list(dataset.splits)}. Add judgements, or use test_split={val_split}"
+        )
 
 
 def _check_limits(settings: FitSettings, data: Mapping[str, ConfiguredComponent]) -> None:
