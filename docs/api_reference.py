@@ -182,7 +182,14 @@ def packages() -> dict[str, list[str]]:
         top = rest.partition(".")[0] or library
         return PACKAGES.index(library), FIRST.index(top) if top in FIRST else len(FIRST), package
 
-    return {package: sorted(grouped[package]) for package in sorted(grouped, key=position)}
+    exported = {name for path in modules.values() if path.name == "__init__.py" for name in exported_names(path)}
+
+    def order(module: str) -> tuple[bool, bool, str]:
+        """Put the package itself first, then the modules that define names which a package exports."""
+        path = modules[module]
+        return path.name != "__init__.py", exported.isdisjoint(public_symbols(path)), module
+
+    return {package: sorted(grouped[package], key=order) for package in sorted(grouped, key=position)}
 
 
 def summary(module: str) -> str:

@@ -151,7 +151,7 @@ def test_the_same_run_again_has_the_expected_metrics(
         run(*job, f"expect={expected}")
     printed = capsys.readouterr().out
     assert printed[printed.index("differs from") :].splitlines()[1].startswith("ring: gatv2 PR@10: ")
-    with pytest.raises(ValueError, match=r"`expect` must be a metrics.json of evaluate\.py"):
+    with pytest.raises(ValueError, match=r"`expect` must be a metrics.json of graphrerank evaluate"):
         run(*job, f"expect={tmp_path / 'nowhere'}")
 
 

@@ -1,5 +1,6 @@
 """The report in a real browser."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +69,68 @@ def test_every_plot_shows_and_nothing_comes_from_outside(page: Page, report: Pat
     assert all(w > 250 and h > 100 and marks >= 6 and inside for w, h, marks, inside in plots)
     assert page.evaluate("document.documentElement.scrollWidth") <= width  # wide tables scroll on their own
     assert page.requests() == [report.as_uri()]
+    assert page.complaints() == []
+
+
+MATCHES = "Array.from(document.querySelector('.matches').querySelectorAll('button'), one => one.innerText)"
+CHOOSE = """(() => {
+  const select = document.querySelector('.browser CLASS');
+  select.value = 'VALUE';
+  select.dispatchEvent(new Event('change'));
+})()"""
+
+
+def choose(page: Page, name: str, value: object) -> None:
+    page.evaluate(CHOOSE.replace("CLASS", name).replace("VALUE", str(value)))
+
+
+def test_a_query_is_found_and_shown_with_rankings_and_graph(page: Page, report: Path, result: EvaluationResult) -> None:
+    page.open(report)
+    dataset = result.datasets["attack"]
+    assert page.evaluate("document.querySelector('.count').innerText") == "60 of 60, the first 50 shown"
+    page.click(".search")
+    page.write("q17")
+    page.wait(MATCHES + ".length === 1")
+    assert page.evaluate("document.querySelector('.count').innerText") == "1 of 60"
+    assert page.evaluate("document.querySelector('.query h3').innerText") == dataset.query_texts[17]
+    choose(page, ".left", list(dataset.systems).index("retriever"))
+    headings = page.evaluate("Array.from(document.querySelectorAll('.query h4'), one => one.innerText)")[:2]
+    scores = [100 * float(dataset.systems[name].values["PR@10"][17]) for name in ("retriever", "gatv2")]
+    assert headings == [f"retriever: {scores[0]:.1f}", f"GATv2: {scores[1]:.1f}"]
+    (browsed,) = [query for query in dataset.browser.queries if query.query_id == dataset.query_ids[17]]
+    left, right = (browsed.rankings[list(dataset.systems).index(name)] for name in ("retriever", "gatv2"))
+    query = "document.querySelector('.query')"
+    names = page.evaluate(f"Array.from({query}.querySelectorAll('.rankings b'), one => one.innerText)")
+    assert names == [dataset.browser.passages[passage][0] for ranked in (left, right) for passage in ranked]
+    passages = {*left, *right}
+    edges = [edge for edge in browsed.edges if passages.issuperset(edge[:2])]
+    assert page.evaluate(f"{query}.querySelectorAll('.query-graph .edge').length") == len(edges) > 0
+    assert page.evaluate(f"{query}.querySelectorAll('.query-graph .node').length") == len(passages)
+    marked = page.evaluate(f"{query}.querySelectorAll('.query-graph .node.relevant').length")
+    assert marked == len(passages.intersection(browsed.relevant))
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("left", ["retriever", "mlp"])
+def test_gains_and_losses_against_any_system(left: str, page: Page, report: Path, result: EvaluationResult) -> None:
+    page.open(report)
+    systems = result.datasets["attack"].systems
+    choose(page, ".left", list(systems).index(left))
+    change = systems["gatv2"].values["PR@10"] - systems[left].values["PR@10"]
+    for kind, number in (("gained", change > 0), ("lost", change < 0), ("unchanged", change == 0)):
+        choose(page, ".change", kind)
+        assert page.evaluate("document.querySelector('.count').innerText").startswith(f"{int(number.sum())} of 60")
+
+
+def test_hostile_passages_are_text(page: Page, report: Path) -> None:
+    page.open(report)
+    shown = page.evaluate(
+        "Array.from(document.querySelectorAll('.matches button')).some(one => { one.click(); return Array.from("
+        "document.querySelectorAll('.rankings small'), two => two.textContent).includes(" + json.dumps(HOSTILE) + ") })"
+    )
+    assert shown
+    assert page.evaluate("document.querySelectorAll('.query b b, .query script, .query small b').length") == 0
+    assert page.evaluate("document.title") == "Systems side by side: attack, scifact"
     assert page.complaints() == []
 
 

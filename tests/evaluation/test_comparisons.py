@@ -7,6 +7,7 @@ from graphrerank.evaluation.comparisons import (
     break_down,
     compare_systems,
     differences_to_best,
+    length_groups,
     paired_tests,
     query_differences,
     relevant_groups,
@@ -48,6 +49,17 @@ def test_means_of_groups() -> None:
 def test_groups_cover_every_query_once() -> None:
     relevant = relevant_groups([1, 2, 3, 5, 6, 20, 21, 100])
     assert torch.stack(list(relevant.values())).sum(0).tolist() == [1] * 8
+
+
+def test_groups_of_equal_size_by_length() -> None:
+    texts = [" ".join("x" * number) for number in (1, 2, 3, 4, 9, 10)]
+    groups = length_groups(texts)
+    assert {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()} == {
+        "1 to 2 words": [0, 1], "3 to 4 words": [2, 3], "9 to 10 words": [4, 5]
+    }  # fmt: skip
+    assert list(length_groups(["a b"] * 5)) == ["2 words"]
+    assert list(length_groups([*["a"] * 5, "a b c"])) == ["1 words", "3 words"]
+    assert list(length_groups(["a"])) == ["1 words"]
 
 
 PLAN = EvaluationPlan(["R@5"], resamples=50)

@@ -6,7 +6,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, svg
+from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, merged_bins, svg
 from graphrerank.evaluation.records import Cost, DatasetResult, Reliability, SystemResult
 from tests.support.results import Outline
 
@@ -50,6 +50,29 @@ def test_pareto_marks_what_is_dominated_and_draws_intervals() -> None:
     assert lines[-1] == ([0.2, 2.0], [40.0, 70.0])  # the front
     hollow = [line.get_xdata()[0] for line in axes.lines if line.get_markerfacecolor() == "#ffffff"]
     assert hollow == [50.0]
+
+
+def test_small_bins_are_merged_with_their_neighbours() -> None:
+    def bins(*counts: int) -> list[tuple[int, float, float]]:
+        shares = tuple(float(number % 2) if count else NAN for number, count in enumerate(counts))
+        probabilities = tuple(0.1 * number if count else NAN for number, count in enumerate(counts))
+        entry = Reliability("a", "logistic", sum(counts), 0.5, 0.0, 0.0, counts, probabilities, shares)
+        return merged_bins(entry, minimum=10)
+
+    assert bins(20, 10, 0, 30) == [(20, 0.0, 0.0), (10, 0.1, 1.0), (30, pytest.approx(0.3), 1.0)]
+    assert bins(1, 19, 10) == [(20, pytest.approx(0.095), 0.95), (10, 0.2, 0.0)]
+    assert bins(20, 5, 4) == [(29, pytest.approx(1.3 / 29), pytest.approx(5 / 29))]
+    assert bins(1, 2) == [(3, pytest.approx(0.2 / 3), pytest.approx(2 / 3))]
+    assert bins(0, 0) == []
+
+
+def test_a_label_does_not_lie_on_the_interval_of_its_neighbour() -> None:
+    """The first offset, to the upper right, would put it over the interval of the second system."""
+    axes = draw(toy(system("first", 0.5, 1.0), system("second", 0.48, 1.15, (0.3, 0.7))), "pareto")
+    axes.get_figure().draw_without_rendering()
+    label = next(text for text in axes.texts if text.get_text() == "first").get_window_extent()
+    (x, low), (_, high) = axes.transData.transform([(1.15, 30.0), (1.15, 70.0)])
+    assert not (label.x0 <= x <= label.x1 and low <= label.y1 and label.y0 <= high)
 
 
 @pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (0.07, 1e6)])

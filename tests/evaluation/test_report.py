@@ -142,8 +142,8 @@ def test_notes_state_the_ceiling_ties_and_missing_queries(dataset: DatasetResult
 
 def test_every_part_and_every_number_is_on_the_page(html: str, result: EvaluationResult) -> None:
     page = Outline(html)
-    summaries = ["Tests", "Cost", "Groups of queries", "Other edges", "Calibration", "Confidence", "Queries",
-                 "Systems"]  # fmt: skip
+    summaries = ["Query by query", "Tests", "Cost", "Groups of queries", "Other edges", "Calibration", "Confidence",
+                 "Queries", "Systems"]  # fmt: skip
     assert page.texts["summary"] == [*summaries, *summaries]
     assert page.texts["h2"] == ["All data sets", "attack ", "scifact "]
     assert page.texts["pre"] == [result.command]

@@ -20,6 +20,7 @@ from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 
 TOP = 10  # number of top ranks in which an edge ablation must change the ranking to be counted
 MAX_QUERIES = 10  # maximum number of listed queries with gains, and of listed queries with losses
+LENGTH_GROUPS = 3  # number of groups of queries by their length
 RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
 
 
@@ -160,11 +161,21 @@ def differences_to_best(result: DatasetResult) -> list[QueryDifference]:
     Returns:
         Queries in the order of :func:`query_differences`. Empty if there is a single system.
     """
+    best = best_other(result)
+    return [] if best is None else query_differences(result, baseline=best)
+
+
+def best_other(result: DatasetResult) -> str | None:
+    """Return the name of the best system apart from the last one, by the mean of the first tested measure.
+
+    Args:
+        result: Scores of all systems, with the tested measures.
+
+    Returns:
+        Name of the system. None if there is a single system.
+    """
     *others, _ = result.systems
-    if not others:
-        return []
-    best = max(others, key=lambda name: float(result.systems[name].values[result.tested[0]].nansum()))
-    return query_differences(result, baseline=best)
+    return max(others, key=lambda name: float(result.systems[name].values[result.tested[0]].nansum()), default=None)
 
 
 def query_differences(result: DatasetResult, *, baseline: str) -> list[QueryDifference]:
@@ -198,11 +209,14 @@ def breakdowns(result: DatasetResult) -> list[Breakdown]:
         result: Scores of all systems, with the groups that stages define.
 
     Returns:
-        Means of the first tested measure by number of relevant passages, if there are at least two such groups,
-        followed by means of the stages' measures over the stages' groups.
+        Means of the first tested measure by number of relevant passages and by length of the query, if there are at
+        least two such groups, followed by means of the stages' measures over the stages' groups.
     """
-    by_relevant = relevant_groups(result.num_relevant)
-    usual = {"relevant nodes": by_relevant} if len(by_relevant) > 1 else {}
+    usual = {
+        "relevant nodes": relevant_groups(result.num_relevant),
+        "query length": length_groups(result.query_texts),
+    }
+    usual = {by: groups for by, groups in usual.items() if len(groups) > 1}
     stage_groups = {
         by: {name: torch.tensor(rows, dtype=torch.int64) for name, rows in groups.items()}
         for by, groups in result.groups.items()
@@ -248,6 +262,29 @@ def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
         inside = (counts >= low) & (counts <= high) if high is not None else counts >= low
         if bool(inside.any()):
             groups[_range_name(low, high)] = inside
+    return groups
+
+
+def length_groups(texts: Sequence[str]) -> dict[str, Tensor]:
+    """Group queries by their number of words into about three equal parts.
+
+    Args:
+        texts: Texts of the queries.
+
+    Returns:
+        Masks ``[Q]`` bool by name of the group, such as ``4 to 7 words``, shortest first. Queries of equal length are
+        in the same group, so that there can be fewer groups.
+    """
+    num_words = [len(text.split()) for text in texts]
+    ascending, counts = sorted(num_words), torch.tensor(num_words)
+    bounds = sorted({ascending[len(ascending) * part // LENGTH_GROUPS - 1] for part in range(1, LENGTH_GROUPS + 1)})
+    groups, below = {}, -1
+    for bound in bounds:
+        inside = (counts > below) & (counts <= bound)
+        if bool(inside.any()):
+            low, high = int(counts[inside].min()), int(counts[inside].max())
+            groups[f"{_range_name(low, high)} words"] = inside
+        below = bound
     return groups
 
 

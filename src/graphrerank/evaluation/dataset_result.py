@@ -1,7 +1,7 @@
 """Measure the rankings of all systems on a data set."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from graphrerank.data.qrels import Qrels
 from graphrerank.data.readers.judgements import TRAIN, VAL
 from graphrerank.evaluation.comparisons import compare_dataset, measure_rows
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, relevant_nodes, tied_share
+from graphrerank.evaluation.query_browser import browse_queries
 from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.reliability import measure_reliability
 from graphrerank.evaluation.significance import bootstrap_interval
@@ -36,7 +37,8 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
     Raises:
         ValueError: If a measure belongs to a stage that was not run.
     """
-    return compare_dataset(measure_dataset(ranked, plan, stages), ranked, plan)
+    result = compare_dataset(measure_dataset(ranked, plan, stages), ranked, plan)
+    return replace(result, browser=browse_queries(result, ranked))
 
 
 def measure_dataset(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from html import escape
 from io import BytesIO
+from itertools import pairwise
 from math import isnan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from graphrerank.evaluation.tables import Cell, points_cell, row_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
+    from matplotlib.transforms import Bbox
 
 INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#ffffff", "#0064a4", "#b34700"
 #: Variable of `page.css` for each colour.
@@ -23,8 +26,11 @@ VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "a
 WIDTH = 5.6  # width of a plot in inches, at 72 units of the SVG per inch
 TITLE, NAME = 70, 22  # maximum line length of titles and of system names, in characters
 KEPT = 16  # number of data sets whose plots are cached, because the report is rewritten after each data set
+MIN_BIN = 10  # minimum number of candidates in a bin of a reliability diagram; smaller bins are merged
 FASTEST = 1e-3  # smallest time in milliseconds on a logarithmic axis
 OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # label offsets, in points
+OVER_TEXT = 100  # cost of a label over a point or another label, in units of a label over a line
+SAMPLES = 40  # number of samples of a line
 STYLE = {
     "font.size": 12,
     "text.parse_math": False,  # names may contain dollar signs
@@ -42,6 +48,8 @@ STYLE = {
 }
 
 
+#: Two ends of a line in data coordinates, which labels avoid.
+Segment = tuple[tuple[float, float], tuple[float, float]]
 Row = tuple[str, Cell, tuple[float, float], str]  # name of a system, difference, interval of the difference, colour
 
 
@@ -157,7 +165,7 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
     """Draw quality against median time, with 95% intervals, lines to the 95th percentile and the Pareto front."""
     from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
 
-    places, front = [], []
+    places, front, lines = [], [], list[Segment]()
     for name, (ms, mean) in timed.items():
         others = [other for other in timed.values() if other != (ms, mean)]
         dominated = any(other_ms <= ms and other_mean >= mean for other_ms, other_mean in others)
@@ -165,13 +173,19 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
         assert system.cost is not None
         slow, interval = system.cost.ms[TOTAL]["p95"], system.intervals[measure]
         x, y = max(FASTEST, ms), 100 * mean
+        lines.append(((x, y), (max(x, slow), y)))
         axes.plot([x, max(x, slow)], [y, y], color=SOFT, lw=1, zorder=1)
         if not isnan(interval[0]):
-            axes.plot([x, x], [100 * end for end in interval], color=SOFT, lw=1, zorder=1)
+            ends = [100 * end for end in interval]
+            lines.append(((x, ends[0]), (x, ends[1])))
+            axes.plot([x, x], ends, color=SOFT, lw=1, zorder=1)
         _point(axes, x, y, ACCENT if name == dataset.primary else INK, hollow=dominated)
         places.append((x, y, row_name(name)))
         front += [] if dominated else [(x, y)]
-    axes.step(*zip(*sorted(front), strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
+    steps = sorted(front)
+    axes.step(*zip(*steps, strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
+    for (x, y), (next_x, next_y) in pairwise(steps):
+        lines += [((x, y), (next_x, y)), ((next_x, y), (next_x, next_y))]
     axes.set(xscale="log", xlabel="ms per query: median, line to the 95th percentile")
     axes.set_ylabel(f"{measure}, percent, with 95% intervals")
     axes.margins(x=0.12, y=0.12)
@@ -180,7 +194,7 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
     axes.xaxis.set_major_locator(LogLocator(subs=digits) if high > 10 * low else AutoLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.6g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    _label(axes, places)
+    _label(axes, places, lines)
 
 
 def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
@@ -188,15 +202,49 @@ def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
     from scipy.stats import binomtest
 
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
-    bins = [entries for entries in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if entries[0]]
+    bins = merged_bins(entry)
+    lines = list[Segment]()
     axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
     for count, probability, share in bins:
         ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
+        lines.append(((probability, ends.low), (probability, ends.high)))
         axes.plot([probability] * 2, [ends.low, ends.high], color=SOFT)
         _point(axes, probability, share, ACCENT)
+    for (_, *first), (_, *second) in pairwise(bins):
+        lines.append(((first[0], first[1]), (second[0], second[1])))
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
     axes.set_ylabel("share relevant, with 95% intervals")
-    _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins])
+    _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins], lines)
+
+
+def merged_bins(entry: Reliability, *, minimum: int = MIN_BIN) -> list[tuple[int, float, float]]:
+    """Merge neighbouring bins until each of them has enough candidates for a meaningful share.
+
+    Args:
+        entry: Calibration of a system in bins.
+        minimum: Minimum number of candidates in a bin. With fewer candidates in total, there is one bin.
+
+    Returns:
+        Number of candidates, mean probability and fraction of relevant candidates of each bin, by probability.
+    """
+    bins: list[tuple[int, float, float]] = []
+    for count, probability, share in zip(entry.counts, entry.probabilities, entry.shares, strict=True):
+        if not count:
+            continue
+        if bins and bins[-1][0] < minimum:
+            bins[-1] = _joined_bins(bins[-1], (count, probability, share))
+        else:
+            bins.append((count, probability, share))
+    if len(bins) > 1 and bins[-1][0] < minimum:
+        last = bins.pop()
+        bins[-1] = _joined_bins(bins[-1], last)
+    return bins
+
+
+def _joined_bins(first: tuple[int, float, float], second: tuple[int, float, float]) -> tuple[int, float, float]:
+    total = first[0] + second[0]
+    probability, share = ((first[0] * a + second[0] * b) / total for a, b in zip(first[1:], second[1:], strict=True))
+    return total, probability, share
 
 
 def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False) -> None:
@@ -204,8 +252,8 @@ def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False
     axes.plot([x], [y], marker="o", ms=8, ls="", color=inside, markeredgecolor=edge, zorder=3)
 
 
-def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
-    """Label each point at an offset where the label overlaps neither a point nor another label, if there is one."""
+def _label(axes: "Axes", places: Sequence[tuple[float, float, str]], lines: Sequence[Segment] = ()) -> None:
+    """Label each point at the offset where the label overlaps the fewest points, labels and lines."""
     from matplotlib.transforms import Bbox
 
     figure = axes.get_figure(root=True)
@@ -214,17 +262,35 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
     figure.set_layout_engine("none")  # keeps the axes in place while labels are added
     centres = [axes.transData.transform((x, y)) for x, y, _ in places]
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    crossed = [Bbox(axes.transData.transform(line)) for line in lines]
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": INK, "zorder": 4}
     for index, (x, y, text) in enumerate(places):
         label = axes.annotate(fill(text, NAME), (x, y), xytext=(0, 0), **style)
-        for offset in (*OFFSETS, OFFSETS[0]):  # falls back to the first offset if all of them overlap
-            label.xyann = offset
-            label.set_horizontalalignment("left" if offset[0] > 0 else "right")
-            box = label.get_window_extent()
+        others = [*taken[:index], *taken[index + 1 :]]
+        costs = []
+        for offset in OFFSETS:
+            box = _move_label(label, offset)
             inside = axes.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
-            if inside and not box.count_overlaps([*taken[:index], *taken[index + 1 :]]):
-                break
-        taken.append(box)
+            # text over text is unreadable, text over a thin line is only ugly
+            costs.append(OVER_TEXT * (box.count_overlaps(others) + (not inside)) + _count_crossings(box, crossed))
+        taken.append(_move_label(label, OFFSETS[costs.index(min(costs))]))
+
+
+def _move_label(label: "Annotation", offset: tuple[int, int]) -> "Bbox":
+    """Move a label to an offset from its point in points, and return its box on the screen."""
+    label.xyann = offset
+    label.set_horizontalalignment("left" if offset[0] > 0 else "right")
+    return label.get_window_extent()
+
+
+def _count_crossings(box: "Bbox", lines: "Sequence[Bbox]") -> int:
+    """Return the number of lines through a box. A sloped line is sampled."""
+    count = 0
+    for line in lines:
+        shares = [step / SAMPLES for step in range(SAMPLES + 1)]
+        points = [(line.x0 + s * (line.x1 - line.x0), line.y0 + s * (line.y1 - line.y0)) for s in shares]
+        count += any(box.contains(x, y) for x, y in points)
+    return count
 
 
 def _render(picture: Picture, form: str, title: str = "") -> bytes:

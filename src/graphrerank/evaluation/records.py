@@ -49,13 +49,16 @@ class PairedTest:
         p_randomization: Two-sided p-value of the randomisation test.
         p_greater: One-sided p-value that the system is better.
         p_holm: Two-sided p-value with Holm's correction for all tests of the data set.
+        smallest_difference: Smallest true difference, as a fraction, that the test would find with a probability of 80%
+            at a level of 5%, given the number of queries and the spread of their differences. NaN if no query differs.
     """
 
     TITLE = "tests"
     CAPTION = (
         "The last system against every other system: differences in points with 95% intervals, and two-sided paired "
         "tests over queries. p: randomisation test. p Holm: p corrected for all rows of this table. Effect size: mean "
-        "of the queries' differences divided by their standard deviation."
+        "of the queries' differences divided by their standard deviation. Smallest visible: difference that these "
+        "queries would show with a probability of 80% (p < 0.05, without correction); a smaller one needs more queries."
     )
 
     system: str
@@ -69,6 +72,7 @@ class PairedTest:
     p_randomization: Number = field(metadata=column("p", "p"))
     p_greater: Number
     p_holm: Number = field(metadata=column("p Holm", "p"))
+    smallest_difference: Number = field(default=math.nan, metadata=column("smallest visible", "points"))
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,51 @@ class Cost:
     pair_ms: float | None = None
 
 
+@dataclass(frozen=True)
+class BrowsedQuery:
+    """Query whose rankings ``report.html`` shows.
+
+    Attributes:
+        query_id: Id of the query.
+        query_text: Text of the query.
+        num_relevant: Number of relevant passages.
+        scores: Score of each system, as a fraction. None if the measure excludes the query.
+        rankings: First passages of each system, as indices of :attr:`QueryBrowser.passages`. Empty if a system returned
+            no passages.
+        relevant: Relevant passages of these.
+        edges: Edges between these passages: two passages and the index of the type.
+    """
+
+    query_id: str
+    query_text: str
+    num_relevant: int
+    scores: Sequence[float | None]
+    rankings: Sequence[Sequence[int]]
+    relevant: Sequence[int]
+    edges: Sequence[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class QueryBrowser:
+    """Single queries of a data set with the rankings of all systems.
+
+    Attributes:
+        systems: Names of the systems. The last one is the primary system.
+        baseline: Index of the system that is shown next to the primary system.
+        measure: Measure of the scores.
+        passages: Id and beginning of the text of each passage that a query refers to.
+        edge_types: Names of the edge types by index.
+        queries: Queries, those with the largest difference first.
+    """
+
+    systems: Sequence[str]
+    baseline: int
+    measure: str
+    passages: Sequence[tuple[str, str]]
+    edge_types: Mapping[int, str]
+    queries: Sequence[BrowsedQuery]
+
+
 @dataclass(frozen=True, eq=False)
 class SystemResult:
     """Results of one system on one data set.
@@ -353,6 +402,7 @@ class DatasetResult:
         extra: Plain JSON of stages after ranking.
         node_ids: Ids of the passages. Empty if the result was read from files.
         drafted: Whether the questions were drafted from the passages, not asked by users.
+        browser: Single queries with all rankings. None if the result was read from files.
     """
 
     name: str
@@ -379,6 +429,7 @@ class DatasetResult:
     extra: Mapping[str, Any] = field(default_factory=dict)
     node_ids: Sequence[str] = ()
     drafted: bool = False
+    browser: InstanceOf[QueryBrowser] | None = None
 
     @property
     def primary(self) -> str:

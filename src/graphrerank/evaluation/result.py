@@ -18,7 +18,7 @@ from graphrerank.core import Ranking
 from graphrerank.evaluation.legend import legend
 from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
-from graphrerank.evaluation.records import DatasetResult, Replication, to_plain
+from graphrerank.evaluation.records import DatasetResult, QueryBrowser, Replication, to_plain
 from graphrerank.evaluation.report import (
     best_lines,
     bullets,
@@ -29,7 +29,7 @@ from graphrerank.evaluation.report import (
     title_of,
     verdicts,
 )
-from graphrerank.evaluation.tables import records_table
+from graphrerank.evaluation.tables import records_table, row_name
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import write_bytes, write_json, write_text
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, check_name, read_json, untrusted_file
@@ -136,7 +136,8 @@ class EvaluationResult:
         from markupsafe import Markup
 
         sources = files("graphrerank.evaluation") / "html"
-        style, script = ((sources / file).read_text("utf-8") for file in ("page.css", "page.js"))
+        style, *scripts = ((sources / file).read_text("utf-8") for file in ("page.css", "page.js", "browser.js"))
+        script = "".join(scripts)
         digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
         environment = Environment(
             loader=PackageLoader("graphrerank.evaluation", "html"),
@@ -165,6 +166,7 @@ class EvaluationResult:
             "tables": dataset_tables(dataset),
             "notes": [*notes_of(dataset, self.ties), *best_lines(dataset)],
             "legend": legend(dataset, dataset.measures),
+            "browser": None if dataset.browser is None else Markup(browser_json(dataset.browser)),
             "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
         }
 
@@ -190,12 +192,15 @@ class EvaluationResult:
         return folder
 
     def _content(self) -> Any:
-        """Return the content of ``result.json``, which excludes rankings and ids of passages."""
+        """Return the content of ``result.json``, which excludes rankings, ids of passages and single queries."""
         datasets = {}
         for name, dataset in self.datasets.items():
             systems = {key: replace(system, ranking=None) for key, system in dataset.systems.items()}
-            datasets[name] = replace(dataset, systems=systems, node_ids=())
-        return to_plain(replace(self, datasets=datasets))
+            datasets[name] = replace(dataset, systems=systems, node_ids=(), browser=None)
+        content = to_plain(replace(self, datasets=datasets))
+        for dataset in content["datasets"].values():
+            del dataset["browser"]
+        return content
 
     def save_report(self, folder: str | Path) -> Path:
         """Write ``report.md``, ``report.html`` and ``plots/*.png``.
@@ -246,6 +251,16 @@ class EvaluationResult:
             raise UserError(f"{file} is not a valid result ({location}: {first['msg']})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{file} is not a valid result ({error!r})") from error
+
+
+def browser_json(browser: QueryBrowser) -> str:
+    """Return the single queries of a page as JSON that contains no markup.
+
+    Args:
+        browser: Single queries with all rankings.
+    """
+    content = to_plain(replace(browser, systems=list(map(row_name, browser.systems))))
+    return json.dumps(content, allow_nan=False).replace("<", "\\u003c")
 
 
 def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from graphrerank.utils.checks import UserError, check_counts
 RESAMPLES = 10_000
 CONFIDENCE = 0.95  # confidence level of intervals
 ALPHA = 0.05  # significance level of tests
+POWER = 0.8  # probability of finding a true difference of `smallest_difference`
 BLOCK_NUMBERS = 1 << 21  # number of random numbers per block (16 MiB)
 TOLERANCE = 1e-9  # differences of means up to this size are rounding errors of sums in another order
 
@@ -41,6 +43,8 @@ def compare_pairs(
         - ``p_randomization``: Two-sided p-value of the randomisation test.
         - ``p_greater``: One-sided p-value that the first system is better.
         - ``p_holm``: ``p_randomization``, corrected for all pairs and measures.
+        - ``smallest_difference``: Difference that a two-sided test at level ``ALPHA`` finds with probability ``POWER``,
+          by the normal approximation. NaN if no query differs.
 
     Raises:
         UserError: If ``scores`` has another shape, if systems have NaN at different queries, or if an index is invalid.
@@ -68,7 +72,32 @@ def compare_pairs(
         "p_randomization": two_sided,
         "p_greater": greater,
         "p_holm": holm(two_sided),
+        "smallest_difference": torch.where(spread > TOLERANCE, smallest_difference(spread, count), torch.nan),
     }
+
+
+def smallest_difference(spread: Tensor, num_queries: Tensor) -> Tensor:
+    r"""Return the smallest true mean difference that a paired test would find.
+
+    .. math:: d = (z_{1 - \alpha / 2} + z_{1 - \beta})\,\frac{s}{\sqrt{n}}
+
+    Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988, chapter 2 (paired samples, normal
+    approximation), with a level of ``ALPHA`` and a power of ``POWER``.
+
+    Args:
+        spread: Standard deviation of the queries' differences, any shape.
+        num_queries: Number of queries, of the same shape.
+
+    Returns:
+        Smallest difference, of the same shape, float64.
+
+    Example:
+        >>> smallest_difference(torch.tensor([0.3]), torch.tensor([100])).round(decimals=4)
+        tensor([0.0840], dtype=torch.float64)
+    """
+    normal = NormalDist()
+    quantiles = normal.inv_cdf(1 - ALPHA / 2) + normal.inv_cdf(POWER)
+    return quantiles * spread.to(torch.float64) / num_queries.to(torch.float64).sqrt()
 
 
 def bootstrap_interval(values: Tensor, *, level: float = CONFIDENCE, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
