@@ -256,7 +256,7 @@ def test_on_a_device_as_on_the_cpu(run: Path, train, tmp_path: Path) -> None:
 def test_the_model_alone_names_its_experiment(run_command, folders: dict[str, Path], tmp_path: Path) -> None:
     data = ["data=folder", f"data.path={folders['single']}", "encoder=none", f"hydra.run.dir={tmp_path}"]
     done = run_command("train.py", "model=complexity_adapter", *data, status=1)
-    assert "Train it with `train.py experiment=complexity_adapter`" in done.stderr
+    assert "Train it with `graphrerank train experiment=complexity_adapter`" in done.stderr
 
 
 def test_the_benchmark(run: Path, run_command, run_on_device, folders: dict[str, Path], tmp_path: Path) -> None:
