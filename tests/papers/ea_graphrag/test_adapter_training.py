@@ -322,3 +322,12 @@ def test_loggers_get_its_curves_numbers_and_tables(train, folders: dict[str, Pat
     events = tensorboard_events(folder / "complexity_adapter")
     assert len(events.Scalars("train/lr")) == steps
     assert {f"tables/{name}/text_summary" for name in tables} <= set(events.Tags()["tensors"])
+
+
+def test_a_search_minimises_the_loss_of_the_adapter(train, tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="Optuna is optional: pip install 'graphrerank[search]'")
+    search = ("hparams_search=optuna", f"hydra.sweep.dir={tmp_path}", "hydra.sweeper.n_trials=1", "job.folds=2")
+    done = train(tmp_path / "unused", *search, "trainer.max_epochs=2")
+    score = manifest_of(tmp_path / "0" / "complexity_adapter")["validation"]["score"]
+    assert f"trial 0 (1 of 1): {score:.4f}  module." in done.stdout
+    assert f"best trial: 0, {score:.4f}" in done.stdout
