@@ -4,13 +4,14 @@ python benchmarks/serve_fuzz.py
 python benchmarks/serve_fuzz.py --adapter DIR    # attack /route of a service of an exported adapter
 
 Bodies are derived from valid ones: deep, wide, huge, not finite, with duplicate keys, lone surrogates, nulls, truncated
-or with flipped bytes. Four processes send them to all routes that accept a body. Another process sends a small valid
-request twenty times per second. The script prints the statuses, the latency of the valid requests, and the memory of
-the service at the beginning and the end.
+or with flipped bytes. Some are compressed, wrongly compressed, or expand to 100 MB. Four processes send them to all
+routes that accept a body. Another process sends a small valid request twenty times per second. The script prints the
+statuses, the latency of the valid requests, and the memory of the service at the beginning and the end.
 """
 
 import argparse
 import collections
+import gzip
 import http.client
 import json
 import random
@@ -25,8 +26,10 @@ from typing import Any
 
 import psutil
 
-PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search")
+PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search", "/infinity/rerank", "/voyage/v1/rerank")
 HEADERS = {"content-type": "application/json"}
+COMPRESSED = 0.15  # share of the bodies that are sent with `content-encoding`
+BOMB = gzip.compress(bytes(100_000_000), 9)  # 100 kB
 MAX_BODY = 12_000_000  # approximate size in bytes, above the limit of the service
 BLOCK = 1000  # number of requests that a client sends in one turn
 ODD_NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 1e-320, 2**63, -(2**70), 10**400, -0.0, 0)
@@ -109,6 +112,19 @@ def _damaged(content: bytes, draw: random.Random) -> bytes:
     return content[:cut] + bytes([draw.randrange(256)]) + content[cut + 1 :]
 
 
+def encoded_body(body: bytes, draw: random.Random) -> tuple[bytes, dict[str, str]]:
+    """Return a body and its headers. Some bodies are compressed or pretend to be."""
+    if draw.random() >= COMPRESSED:
+        return body, HEADERS
+    kind = draw.randrange(6)
+    if kind == 0:
+        return BOMB, HEADERS | {"content-encoding": "gzip"}
+    if kind == 1:
+        return body, HEADERS | {"content-encoding": draw.choice(("gzip", "br", "", "identity", "gzip, gzip"))}
+    content = gzip.compress(body, 1)
+    return content if kind > 2 else _damaged(content, draw), HEADERS | {"content-encoding": "gzip"}
+
+
 def _memory(process: psutil.Process) -> int:
     return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
 
@@ -117,10 +133,11 @@ def _send(port: int, paths: Sequence[str], seed: int, count: int) -> collections
     """Send hostile bodies, and return the number of answers by status or error."""
     statuses: collections.Counter[Any] = collections.Counter()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    bodies = hostile_bodies(seed)
+    bodies, draw = hostile_bodies(seed), random.Random(-seed)
     for index in range(count):
         try:
-            connection.request("POST", paths[index % len(paths)], next(bodies), HEADERS)
+            body, headers = encoded_body(next(bodies), draw)
+            connection.request("POST", paths[index % len(paths)], body, headers)
             answer = connection.getresponse()
             answer.read()
             statuses[answer.status] += 1
