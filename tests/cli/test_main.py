@@ -133,6 +133,8 @@ def test_hydra_completes_commands_and_settings(
         (["--help"], 0),
         (["train", "--help"], 0),
         (["evaluate", "--help"], 0),
+        (["serve", "--help"], 0),
+        (["serve", "prot=80"], 1),
         (["train", "no_such_setting=1"], 1),
         (["train", "seed=x"], 1),
         (["train", "data=no_such_data"], 1),

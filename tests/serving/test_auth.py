@@ -19,7 +19,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from graphrerank.serving.auth import NAMED, Caller, PermissionSettings, User, names_in_header
+from graphrerank.serving.auth import NAMED, Caller, PermissionSettings, User, authenticate, names_in_header
 from graphrerank.serving.batching import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.engines.documents import DocumentsEngine
@@ -185,7 +185,7 @@ def test_a_subject_is_not_the_holder_of_principals(make_service):
     settings = PermissionSettings(**TOKENS)
 
     def user(**changes):
-        return settings.caller(Headers(bearer(token(**changes)))).user
+        return authenticate(settings, Headers(bearer(token(**changes)))).user
 
     users = [
         user(sub="a,b"),
@@ -199,13 +199,17 @@ def test_a_subject_is_not_the_holder_of_principals(make_service):
     assert len({one.key for one in users}) == len(users)
     assert user(principals=["b", "a"]) == user(principals=["a", "b", "a"])
     header = PermissionSettings(header="X-Principals")
-    assert header.caller(Headers({"X-Principals": "b, a"})).user == user(principals=["a", "b"])
+    assert authenticate(header, Headers({"X-Principals": "b, a"})).user == user(principals=["a", "b"])
     trusting = SearchRequest(query="x", principals=["a", "b"])
-    trusting.sent_by(PermissionSettings(trust_body=True).caller(Headers()))
+    trusting.sent_by(authenticate(PermissionSettings(trust_body=True), Headers()))
     assert trusting.caller.user == user(principals=["a", "b"])
-    strangers = [settings.caller(Headers()), settings.caller(Headers(bearer(token(principals=None)))), Caller()]
+    strangers = [
+        authenticate(settings, Headers()),
+        authenticate(settings, Headers(bearer(token(principals=None)))),
+        Caller(),
+    ]
     assert [caller.known_user for caller in strangers] == [None] * 3
-    assert settings.caller(Headers(bearer(token(sub="a", principals=None)))).known_user == "sub:a"
+    assert authenticate(settings, Headers(bearer(token(sub="a", principals=None)))).known_user == "sub:a"
 
 
 def test_principals_of_a_list_are_taken_as_they_are(make_service):

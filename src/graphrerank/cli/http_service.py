@@ -26,11 +26,9 @@ from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.evaluation.plan import name_systems
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.rerank.hub import locate_model
-from graphrerank.serving.auth import PermissionSettings
-from graphrerank.serving.feedback_log import FeedbackSettings
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.server import Service, run
-from graphrerank.serving.settings import PageSettings, ServiceSettings
+from graphrerank.serving.settings import FeedbackSettings, PageSettings, PermissionSettings, ServiceSettings
 from graphrerank.serving.setup.artifact_source import check_format, find_artifact, open_artifact, served_format
 from graphrerank.serving.setup.corpus import MakePipeline, load_corpus
 from graphrerank.serving.setup.once_per_process import OncePerProcess

@@ -40,9 +40,9 @@ from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError, check_choice, check_not_negative
 from graphrerank.utils.safe_loading import check_name, shown_name
+from graphrerank.utils.visibility import STATISTICS
 
 NEAREST = "nearest"  # Name of the edges to nearest neighbours in `edge_counts`.
-STATISTICS = ("visible", "global")
 VALIDATION = 0.1  # Share of the drafted questions in the validation split.
 # Next steps for a data set without judged questions, for messages.
 JUDGE = "Judge about 15 of your own questions in the browser (graphrerank judge FOLDER)"

@@ -1,6 +1,7 @@
 """HTTP service for exported artifacts."""
 
-from graphrerank.installation.extras import importing
+from graphrerank.installation.extras import is_installed, require_extra
 
-with importing("serve", "graphrerank.serving"):
-    import graphrerank.serving.server  # noqa: F401
+# only looked up, because importing them would take seconds and the command line imports the settings
+if not all(map(is_installed, ("fastapi", "starlette", "uvicorn", "prometheus_client"))):
+    require_extra("serve", "graphrerank.serving")

@@ -3,20 +3,16 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from starlette.datastructures import Headers
 
-from graphrerank.data.dataset import STATISTICS
-from graphrerank.installation.extras import require_extra
 from graphrerank.serving.engine import Refusal
-from graphrerank.utils.checks import UserError, check_choice
+from graphrerank.serving.settings import PermissionSettings
+from graphrerank.utils.checks import check_choice
 
-ALGORITHMS = ("HS256", "RS256")
 WRITE = "write"  # principal required to add and delete documents
-KEY_BYTES = 32  # smallest size of an HS256 key, the size of its hash
-
 
 SUBJECT, PRINCIPALS, NAMED = "sub", "principals", "name"  # kinds of users
 USER_KINDS = (SUBJECT, PRINCIPALS, NAMED)
@@ -104,122 +100,75 @@ class Caller:
         return None if self.user is None or self.user == User.holding(()) else self.user.key
 
 
-@dataclass(frozen=True)
-class PermissionSettings:
-    """Source of the callers' principals. If none of these settings is used, only public documents are searched.
+def authenticate(permissions: PermissionSettings, headers: Headers) -> Caller:
+    """Return the sender of a request.
 
-    Attributes:
-        algorithm: Algorithm of the tokens in `Authorization: Bearer TOKEN`. One of: HS256, RS256, null (no tokens).
-        key: Key to verify tokens: a secret of at least 32 bytes for HS256, or a public key in PEM format for RS256.
-        audience: Audience that a token must have.
-        issuer: Issuer that a token must have. null accepts any issuer.
-        claim: Claim of a token with the principals: a list, or a string of names separated by spaces. Dots separate
-            nested claims, as in realm_access.roles.
-        header: Header with the principals, used instead of tokens. Names are separated by commas; a name that contains
-            commas must be in double quotes. A proxy must set or remove the header in every request. null disables it.
-        trust_body: Whether requests may name their own `principals`. Only for trials and trusted clients.
-        statistics: Passages whose word frequencies and derived edges are used. One of: visible (only those visible to
-            the caller), global (the whole corpus). global is faster, but leaks information about hidden documents.
+    Args:
+        permissions: Source of the callers' principals.
+        headers: Headers of the request.
+
+    Returns:
+        The sender, without principals if the request has no token and no header of principals.
 
     Raises:
-        ValueError: If a setting is invalid.
+        Refusal: 401, if the token or header is invalid in any way.
     """
-
-    algorithm: str | None = None
-    key: str | None = field(default=None, repr=False)
-    audience: str | None = None
-    issuer: str | None = None
-    claim: str = "principals"
-    header: str | None = None
-    trust_body: bool = False
-    statistics: str = "visible"
-
-    def __post_init__(self) -> None:
-        check_choice(STATISTICS, **{"permissions.statistics": self.statistics})
-        if self.algorithm is None:
-            return
-        check_choice(ALGORITHMS, **{"permissions.algorithm": self.algorithm})
-        require_extra("serve", f"permissions.algorithm={self.algorithm}")
-        if not self.key or not self.audience:
-            raise UserError("`permissions.key` and `permissions.audience` must be set to verify tokens, got none")
-        if self.algorithm == "HS256" and len(self.key.encode()) < KEY_BYTES:
-            raise UserError(f"`permissions.key` must have at least {KEY_BYTES} bytes for HS256, got {len(self.key)}")
-        if self.algorithm == "RS256" and "PUBLIC KEY" not in self.key:
-            raise UserError("`permissions.key` must be a public key in PEM format for RS256")
-        if self.header is not None:
-            raise UserError("`permissions.header` must be null if `permissions.algorithm` is set")
-
-    @property
-    def are_set(self) -> bool:
-        """Whether callers can have principals."""
-        return self.algorithm is not None or self.header is not None or self.trust_body
-
-    def caller(self, headers: Headers) -> Caller:
-        """Return the sender of a request.
-
-        Args:
-            headers: Headers of the request.
-
-        Returns:
-            The sender, without principals if the request has no token and no header of principals.
-
-        Raises:
-            Refusal: 401, if the token or header is invalid in any way.
-        """
-        if not self.are_set:
-            return Caller()
-        names: Sequence[str] = ()
-        subject = None
-        if self.algorithm is not None and (credentials := _single(headers, "authorization")) is not None:
-            scheme, _, token = credentials.partition(" ")
-            if scheme.lower() != "bearer":
-                _wrong()
-            names, subject = self._of_token(token.strip())
-        elif self.header is not None and (header := _single(headers, self.header)) is not None:
-            names = names_in_header(header)
-        principals = frozenset(name for name in names if name)
-        user = User.holding(principals) if subject is None else User(SUBJECT, subject)
-        return Caller(
-            principals,
-            self.trust_body,
-            may_write=WRITE in principals,
-            user=user,
-            authenticated=subject is not None or bool(principals),
-        )
-
-    def _of_token(self, token: str) -> tuple[Sequence[str], str | None]:
-        """Return the principals and the subject of a token."""
-        import jwt
-
-        assert self.algorithm is not None
-        settings: Any = {"issuer": self.issuer, "options": {"require": ["exp", "aud"]}}
-        try:
-            content: Any = jwt.decode(
-                token, self.key or "", algorithms=[self.algorithm], audience=self.audience, **settings
-            )
-        except (jwt.PyJWTError, ValueError):
+    if not permissions.are_set:
+        return Caller()
+    names: Sequence[str] = ()
+    subject = None
+    if permissions.algorithm is not None and (credentials := _single(headers, "authorization")) is not None:
+        scheme, _, token = credentials.partition(" ")
+        if scheme.lower() != "bearer":
             _wrong()
-        subject = content.get("sub")
-        if subject is not None and not (isinstance(subject, str) and subject.strip() and _is_text(subject)):
-            _wrong()  # an empty subject would merge different users
-        return self._principals_of_claim(content), subject
+        names, subject = _of_token(permissions, token.strip())
+    elif permissions.header is not None and (header := _single(headers, permissions.header)) is not None:
+        names = names_in_header(header)
+    principals = frozenset(name for name in names if name)
+    user = User.holding(principals) if subject is None else User(SUBJECT, subject)
+    return Caller(
+        principals,
+        permissions.trust_body,
+        may_write=WRITE in principals,
+        user=user,
+        authenticated=subject is not None or bool(principals),
+    )
 
-    def _principals_of_claim(self, content: Mapping[str, Any]) -> Sequence[str]:
-        """Return the principals in the content of a token, or none if it has no such claim."""
-        path = [self.claim] if self.claim in content else self.claim.split(".")
-        claim: Any = content
-        for name in path:
-            if claim is None:
-                return ()
-            if not isinstance(claim, dict):
-                _wrong()
-            claim = claim.get(name)
+
+def _of_token(permissions: PermissionSettings, token: str) -> tuple[Sequence[str], str | None]:
+    """Return the principals and the subject of a token."""
+    import jwt
+
+    assert permissions.algorithm is not None
+    settings: Any = {"issuer": permissions.issuer, "options": {"require": ["exp", "aud"]}}
+    try:
+        content: Any = jwt.decode(
+            token, permissions.key or "", algorithms=[permissions.algorithm], audience=permissions.audience, **settings
+        )
+    except (jwt.PyJWTError, ValueError):
+        _wrong()
+    subject = content.get("sub")
+    if subject is not None and not (isinstance(subject, str) and subject.strip() and _is_text(subject)):
+        _wrong()  # an empty subject would merge different users
+    return _principals_of_claim(permissions.claim, content), subject
+
+
+def _principals_of_claim(name: str, content: Mapping[str, Any]) -> Sequence[str]:
+    """Return the principals in the content of a token, or none if it has no such claim."""
+    path = [name] if name in content else name.split(".")
+    claim: Any = content
+    for key in path:
         if claim is None:
             return ()
-        principals = claim.split() if isinstance(claim, str) else claim
-        if not (isinstance(principals, list) and all(isinstance(principal, str) for principal in principals)):
+        if not isinstance(claim, dict):
             _wrong()
-        return principals
+        claim = claim.get(key)
+    if claim is None:
+        return ()
+    principals = claim.split() if isinstance(claim, str) else claim
+    if not (isinstance(principals, list) and all(isinstance(principal, str) for principal in principals)):
+        _wrong()
+    return principals
 
 
 def names_in_header(given: str) -> list[str]:

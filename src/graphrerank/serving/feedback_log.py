@@ -32,7 +32,8 @@ from pydantic_core import to_json
 from graphrerank.feedback.log import FEEDBACK_EVENT, HASHED, SHADOW, SHOWN_EVENT
 from graphrerank.serving.auth import Caller, User
 from graphrerank.serving.fair_queue import client_network
-from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.serving.settings import FeedbackSettings
+from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import (
     FolderInUseError,
     append_bytes,
@@ -57,39 +58,6 @@ STARTS = re.compile(rb'^\{"event":"shown","request_id":"([0-9a-f-]{36})"', re.MU
 SENDER = re.compile(
     rb'"user":(?:null|"([0-9a-f]+)")(?:,"authenticated":(true|false),"client":(?:null|"([0-9a-f]+)"))?', re.ASCII
 )
-
-
-@dataclass(frozen=True)
-class FeedbackSettings:
-    """Settings of the feedback log.
-
-    Attributes:
-        path: Folder of the log. null disables logging and POST /feedback.
-        queries: Whether to log the first 1,000 characters of each query, which learning needs. Otherwise, a keyed hash
-            of the query is logged.
-        trust_users: Whether to trust the ``user`` that a request names. Only for services whose clients are your own
-            programs that authenticate their users, because other clients can invent any number of names.
-        explore: Probability of swapping two adjacent results near the top, at most 0.5.
-        days: Number of days after which events are deleted.
-        max_bytes: Largest size of the log in bytes. Beyond it, the users with the most data lose their oldest events.
-
-    Raises:
-        ValueError: If a setting is invalid.
-    """
-
-    path: str | None = None
-    queries: bool = False
-    trust_users: bool = False
-    explore: float = 0.0
-    days: int = 30
-    max_bytes: int = 268_435_456
-
-    def __post_init__(self) -> None:
-        check_counts(**{"feedback.days": self.days, "feedback.max_bytes": self.max_bytes})
-        if not 0 <= self.explore <= 0.5:
-            raise UserError(f"`feedback.explore` must be a probability of at most 0.5, got {self.explore}")
-        if self.explore and self.path is None:
-            raise UserError("`feedback.path` must be set if `feedback.explore` is above 0, got none")
 
 
 class _Appender:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from graphrerank.serving import metrics
+from graphrerank.serving.auth import authenticate
 from graphrerank.serving.engine import Refusal, error_response
 from graphrerank.serving.fair_queue import Sender, peer_sender
 from graphrerank.serving.json_log import log
@@ -230,7 +231,7 @@ class HttpGuard:
             raise Refusal(403, "this web page may not call the service, add its origin to `cors_origins`")
         if scope["path"] not in self.open_paths:
             address = scope["client"][0] if scope.get("client") else None
-            scope["state"]["caller"] = replace(self.settings.permissions.caller(headers), address=address)
+            scope["state"]["caller"] = replace(authenticate(self.settings.permissions, headers), address=address)
         if int(headers.get("content-length", "0")) > (most := self.settings.limits.body_bytes):
             raise Refusal(413, f"body: must have at most {most} bytes")
 

@@ -8,9 +8,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
-from scipy.optimize import nnls
-
 # CPU seconds for one unit of each count of a request, on a busy machine. These prices apply until the service has
 # measured its own, and to counts that its measurements do not cover.
 DEFAULT_PRICES: Mapping[str, float] = {
@@ -127,6 +124,9 @@ def fit_prices(measured: Sequence[tuple[Mapping[str, float], float]]) -> Prices:
     Returns:
         Fitted prices of all counts that occur, or the default prices if nothing was measured.
     """
+    import numpy as np  # imported here because the settings of the command line import this module
+    from scipy.optimize import nnls
+
     names = sorted(set(chain.from_iterable(counts for counts, _ in measured)))
     pairs = [(counts, seconds) for counts, seconds in measured if seconds > 0 and DEFAULTS.of(counts) > 0]
     if not names or not pairs:

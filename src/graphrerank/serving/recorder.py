@@ -13,8 +13,9 @@ from pydantic_core import to_json
 from graphrerank.feedback.log import LIVE, SHOWN_EVENT
 from graphrerank.serving import metrics
 from graphrerank.serving.auth import NAMED, Caller, User
-from graphrerank.serving.feedback_log import FeedbackSettings, FeedbackStore
+from graphrerank.serving.feedback_log import FeedbackStore
 from graphrerank.serving.json_log import log
+from graphrerank.serving.settings import FeedbackSettings
 
 MAX_SHOWN = 100  # number of first results of a response that are recorded
 MAX_IDS_BYTES = 16_384  # size of their ids as JSON, beyond which results are not recorded

@@ -1,17 +1,106 @@
-"""Settings of a service, of the command that runs it, and of its benchmark."""
+"""Settings of a service, of the command that runs it, and of its benchmark.
+
+This module imports neither torch nor the server, so that ``graphrerank serve --help`` answers at once.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphrerank.serving.auth import PermissionSettings
-from graphrerank.serving.feedback_log import FeedbackSettings
+from graphrerank.installation.extras import require_extra
 from graphrerank.serving.limits import Limits
 from graphrerank.utils.checks import UserError, check_choice, check_counts
+from graphrerank.utils.visibility import STATISTICS
 
 LARGEST_PORT = 65535
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 HOSTS = (*LOCAL_HOSTS, "0.0.0.0", "::")
+ALGORITHMS = ("HS256", "RS256")
+KEY_BYTES = 32  # smallest size of an HS256 key, the size of its hash
+
+
+@dataclass(frozen=True)
+class PermissionSettings:
+    """Source of the callers' principals. If none of these settings is used, only public documents are searched.
+
+    Attributes:
+        algorithm: Algorithm of the tokens in `Authorization: Bearer TOKEN`. One of: HS256, RS256, null (no tokens).
+        key: Key to verify tokens: a secret of at least 32 bytes for HS256, or a public key in PEM format for RS256.
+        audience: Audience that a token must have.
+        issuer: Issuer that a token must have. null accepts any issuer.
+        claim: Claim of a token with the principals: a list, or a string of names separated by spaces. Dots separate
+            nested claims, as in realm_access.roles.
+        header: Header with the principals, used instead of tokens. Names are separated by commas; a name that contains
+            commas must be in double quotes. A proxy must set or remove the header in every request. null disables it.
+        trust_body: Whether requests may name their own `principals`. Only for trials and trusted clients.
+        statistics: Passages whose word frequencies and derived edges are used. One of: visible (only those visible to
+            the caller), global (the whole corpus). global is faster, but leaks information about hidden documents.
+
+    Raises:
+        ValueError: If a setting is invalid.
+    """
+
+    algorithm: str | None = None
+    key: str | None = field(default=None, repr=False)
+    audience: str | None = None
+    issuer: str | None = None
+    claim: str = "principals"
+    header: str | None = None
+    trust_body: bool = False
+    statistics: str = "visible"
+
+    def __post_init__(self) -> None:
+        check_choice(STATISTICS, **{"permissions.statistics": self.statistics})
+        if self.algorithm is None:
+            return
+        check_choice(ALGORITHMS, **{"permissions.algorithm": self.algorithm})
+        require_extra("serve", f"permissions.algorithm={self.algorithm}")
+        if not self.key or not self.audience:
+            raise UserError("`permissions.key` and `permissions.audience` must be set to verify tokens, got none")
+        if self.algorithm == "HS256" and len(self.key.encode()) < KEY_BYTES:
+            raise UserError(f"`permissions.key` must have at least {KEY_BYTES} bytes for HS256, got {len(self.key)}")
+        if self.algorithm == "RS256" and "PUBLIC KEY" not in self.key:
+            raise UserError("`permissions.key` must be a public key in PEM format for RS256")
+        if self.header is not None:
+            raise UserError("`permissions.header` must be null if `permissions.algorithm` is set")
+
+    @property
+    def are_set(self) -> bool:
+        """Whether callers can have principals."""
+        return self.algorithm is not None or self.header is not None or self.trust_body
+
+
+@dataclass(frozen=True)
+class FeedbackSettings:
+    """Settings of the feedback log.
+
+    Attributes:
+        path: Folder of the log. null disables logging and POST /feedback.
+        queries: Whether to log the first 1,000 characters of each query, which learning needs. Otherwise, a keyed hash
+            of the query is logged.
+        trust_users: Whether to trust the ``user`` that a request names. Only for services whose clients are your own
+            programs that authenticate their users, because other clients can invent any number of names.
+        explore: Probability of swapping two adjacent results near the top, at most 0.5.
+        days: Number of days after which events are deleted.
+        max_bytes: Largest size of the log in bytes. Beyond it, the users with the most data lose their oldest events.
+
+    Raises:
+        ValueError: If a setting is invalid.
+    """
+
+    path: str | None = None
+    queries: bool = False
+    trust_users: bool = False
+    explore: float = 0.0
+    days: int = 30
+    max_bytes: int = 268_435_456
+
+    def __post_init__(self) -> None:
+        check_counts(**{"feedback.days": self.days, "feedback.max_bytes": self.max_bytes})
+        if not 0 <= self.explore <= 0.5:
+            raise UserError(f"`feedback.explore` must be a probability of at most 0.5, got {self.explore}")
+        if self.explore and self.path is None:
+            raise UserError("`feedback.path` must be set if `feedback.explore` is above 0, got none")
 
 
 @dataclass(frozen=True)

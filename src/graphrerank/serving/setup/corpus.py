@@ -12,8 +12,8 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.serving.auth import PermissionSettings
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
+from graphrerank.serving.settings import PermissionSettings
 from graphrerank.text.languages import AUTO
 from graphrerank.utils.checks import UserError
 

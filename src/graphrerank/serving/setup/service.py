@@ -25,11 +25,11 @@ from graphrerank.serving.engines.inspection import InspectEngine
 from graphrerank.serving.engines.rerank import load_rerank_engine
 from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
-from graphrerank.serving.feedback_log import FeedbackSettings, folder_key, open_log
+from graphrerank.serving.feedback_log import folder_key, open_log
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.routes import Route
 from graphrerank.serving.server import Service
-from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.settings import FeedbackSettings, ServiceSettings
 from graphrerank.serving.setup.once_per_process import OncePerProcess
 from graphrerank.serving.standard_routes import (
     ADD_DOCUMENTS,
