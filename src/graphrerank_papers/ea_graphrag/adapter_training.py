@@ -35,12 +35,12 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
 )
 from graphrerank_papers.ea_graphrag.adapter_module import AdapterDataModule, AdapterModule, AdapterRows
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
+from graphrerank_papers.ea_graphrag.nested_cross_validation import adapter_and_baselines, nested_cross_validation
+from graphrerank_papers.ea_graphrag.routing_questions import QUESTION_PARTS
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
 from graphrerank_papers.experiments import do_step, hashed_order, step_file, write_tables
 
-#: Names of the two splits of the questions.
-QUESTION_SPLITS = ("training", "validation")
 #: Manifest entries that must be unchanged when a run is resumed.
 DECISIVE = ("data", "paths", "right", "syntax", "model", "features", "training")
 #: Arguments of the module that the session records in other manifest entries.
@@ -109,6 +109,10 @@ class AdapterTraining:
         module: Builder of the Lightning module.
         batch_size: Number of rows in a training batch.
         folds: Number of folds of the cross-validation, each of which trains one more adapter. 0 disables it.
+        nested_folds: Number of outer folds of the nested cross-validation, which compares the adapter with other
+            classifiers on all disagreements. 0 disables it.
+        nested_inner_folds: Number of inner folds, on which the nested cross-validation chooses settings.
+        curve_shares: Shares of a fold's training rows, in (0, 1], that the points of the learning curve use.
         seed: Random seed for sampling, splits and folds.
     """
 
@@ -128,6 +132,9 @@ class AdapterTraining:
     module: "partial[AdapterModule]"
     batch_size: int
     folds: int
+    nested_folds: int = 0
+    nested_inner_folds: int = 3
+    curve_shares: Sequence[float] = (0.2, 0.4, 0.6, 0.8, 1.0)
     seed: int
 
     def __post_init__(self) -> None:
@@ -136,6 +143,11 @@ class AdapterTraining:
             raise UserError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
         if self.folds < 0 or self.folds == 1:
             raise UserError(f"`job.folds` must be 0 or at least 2, got {self.folds}")
+        if self.nested_folds < 0 or self.nested_folds == 1 or self.nested_inner_folds < 2:
+            raise UserError(
+                "`job.nested_folds` must be 0 or at least 2, and `job.nested_inner_folds` at least 2, got "
+                f"{self.nested_folds} and {self.nested_inner_folds}"
+            )
 
     def __call__(self, parts: ComponentFactory, run_dir: Path, training: TrainingPlan) -> Path:
         """Train on the questions that exactly one path gets right. Cached rankings and syntax features are reused.
@@ -189,6 +201,9 @@ class AdapterTraining:
             manifest["cross_validation"] = {"folds": folds, **error_bars(folds)}
             write_manifest(session.folder, manifest)
         tables |= adapter_rows(manifest, len(train.labels), len(validation.labels))
+        if self.nested_folds:
+            every = AdapterRows(*map(torch.cat, zip(train, validation, strict=True)))
+            tables |= self._compare(training, session.folder, every, manifest)
         print(write_tables(run_dir, "Complexity adapter", tables))
         return run_dir
 
@@ -265,6 +280,30 @@ class AdapterTraining:
                 judged.append(do_step(file, partial(judge, number, others, fold_rows)))
                 advance(1)
         return judged
+
+    def _compare(
+        self, training: TrainingPlan, folder: Path, rows: AdapterRows, manifest: dict[str, Any]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Compare the adapter with other classifiers, and return the tables. Completed classifiers are reused."""
+
+        def train(fold_rows: AdapterRows, settings: AdapterSettings) -> ComplexityAdapter:
+            """Train and calibrate an adapter as the job does, in a scratch folder."""
+            with TemporaryDirectory(dir=folder, prefix=".nested-") as scratch:
+                session = training.silent_session(scratch, self.name)
+                model, _ = self._train(session, fold_rows, manifest | {"finished": False}, settings)
+            calibrate_temperature(model, early_stopping_split(fold_rows, settings.seed)[1])
+            return model
+
+        numbers = {"num_folds": self.nested_folds, "num_inner_folds": self.nested_inner_folds, "seed": self.seed}
+        decisive = [{name: manifest[name] for name in DECISIVE}, numbers, list(self.curve_shares), training.config]
+        classifiers = adapter_and_baselines(train, num_selected=self.settings.num_selected, seed=self.seed)
+        results = {}
+        with progress_bar("nested cross-validation", len(classifiers)):
+            for name, classifier in classifiers.items():
+                compute = partial(nested_cross_validation, classifier, rows, shares=self.curve_shares, **numbers)
+                results[name] = do_step(step_file(folder, f"nested {name}", [name, *decisive]), compute)
+                advance(1)
+        return comparison_rows(results, len(rows.labels))
 
     def _thresholds(self, sets: Sequence[Judged], model: ComplexityAdapter) -> tuple[ThresholdChoice, ThresholdChoice]:
         """Choose the thresholds on the validation questions of all data sets, with and without fusion."""
@@ -355,7 +394,7 @@ def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
     """
     for judged in sets:
         for row in judged.disagree.nonzero().flatten().tolist():
-            part, right = QUESTION_SPLITS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
+            part, right = QUESTION_PARTS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
             question = {"query_id": judged.paths.queries.ids[row], "text": judged.paths.queries.texts[row]}
             yield {"data": judged.name, "part": part, **question, "right": right}
 
@@ -377,6 +416,26 @@ def agreement_rows(sets: Sequence[Judged]) -> list[dict[str, Any]]:
         times = {f"{path} ms": 1000 * time for path, time in zip(ROUTES, judged.paths.seconds, strict=False)}
         rows.append({"data set": judged.name, **counts, "graph's share": share, **times})
     return rows
+
+
+def comparison_rows(results: Mapping[str, Mapping[str, Any]], num_rows: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the results of the nested cross-validation as tables.
+
+    Args:
+        results: Results of each classifier, as returned by :func:`nested_cross_validation`.
+        num_rows: Number of rows of the cross-validation.
+
+    Returns:
+        Rows of the table of measures and of the table of learning curves, by title.
+    """
+    measures = [
+        {"classifier": name, **result["measures"], "settings": result["settings"]} for name, result in results.items()
+    ]
+    curves = [{"classifier": name, **point} for name, result in results.items() for point in result["curve"]]
+    return {
+        f"Nested cross-validation over {num_rows} disagreements": measures,
+        "Learning curves": curves,
+    }
 
 
 def adapter_rows(manifest: Mapping[str, Any], num_train: int, num_held: int) -> dict[str, list[dict[str, Any]]]:

@@ -148,6 +148,22 @@ def test_labels_of_one_class_are_refused(train, tmp_path: Path) -> None:
     assert "`labels` must contain both classes" in refused.stderr
 
 
+@pytest.mark.slow  # trains the adapter twenty times
+def test_nested_cross_validation_compares_classifiers_and_stores_each_result(train, tmp_path: Path) -> None:
+    nested = ("job.folds=0", "job.nested_folds=2", "job.nested_inner_folds=2", "job.curve_shares=[1.0]")
+    train(tmp_path, *nested)
+    tables = json.loads((tmp_path / "metrics.json").read_text())
+    (title,) = (title for title in tables if title.startswith("Nested cross-validation over "))
+    names = [row["classifier"] for row in tables[title]]
+    assert names == ["majority class", "logistic regression", "gradient boosting", "MLP adapter"]
+    assert all(0 <= row["AUC"] <= 1 for row in tables[title])
+    assert [row["classifier"] for row in tables["Learning curves"]] == names
+    steps = sorted(path.name for path in (tmp_path / "complexity_adapter" / "steps").iterdir())
+    assert [name.rpartition("-")[0] for name in steps] == [
+        "nested-gradient-boosting", "nested-logistic-regression", "nested-majority-class", "nested-mlp-adapter",
+    ]  # fmt: skip
+
+
 def test_the_error_bar_is_of_the_folds(run: Path) -> None:
     metrics = json.loads((run / "metrics.json").read_text())
     *folds, mean, deviation = metrics["5 folds of the training disagreements"]
@@ -239,6 +255,7 @@ def test_trainer_callbacks_and_logger_hold(train, tmp_path: Path) -> None:
         ("job.settings.patience=2", "has moved to `callbacks.early_stopping.patience`"),
         ("+job.settings.learning_rate=0.1", "has moved to `module.learning_rate`"),
         ("job.folds=1", "`job.folds` must be 0 or at least 2, got 1"),
+        ("job.nested_folds=1", "`job.nested_folds` must be 0 or at least 2, and `job.nested_inner_folds` at least 2"),
         ("job.folds=90", "`job.folds` must be 0, or at least 2"),
     ],
 )
