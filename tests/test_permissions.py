@@ -46,11 +46,17 @@ from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
 SEEDS, MORE_SEEDS = range(200), range(200, 2000)  # of random corpora
-NUM_AUTOMATIC = 40
-NUM_SHARED, REQUESTS_OF_SHARED = 20, 25
+REQUESTS_OF_SHARED = 25
 NAMES = "abc"
 WORDS = ["metz", "rome", "oslo", "river", "rivers", "bridge", "stone", "the", "of", "Nero", "walls", "harbour"]
 ENCODER = HashEncoder(dim=16, by_word=True)
+
+
+def drawn_corpora(few: int, many: int) -> pytest.MarkDecorator:
+    """Number of drawn corpora: a few by default, and many among the slow tests."""
+    return pytest.mark.parametrize(
+        "num_corpora", [few, pytest.param(many, marks=pytest.mark.slow)], ids=["few", "many"]
+    )
 
 
 @dataclass(frozen=True)
@@ -232,10 +238,11 @@ def drawn_request(rng: random.Random, query: str) -> SearchRequest:
     return request
 
 
-def test_a_shared_service_answers_as_a_service_for_each_request(tmp_path: Path) -> None:
+@drawn_corpora(6, 20)
+def test_a_shared_service_answers_as_a_service_for_each_request(num_corpora: int, tmp_path: Path) -> None:
     """Callers, times and filters share one service and its caches: each answer is that of a fresh service, as bytes."""
     base, num_answers = pipeline_of("base"), 0
-    for seed in range(NUM_SHARED):
+    for seed in range(num_corpora):
         rng = random.Random(seed)
         dataset = dataset_of(Drawn.of(rng, rng.randint(4, 9)), EdgeRule(mention_type=REFERENCE), knn=1)
         shared, query = engine_of(dataset, base, tmp_path), " ".join(rng.choices(WORDS, k=3))
@@ -246,13 +253,14 @@ def test_a_shared_service_answers_as_a_service_for_each_request(tmp_path: Path) 
             assert shown(shared.answer({"a": request})["a"]) == alone, (seed, request, request.caller)
             different.add(alone)
         num_answers += len(different)
-    assert num_answers > 5 * NUM_SHARED  # answers do depend on caller, time and filter
+    assert num_answers > 5 * num_corpora  # answers do depend on caller, time and filter
 
 
-def test_requests_of_one_batch_do_not_change_each_other(tmp_path: Path) -> None:
+@drawn_corpora(3, 10)
+def test_requests_of_one_batch_do_not_change_each_other(num_corpora: int, tmp_path: Path) -> None:
     """Answers of a batch, in which those of one view are ranked together, are those of each alone but for rounding."""
     base = pipeline_of("base")
-    for seed in range(NUM_SHARED // 2):
+    for seed in range(num_corpora):
         rng = random.Random(seed)
         dataset = dataset_of(Drawn.of(rng, rng.randint(4, 9)), EdgeRule(mention_type=REFERENCE), knn=1)
         shared, query = engine_of(dataset, base, tmp_path), " ".join(rng.choices(WORDS, k=3))
@@ -342,12 +350,13 @@ def drawn_for_choices(rng: random.Random) -> Drawn:
     return replace(drawn, titles=titles, records=records, types=kinds, texts=texts)
 
 
+@drawn_corpora(12, 40)
 @pytest.mark.filterwarnings("ignore:.*(repeated edges|without title)")
-def test_answers_over_edges_that_are_chosen_automatically(tmp_path: Path) -> None:
+def test_answers_over_edges_that_are_chosen_automatically(num_corpora: int, tmp_path: Path) -> None:
     """The choices of `edges=auto` are made again for what a caller may see, in data set folders and corpus folders."""
     pipelines = [pipeline_of(kind) for kind in ("base", "pagerank", "expand", "degrees")]
     num_answers = num_other_choices = 0
-    for seed in range(NUM_AUTOMATIC):
+    for seed in range(num_corpora):
         rng = random.Random(seed)
         drawn, pipeline, prepares = drawn_for_choices(rng), rng.choice(pipelines), seed % 3 == 0
         entities, knn = rng.choice(["file", "auto", "spelling", None]), rng.choice([None, 0, 1])
@@ -373,8 +382,8 @@ def test_answers_over_edges_that_are_chosen_automatically(tmp_path: Path) -> Non
                 one, other = (shown(engine.answer({"a": request})["a"]) for engine in engines)
                 assert one == other, (seed, caller, query)
                 num_answers += 1
-    assert num_answers > 4 * NUM_AUTOMATIC
-    assert num_other_choices > NUM_AUTOMATIC // 4
+    assert num_answers > 4 * num_corpora
+    assert num_other_choices > num_corpora // 4
 
 
 def test_global_statistics_are_of_the_whole_corpus_and_show_none_of_it() -> None:

@@ -75,6 +75,7 @@ def test_evaluate_agrees_with_train(run: Path, corpus: Path, run_command, tmp_pa
     assert there[name] == pytest.approx(here[name])
 
 
+@pytest.mark.slow  # torch.export and ONNX
 def test_exported_equals_eager_and_is_served(run: Path, conv: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is optional")
     checkpoint = load_primary(run)

@@ -240,7 +240,9 @@ def test_arguments_out_of_range_are_refused(name: str, bad: Any, message: str) -
         module(**{name: bad})
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss", [loss if not place else pytest.param(loss, marks=pytest.mark.slow) for place, loss in enumerate(LOSSES)]
+)
 def test_a_device_trains_as_the_cpu_does(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
     found, costs = [], list[Traffic]()
 
