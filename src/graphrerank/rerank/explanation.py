@@ -143,7 +143,9 @@ class Explainer:
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
-        rank = 1 + len(base) - torch.searchsorted(base.sort().values, base, right=True)  # 1 + number of higher scores
+        rank = (
+            1 + len(base) - torch.searchsorted(base.sort().values, base.contiguous(), right=True)
+        )  # 1 + number of higher scores
         edges, number_of = _undirected_edges(graphs)
         if len(edges) > max_edges:
             raise UserError(

@@ -22,6 +22,14 @@ from graphrerank.serving.recorder import Recorder
 from graphrerank.serving.routes import Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
 
+NEEDED = {  # setting that enables a route
+    "/documents": "`index` must be a corpus folder (graphrerank prepare), and `documents` true",
+    "/feedback": "`feedback.path` must be a folder for the log",
+    "/inspect": "`page` must be true, and `index` a data set or corpus folder",
+    "/search": "`index` must be a data set or corpus folder",
+    "/v2/rerank": "`artifact` must be a reranker",
+    "/route": "`artifact` must be a complexity adapter",
+}
 OPEN_ROUTES = ("/health", "/ready")  # need no key, so that load balancers can call them
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -100,6 +108,9 @@ def add_error_answers(app: FastAPI) -> None:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    needed = NEEDED.get(request.url.path)
+    if error.status_code == 404 and needed is not None and request.scope.get("route") is None:
+        return error_response(Refusal(404, f"this service has no {request.url.path}: {needed}"), request.state.uid)
     return error_response(error, request.state.uid)
 
 

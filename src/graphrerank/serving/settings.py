@@ -111,11 +111,13 @@ class PageSettings:
         name: Name of the artifact.
         searches: Whether there is an indexed corpus to search.
         questions: Example questions.
+        corpus: Name of the indexed corpus.
     """
 
     name: str
     searches: bool = False
     questions: Sequence[str] = ()
+    corpus: str = ""
 
 
 @dataclass(frozen=True)

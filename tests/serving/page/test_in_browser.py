@@ -60,10 +60,42 @@ def test_two_systems_are_compared(page: Page, url: str) -> None:
     assert texts(page, "#right option") == ["retriever", "ours", "<u>other</u>"]
     ours = texts(page, f"{ROWS} .name")
     page.evaluate("(s => { s.value = '2'; s.dispatchEvent(new Event('change')); })(document.querySelector('#right'))")
-    assert texts(page, "#lists h3") == ["retriever", "<u>other</u>"]
+    assert texts(page, "#lists h3 span:first-child") == ["retriever", "<u>other</u>"]
     assert texts(page, f"{ROWS} .moved") == ["="] * 10  # the same search
     assert texts(page, f"{ROWS} .name") != ours
     assert page.complaints() == []
+
+
+OVERLAPS = """(() => {
+  const labels = Array.from(document.querySelectorAll("#graph .node.named:not(.hushed) text"));
+  const visible = labels.filter((label) => getComputedStyle(label).opacity > 0);
+  const boxes = visible.map((label) => label.getBoundingClientRect());
+  let count = 0;
+  boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
+    if (a.left < b.right && b.left < a.right && a.top < b.bottom - 3 && b.top < a.bottom - 3) count += 1;
+  }));
+  return [boxes.length, count];
+})()"""
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_labels_do_not_overlap_and_sections_come_first(page: Page, serving: Callable[..., Any], width: int) -> None:
+    with serving(searches=False) as address:
+        page.open(address + "/", width=width)
+        pasted = {"documents": [f"Guide > Installing > Section {number}\nA worm." for number in range(30)]}
+        pasted["edges"] = [[number, (number * 7 + 1) % 30] for number in range(30)]
+        page.wait("document.querySelectorAll('#examples button').length === 3")
+        page.evaluate(f"document.querySelector('#passages').value = {json.dumps(json.dumps(pasted))}")
+        page.evaluate("document.querySelector('#query').value = 'worm'")
+        page.click("#submit")
+        page.wait(f"document.querySelector({json.dumps(ROWS)}) !== null")
+        page.wait("document.querySelector('#graph').dataset.settled === 'true'")
+        number, overlapping = page.evaluate(OVERLAPS)
+        assert number >= 2
+        assert overlapping == 0
+        assert texts(page, f"{ROWS} .name span:first-child")[0].startswith("Section ")
+        assert texts(page, f"{ROWS} .path")[0] == "Guide > Installing"
+        assert texts(page, "#lists [data-column=right] h3 .figure") == ["probability"]
 
 
 @pytest.mark.parametrize("name", ["Films", "Tables of a database", "ATT&CK"])

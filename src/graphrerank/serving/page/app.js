@@ -57,7 +57,7 @@ async function start() {
     return;
   }
   const { page } = state.info;
-  byId("model").textContent = `${page.name}${page.searches ? ", over a corpus" : ""}`;
+  byId("model").textContent = `${page.name}${page.searches ? `, over ${page.corpus || "a corpus"}` : ""}`;
   byId("modes").hidden = !page.searches;
   setMode(page.searches ? "index" : "passages");
   byId("query").focus({ preventScroll: true });

@@ -41,7 +41,7 @@ export class Graph {
   }
 
   element(node, index) {
-    const label = svg("text", { "aria-hidden": "true" }, short(node.title));
+    const label = svg("text", { "aria-hidden": "true" }, short(node.title.split(" > ").pop()));
     return svg(
       "g", { class: "node", role: "button", tabindex: -1, "data-node": index, "aria-pressed": "false" },
       svg("circle", {}), label,
@@ -119,18 +119,22 @@ export class Graph {
     this.spareLabels(at);
   }
 
-  /** Hide labels that would overlap the label of a better node. */
+  /** Hide labels that would overlap the label or the circle of a better node. */
   spareLabels(at) {
-    const taken = [];
+    const taken = []; // boxes [left, right, top, bottom]
+    const width = this.host.clientWidth;
     for (const node of this.order) {
       const element = this.nodes[node];
       if (!element.classList.contains("named")) continue;
       const [px, py] = at(node);
-      const half = element.lastChild.textContent.length * LETTER / 2;
-      const top = py - this.radius[node];
-      const isFree = taken.every(([x, y, h]) => Math.abs(x - px) > h + half || Math.abs(y - top) > LINE);
+      const length = element.lastChild.textContent.length * LETTER;
+      const left = px > width * 0.8 ? px - length : px < width * 0.2 ? px : px - length / 2; // as `text-anchor`
+      const radius = this.radius[node];
+      const box = [left, left + length, py - radius - LINE, py - radius];
+      const isFree = taken.every(([l, r, t, b]) => r < box[0] || l > box[1] || b < box[2] || t > box[3]);
       element.classList.toggle("hushed", !isFree);
-      if (isFree) taken.push([px, top, half]);
+      if (isFree) taken.push(box);
+      taken.push([px - radius, px + radius, py - radius + 1, py + radius]);
     }
   }
 

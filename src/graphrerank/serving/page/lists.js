@@ -36,15 +36,23 @@ function column(view, ranking, count, before, select, side) {
     const button = el(
       "button", { type: "button", "data-node": node, title: view.nodes[node].title, onclick: () => select(node) },
       el("span", { class: "rank" }, String(place + 1)),
-      el("span", { class: "name" }, view.nodes[node].title),
+      el("span", { class: "name" }, ...sectionFirst(view.nodes[node].title)),
       before ? moved(before.get(node), place) : null,
       bar(share, said),
       el("span", { class: "figure", "aria-hidden": "true" }, probability === null ? number(score) : percent(probability)),
     );
     return el("li", {}, button);
   });
-  const name = el("h3", {}, ranking.name);
-  return el("div", { class: "column", "data-column": side === 1 ? "right" : "left" }, name, el("ol", {}, ...rows));
+  const figures = ranking.probabilities ? "probability" : "score";
+  const head = el("h3", {}, el("span", {}, ranking.name), el("span", { class: "figure", "aria-hidden": "true" }, figures));
+  return el("div", { class: "column", "data-column": side === 1 ? "right" : "left" }, head, el("ol", {}, ...rows));
+}
+
+/** Return the section of a title "Page > Chapter > Section" before its path, because the path is often the same. */
+function sectionFirst(title) {
+  const parts = title.split(" > ");
+  const section = parts.pop();
+  return parts.length ? [el("span", {}, section), el("span", { class: "path" }, parts.join(" > "))] : [title];
 }
 
 function moved(before, place) {

@@ -24,7 +24,8 @@ def page_settings(name: str, index: Path | None = None, *, has_permissions: bool
     """
     if index is None:
         return PageSettings(name)
-    return PageSettings(name, searches=True, questions=[] if has_permissions else first_questions(index))
+    questions = [] if has_permissions else first_questions(index)
+    return PageSettings(name, searches=True, questions=questions, corpus=index.absolute().name)
 
 
 def first_questions(folder: Path) -> list[str]:
