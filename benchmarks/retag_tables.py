@@ -4,15 +4,21 @@
 podcast's chunks, with entities and relations by spaCy, vectors by MiniLM in bfloat16, and MiniLM's tokenizer. It saves
 the index as ``<cache>/retag/podcast`` and prints the seconds of the stages that were not cached, the graphs with and
 without topics, and the communities and tokens of each level.
+
+``--grow 100`` also builds the index without the last 100 chunks, adds them with ``ReTAGIndexBuilder.update``, and
+compares the result with the index of all chunks. For comparison, it does the same for an index with another seed.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
 
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.data.vector_cache import VectorCache
@@ -25,6 +31,55 @@ from graphrerank_papers.retag.entity_graph import EntityGraph, build_entity_grap
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@dataclass(frozen=True)
+class IndexSimilarity:
+    """Similarity of the communities and summaries of two indexes.
+
+    Attributes:
+        rand: Adjusted Rand index of the two partitions of the general graph at each level of the second index. 1 for
+            equal partitions, about 0 for random ones.
+        summaries: Cosine similarity of a summary of the second index and the most similar one of the first, averaged
+            over all communities of all graphs.
+    """
+
+    rand: tuple[float, ...]
+    summaries: float
+
+
+def index_similarity(index: ReTAGIndex, other: ReTAGIndex) -> IndexSimilarity:
+    """Compare two indexes of the same passages, such as an updated one with a new build.
+
+    Args:
+        index: First index.
+        other: Second index.
+
+    Returns:
+        Similarity of communities and summaries.
+
+    Raises:
+        ValueError: If the indexes have different passages.
+    """
+    if list(index.passage_ids) != list(other.passage_ids):
+        raise ValueError("`index` and `other` must have the same passages, got different ids")
+    rand = []
+    for level in range(other.communities.num_levels(0)):
+        left, right = _labels(index, level), _labels(other, level)
+        both = (left >= 0) & (right >= 0)
+        rand.append(float(adjusted_rand_score(left[both], right[both])))
+    similarity = 1.0
+    if len(other.communities) and len(index.communities):
+        similarity = float((other.communities.vectors @ index.communities.vectors.T).max(dim=1).values.mean())
+    return IndexSimilarity(tuple(rand), similarity)
+
+
+def _labels(index: ReTAGIndex, level: int) -> Tensor:
+    """Return the community ``[E]`` of each entity at a level of the general graph, or -1."""
+    label = torch.full((len(index.entities),), -1, dtype=torch.int64)
+    for community in index.communities.at_level(0, level).tolist():
+        label[index.communities.members[community]] = community
+    return label
 
 
 class Podcast:
@@ -54,9 +109,10 @@ class Podcast:
         """Build the entity graph."""
         return build_entity_graph(self.extractor.extract(self.passages), self.passages)
 
-    def build(self, settings: ReTAGSettings) -> ReTAGIndex:
-        """Build the index."""
-        return self.builder.build(self.ids, self.passages, settings)
+    def build(self, settings: ReTAGSettings, *, without: int = 0) -> ReTAGIndex:
+        """Build the index, without the last chunks if ``without`` is positive."""
+        first = len(self.passages) - without
+        return self.builder.build(self.ids[:first], self.passages[:first], settings)
 
 
 def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
@@ -85,6 +141,19 @@ def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
         yield row
 
 
+def growth_rows(podcast: Podcast, settings: ReTAGSettings, num_new: int, index: ReTAGIndex) -> Iterator[list[str]]:
+    """Yield one row for an updated index and one for an index with another seed, both compared with ``index``."""
+    smaller = podcast.build(settings, without=num_new)
+    begin = time.process_time()
+    grown = podcast.builder.update(smaller, podcast.ids, podcast.passages)
+    print(f"\nupdated in {time.process_time() - begin:.0f} s of CPU, with the caches of the first build\n")
+    reseeded = podcast.build(replace(settings, seed=settings.seed + 1))
+    for name, other in ((f"the last {num_new} chunks added", grown), ("another seed", reseeded)):
+        similarity = index_similarity(other, index)
+        rand = " ".join(f"{number:.2f}" for number in similarity.rand)
+        yield [name, f"{len(other.communities):,}", rand, f"{similarity.summaries:.3f}"]
+
+
 def main() -> None:
     """Build and save the index, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -96,6 +165,7 @@ def main() -> None:
     parser.add_argument(
         "--coverage", type=float, default=ReTAGSettings.coverage, help="coverage of the topics (default: %(default)s)"
     )
+    parser.add_argument("--grow", type=int, default=0, help="number of chunks to add to an index of the others")
     args = parser.parse_args()
     torch.set_num_threads(1)
     podcast = Podcast(args.data, args.cache)
@@ -110,6 +180,9 @@ def main() -> None:
     print(markdown_table(header, list(graph_rows(index))), end="\n\n")
     header = ["level", "communities", "tokens", "of a topic", "its tokens"]
     print(markdown_table(header[: 5 if index.topics.names else 3], list(level_rows(index))))
+    if args.grow:
+        rows = list(growth_rows(podcast, settings, args.grow, index))
+        print(markdown_table(["index", "communities", "adjusted Rand index by level", "summaries"], rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Build the index of ReTAG: topics, and the communities of each graph with their summaries."""
+"""Build and update the index of ReTAG: topics, and the communities of each graph with their summaries."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ from graphrerank_papers.retag.entity_graph import (
     build_entity_graph,
     hierarchical_leiden,
 )
+from graphrerank_papers.retag.growth import graft
 from graphrerank_papers.retag.index import (
     Communities,
     ReTAGIndex,
@@ -133,6 +134,46 @@ class ReTAGIndexBuilder:
             parts.append((graph, hierarchy, self._stages.get(summary_key, GraphSummaries, summarise)))
         return self._assemble(ids, passages, corpus, topics, parts, steps, skipped)
 
+    def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
+        """Add passages to an index. Its topics do not change, and its communities grow with their graphs.
+
+        New entities belong to the topics that they are relevant to, and join communities by
+        :func:`~graphrerank_papers.retag.growth.graft`. All communities are summarised again. If the model is wrapped in
+        an :class:`~graphrerank.language_models.answer_cache.AnswerCache`, summaries of unchanged texts need no request.
+
+        Source: this project, for the first open question of ReTAG.
+
+        Args:
+            index: Index of the first passages, built with the same tokenizer, encoder, extractor and model.
+            ids: Unique ids of all passages. They begin with those of the index.
+            passages: Texts of all passages. They begin with those of the index.
+
+        Returns:
+            New index of all passages, with the settings of ``index``.
+
+        Raises:
+            ValueError: If the passages do not begin with those of the index, or as in :meth:`build`.
+        """
+        settings, indexed_ids = index.settings, list(index.passage_ids)
+        if list(ids[: len(indexed_ids)]) != indexed_ids:
+            raise UserError(f"`ids` must begin with the {len(indexed_ids)} ids of the index, got other ids")
+        steps = self._steps(settings)
+        _, corpus = self._corpus(ids, passages, settings, steps)
+        names = list(index.entities)
+        if list(corpus.graph.names[: len(names)]) != names:
+            raise UserError(f"`passages` must begin with those of the index, but its {len(names)} entities differ")
+        entities = steps.relevant_entities(corpus, index.topics)
+        for topic, subgraph in enumerate(index.graphs[1:]):
+            entities[subgraph.nodes, topic] = True
+        relations = steps.relevant_relations(corpus, index.topics, entities)
+        for topic, subgraph in enumerate(index.graphs[1:]):
+            relations[corpus.graph.positions(subgraph.edges), topic] = True
+        skipped, parts = steps.num_skipped, list[Part]()
+        for number, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
+            hierarchy = graft(_hierarchy(index.communities, number), graph.edges, graph.weight, settings)
+            parts.append((graph, hierarchy, _summarise(graph, hierarchy, corpus, steps)))
+        return self._assemble(ids, passages, corpus, index.topics, parts, steps, skipped)
+
     def _steps(self, settings: ReTAGSettings) -> Steps:
         if self.model is None:
             return ExtractiveSteps(self.tokenizer, settings)
@@ -207,6 +248,16 @@ class ReTAGIndexBuilder:
         )
         graphs = [subgraph for subgraph, *_ in parts]
         return ReTAGIndex(steps.settings, list(ids), graph.names, topics, graphs, communities, quotations, report)
+
+
+def _hierarchy(communities: Communities, graph: int) -> Hierarchy:
+    """Return the communities of one graph, numbered from 0."""
+    rows = (communities.graph == graph).nonzero().flatten().tolist()
+    return Hierarchy(
+        level=communities.level[rows].tolist(),
+        parent=[parent if parent < 0 else parent - rows[0] for parent in communities.parent[rows].tolist()],
+        members=[communities.members[row].tolist() for row in rows],
+    )
 
 
 def _find_topics(corpus: Corpus, steps: Steps) -> tuple[Topics, Tensor, Tensor, int]:

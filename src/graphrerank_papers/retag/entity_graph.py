@@ -213,7 +213,26 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     ):
         members[entry.level, entry.cluster].append(int(entry.node))
         parent[entry.level, entry.cluster] = (entry.level - 1, entry.parent_cluster)
-    order = sorted(members, key=lambda key: (key[0], min(members[key])))
-    index = {key: number for number, key in enumerate(order)}
-    parents = [index[parent[key]] if key[0] else -1 for key in order]
-    return Hierarchy([level for level, _ in order], parents, [sorted(members[key]) for key in order])
+    index = {key: number for number, key in enumerate(members)}
+    parents = [index[parent[key]] if key[0] else -1 for key in members]
+    return order_hierarchy([level for level, _ in members], parents, list(members.values()))
+
+
+def order_hierarchy(level: Sequence[int], parent: Sequence[int], members: Sequence[Sequence[int]]) -> Hierarchy:
+    """Order communities by level and then by smallest member.
+
+    Args:
+        level: Level of each community. 0 is the coarsest.
+        parent: Index of the parent of each community. -1 at level 0.
+        members: Nodes of each community.
+
+    Returns:
+        Communities in the new order, with ascending members.
+    """
+    order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
+    position = {community: number for number, community in enumerate(order)}
+    return Hierarchy(
+        level=[level[community] for community in order],
+        parent=[position[parent[community]] if parent[community] >= 0 else -1 for community in order],
+        members=[sorted(members[community]) for community in order],
+    )

@@ -154,6 +154,38 @@ def test_small_components_are_in_no_community(builder: ReTAGIndexBuilder) -> Non
         builder.build(["a", "a"], ["Metz.", "Nancy."])
 
 
+@pytest.mark.parametrize("new", [1, 15])
+def test_an_index_that_grew_holds_what_a_new_one_holds(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, new: int
+) -> None:
+    passages = [*make_themed_passages(60), "Xenia and Yvo met. Yvo and Zeno met. Xenia and Zeno met."]
+    grown = builder.update(build(builder, passages[:-new]), named(passages), passages)
+    at_once = build(builder, passages)
+    check(grown, passages)
+    assert (grown.entities, grown.passage_ids) == (at_once.entities, at_once.passage_ids)
+    assert torch.equal(grown.graphs[0].edges, at_once.graphs[0].edges)
+    assert torch.equal(grown.graphs[0].weight, at_once.graphs[0].weight)
+    own, names = grown.communities, grown.entities  # three entities are related to no known one
+    (community,) = [c for c in own.at_level(0, 0).tolist() if names.index("Xenia") in own.members[c].tolist()]
+    assert [names[node] for node in own.members[community].tolist()] == ["Xenia", "Yvo", "Zeno"]
+    assert own.texts[community] == passages[-1]
+
+
+def test_an_index_without_topics_grows_from_nothing_and_not_from_others(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
+) -> None:
+    passages, settings = make_themed_passages(12), replace(SETTINGS, num_topics=0)
+    grown = builder.update(builder.build([], [], settings), named(passages), passages)
+    assert (len(grown.topics), len(grown.graphs)) == (0, 1)
+    assert same(grown.communities, build(builder, passages, settings).communities)
+    passages = make_themed_passages(6)
+    index = build(builder, passages)
+    with pytest.raises(ValueError, match="`ids` must begin with the 6 ids of the index"):
+        builder.update(index, ["q", *named(passages)], ["Metz.", *passages])
+    with pytest.raises(ValueError, match="`passages` must begin with those of the index"):
+        builder.update(index, named(passages), make_themed_passages(6, seed=1))
+
+
 # a star around 1 and a pair behind it: 0-1, 1-2, 1-3, 3-4
 ENDS = [(0, 1), (1, 2), (1, 3), (3, 4)]
 HIERARCHY = Hierarchy([0, 1, 1], [-1, 0, 0], [[0, 1, 2, 3, 4], [0, 1, 2], [3, 4]])

@@ -78,6 +78,32 @@ def test_an_index_by_a_language_model(
     assert (second.communities.texts, second.report) == (own.texts, index.report)
 
 
+def test_an_update_asks_for_summaries_of_what_changed(
+    scripted_model: Any, word_encoder: Any, name_extractor: Any, make_themed_passages: MakePassages, tmp_path: Path
+) -> None:
+    model, passages = scripted_model(reply), [*make_themed_passages(15), "Metz9 and Nancy9 saw the harbour."]
+    ids = [f"p{number}" for number in range(len(passages))]
+    parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
+    parts["model"] = AnswerCache(model, tmp_path / "answers")
+    builder = ReTAGIndexBuilder(tmp_path / "stages", **parts)
+    index = builder.build(ids[:-1], passages[:-1], SETTINGS)
+    num_asked = len(model.asked)
+    grown = builder.update(index, ids, passages)
+    relevance = shipped_prompt("retag_relevance").system
+    contexts = [text for system, text in model.asked[num_asked:] if system != relevance]
+    assert all("Metz9" in context or "Nancy9" in context for context in contexts)
+    metz = grown.entities.index("Metz9")
+    assert metz in grown.graphs[1].nodes.tolist()
+    members = grown.communities.members.tolist()
+    touched = [nodes for nodes in members if metz in nodes]
+    assert 0 < len(touched) < len(members) / 4
+    assert len(contexts) == len(set(map(tuple, touched)))  # one request for equal communities of several levels
+    before = dict(zip(map(tuple, index.communities.members.tolist()), index.communities.texts, strict=True))
+    for nodes, text in zip(members, grown.communities.texts, strict=True):
+        if metz not in nodes and grown.entities.index("Nancy9") not in nodes:
+            assert before[tuple(nodes)] == text
+
+
 def test_clusters_are_the_groups_the_largest_first() -> None:
     generator = torch.Generator().manual_seed(0)
     truth = torch.tensor([1] * 12 + [0] * 20 + [2] * 10)
