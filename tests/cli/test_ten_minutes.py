@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 from tests.support import ROOT
 from tests.support.commands import run_script
@@ -26,7 +27,8 @@ QUESTIONS = next(block for language, block in BLOCKS if language == "text" and b
 NOTES = ("python.md", "installing.md", "glossary.md")
 
 
-def test_the_page(tmp_path: Path) -> None:
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_: None)  # of judge: tests/cli/test_judge.py uses its page
     notes = tmp_path / "notes"
     notes.mkdir()
     for name in NOTES:
@@ -53,8 +55,11 @@ def test_the_page(tmp_path: Path) -> None:
     assert num_served == 2
     indexed = next(output for line, output in outputs.items() if " index " in line)
     assert re.search(r"^4 documents, \d+ passages, \d+ edges: my_data$", indexed, re.MULTILINE)
-    diagnosed = next(output for line, output in outputs.items() if line.endswith("doctor my_data data.edges=auto"))
-    assert "3 questions" in diagnosed
+    assert "0 judged questions. next: graphrerank doctor my_data" in outputs["graphrerank judge my_data"]
+    for line, output in outputs.items():
+        if line.startswith("graphrerank doctor my_data") and "judging" not in line:
+            assert "3 questions cannot tell: judge about 15." in output
+            assert "next: graphrerank judge my_data    # 12 more questions" in output
     evaluated = next(output for line, output in outputs.items() if " evaluate " in line)
     assert "my_data test: 3 queries" in evaluated
     example = next(block for language, block in BLOCKS if language == "python")

@@ -16,11 +16,11 @@ from graphrerank.data.loaders.attack import clean_description, read_attack
 from graphrerank.utils.files import atomic_folder, write_json_lines, write_text
 
 ARTIFACT = "base"
-QUESTIONS = (
-    "ransomware that deletes shadow copies before it encrypts files",
-    "Which mitigations prevent a phishing attachment from running?",
-    "groups that steal credentials from memory with Mimikatz",
+QUESTIONS = (  # `base` ranks the right answer of the first one first, and the retriever third
     "worms that spread through removable drives to networks without internet",
+    "ransomware that deletes volume shadow copies to prevent recovery",
+    "Which groups dump credentials from LSASS memory with Mimikatz?",
+    "Which mitigations prevent a phishing attachment from running?",
 )
 LOOK_SECONDS = 0.25
 PATIENCE_SECONDS = 300.0  # maximum waiting time until the service is ready
