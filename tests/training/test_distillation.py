@@ -174,6 +174,11 @@ def test_learns_the_ranking_of_the_teacher_without_judgements(loss: str, toy: Pr
     trainer.fit(module, data)
     assert before < 0.6
     assert float(trainer.callback_metrics["val/ndcg@10"]) > 0.9
+    without_teacher = CandidateDataModule(toy, batch_size=8)
+    assert float(trainer.validate(module, without_teacher, verbose=False)[0]["val/ndcg@10"]) > 0.9
+    batch = next(iter(without_teacher.train_dataloader()))
+    with pytest.raises(ValueError, match="`teacher` must be set for a distillation loss, but the batch has no"):
+        module.train().loss_of(batch, module(batch))
 
 
 def test_a_loss_and_a_teacher_need_each_other(tmp_path: Path) -> None:

@@ -323,7 +323,8 @@ class RerankerModule(TrainingModule):
             Two scalars.
 
         Raises:
-            UserError: If the loss needs the scores of a teacher and the batch has none.
+            UserError: If the loss needs the scores of a teacher and a training batch has none. In evaluation, the loss
+                is then computed as if no candidate had a score.
         """
         assert graphs.relevance is not None
         padded = graphs.to_padded(scores, fill=0.0)
@@ -332,9 +333,12 @@ class RerankerModule(TrainingModule):
         counted = (relevance > 0).any(1)
         further: dict[str, Tensor] = {}
         if self.reads_teacher:
-            if graphs.teacher_scores is None:
+            if graphs.teacher_scores is None and self.training:
                 raise UserError("`teacher` must be set for a distillation loss, but the batch has no `teacher_scores`")
-            teacher_scores = graphs.to_padded(graphs.teacher_scores, fill=torch.nan)
+            per_candidate = (
+                torch.full_like(scores, torch.nan) if graphs.teacher_scores is None else graphs.teacher_scores
+            )
+            teacher_scores = graphs.to_padded(per_candidate, fill=torch.nan)
             further["teacher_scores"] = teacher_scores
             counted |= (~teacher_scores.isnan()).sum(1) > 1
         loss = self.loss(padded, relevance, mask, **further)
