@@ -148,7 +148,7 @@ def test_a_head_and_a_cross_encoder_that_do_not_fit_are_refused(
         ((f"checkpoint={head}", *reading(tmp_path)), "must be that of the training of"),
         (
             (*fastinsight, *reading(reader)),
-            "must contain a GRankerHead, got a GATv2Reranker. Train one with train.py experiment=granker_head",
+            "must contain a GRankerHead, got a GATv2Reranker. Train one with graphrerank train experiment=granker_head",
         ),
     ):
         data = (f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}")

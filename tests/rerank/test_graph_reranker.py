@@ -1,3 +1,4 @@
+import inspect
 import itertools
 import subprocess
 import sys
@@ -460,3 +461,10 @@ def test_passages_with_equal_texts_and_vectors_get_equal_scores(num_passages: in
     )
     scores = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
     assert [scores[copy] for copy in copies] == pytest.approx([scores[0]] * 3, abs=2e-6)
+
+
+def test_the_signature_of_rerank_can_be_read() -> None:
+    """In a notebook, an array type was once a line of ``numpy.ndarray[tuple[typing.Any, ...], ...]``."""
+    signature = str(inspect.signature(GraphReranker.rerank))
+    assert "scores: torch.Tensor | numpy.ndarray | collections.abc.Sequence[float] | None" in signature
+    assert "ndarray[" not in signature

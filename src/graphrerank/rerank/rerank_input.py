@@ -8,7 +8,7 @@ from numbers import Integral
 from operator import ne
 from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
@@ -19,9 +19,9 @@ from graphrerank.text.characters import whole_characters
 from graphrerank.text.languages import AUTO, language_of
 from graphrerank.utils.checks import UserError, check_counts, check_share
 
-Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
-Matrix = Tensor | npt.NDArray[Any] | Sequence[Sequence[float]]  # [n, d]
-Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
+Numbers = Tensor | np.ndarray | Sequence[float]  # [n]
+Matrix = Tensor | np.ndarray | Sequence[Sequence[float]]  # [n, d]
+Pairs = Tensor | np.ndarray | Sequence[Sequence[int]]  # [M, 2]
 REPAIRED_SCORES = "scores that are not finite, which become the lowest or highest finite score"
 IGNORED_SCORES = "scores that are not finite, which are ignored because none is finite"
 NAMELESS = "entities without a name, which are left out"
