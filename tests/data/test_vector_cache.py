@@ -185,6 +185,7 @@ def test_pairs_are_counted_and_timed_before_they_are_read(tmp_path: Path, caplog
     assert caplog.messages == [
         "700 pairs of a query and a passage for the cross-encoder HashPairEncoder: 0 are cached, 700 must be encoded",
         "encoding them takes about 5 min here; an interrupted run resumes where it stopped",
+        "encoding pairs: 0 of 636 (0%)",
     ]
     assert sorted(set(encoder.pairs)) == sorted(zip(*MANY, strict=True))
     assert len(encoder.pairs) == 701  # one to load the model

@@ -1,4 +1,5 @@
 import io
+import logging
 import sys
 from itertools import count
 
@@ -49,6 +50,23 @@ def test_nothing_is_shown_without_a_bar_or_a_terminal(monkeypatch: pytest.Monkey
     with progress_bar("quiet", 2, clock=lambda: next(ticks)):  # the log is for those who listen
         advance(1)
     assert file.getvalue() == ""
+
+
+def test_lines_without_a_terminal(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at the beginning if asked for, and then one every 20 seconds."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    now = [0.0]
+    with caplog.at_level(logging.INFO), progress_bar("work", 100, announce=True, clock=lambda: now[0]):
+        for _ in range(100):
+            now[0] += 1
+            advance(1)
+    assert caplog.messages == ["work: 0 of 100 (0%)", *(
+        f"work: {done} of 100 ({done}%), about {100 - done or 1} s left" for done in (20, 40, 60, 80, 100)
+    )]  # fmt: skip
+    caplog.clear()
+    with caplog.at_level(logging.INFO), progress_bar("work", 100, clock=lambda: now[0]):
+        advance(1)
+    assert caplog.messages == []
 
 
 def test_a_cache_counts_what_it_computes_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def prepare_corpus(
         dtype = getattr(
             torch, "float32" if has_nearest else vectors
         )  # Nearest neighbours are computed from exact vectors.
-        with progress_bar("passages", len(dataset.graph.passages)):
+        with progress_bar("preparing passages", len(dataset.graph.passages), announce=True):
             parts = _write_parts(folder / PARTS_FOLDER, dataset.graph.passages, part_size, encoder, dtype)
         stated = edges_to_state(dataset, has_nearest=has_nearest)
         if encoder is not None and has_nearest:
@@ -368,7 +368,9 @@ def _write_parts(
         key = hash_texts(settings) + hash_texts(ids) + hash_texts(texts)
         path = folder / f"{number:06d}-{short_hash(key)}.safetensors"
         paths.append(path)
+        done += len(texts)
         if not path.is_symlink() and read_cached(path) is not None:
+            advance_to(done)  # of an interrupted preparation
             continue
         arrays = {
             **string_columns("id", PackedStrings.of(ids)),
@@ -380,6 +382,5 @@ def _write_parts(
             vectors = encode_passages(encoder, ids, texts)
             tensors["vectors"] = check_finite_vectors(vectors, len(texts), encoder.name).to(dtype)
         save_tensors(path, tensors)
-        done += len(texts)
         advance_to(done)
     return paths

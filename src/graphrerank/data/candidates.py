@@ -32,6 +32,7 @@ from graphrerank.features.feature_columns import cross_encoder_columns, feature_
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.utils.caching import cached_tensors, hash_texts, short_hash
 from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.progress import advance, progress_bar
 
 CANDIDATES_FORMAT = 2  # Version of cached candidate lists. Increase it whenever the same arguments give other lists.
 CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
@@ -182,10 +183,12 @@ class PreparedDataset:
         text_match = TextMatch.of(self.dataset.graph)
         names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         matches = torch.zeros(*self.ranking.nodes.shape, len(names))
-        for queries in torch.split(torch.arange(len(matches)), MATCH_QUERIES):
-            candidates = replace(self._candidates(queries), text_match=text_match)
-            scores = candidates.match(with_words, edges=candidates.edges())
-            matches[queries] = matches[queries].masked_scatter(candidates.is_candidate.unsqueeze(-1), scores)
+        with progress_bar(f"comparing queries of {self.dataset.name} with passages", len(matches)):
+            for queries in torch.split(torch.arange(len(matches)), MATCH_QUERIES):
+                candidates = replace(self._candidates(queries), text_match=text_match)
+                scores = candidates.match(with_words, edges=candidates.edges())
+                matches[queries] = matches[queries].masked_scatter(candidates.is_candidate.unsqueeze(-1), scores)
+                advance(len(queries))
         return matches
 
     def pairs(self, queries: Tensor, *, top_k: int | None = None) -> tuple[list[str], list[str]]:

@@ -81,7 +81,9 @@ def fill(
         check_writable(store.folder)  # Fail before the values are computed, not after.
     if length is not None:
         missing.sort(key=lambda key: length(item_of[key]))
-    with nullcontext() if label is None or not missing else progress_bar(label, len(missing), clock=clock):
+    with (
+        nullcontext() if label is None or not missing else progress_bar(label, len(missing), announce=True, clock=clock)
+    ):
         before = parts_done()
         for start in range(0, len(missing), shard_size):
             shard = missing[start : start + shard_size]

@@ -55,7 +55,7 @@ _CURRENT: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 
 @contextmanager
-def progress_bar(label: str, total: int, *, clock: Clock = time.monotonic) -> Iterator[None]:
+def progress_bar(label: str, total: int, *, announce: bool = False, clock: Clock = time.monotonic) -> Iterator[None]:
     """Show progress while the block runs.
 
     Progress is shown as a bar if standard error is a terminal and the package ``rich`` is installed, otherwise as a log
@@ -64,6 +64,8 @@ def progress_bar(label: str, total: int, *, clock: Clock = time.monotonic) -> It
     Args:
         label: Name of the work.
         total: Number of steps, or 0 if unknown.
+        announce: Whether to write a line at the beginning if no bar can be shown. By default, the first line is written
+            after 20 seconds.
         clock: Function that returns the current time in seconds, from any moment on.
 
     Yields:
@@ -73,6 +75,8 @@ def progress_bar(label: str, total: int, *, clock: Clock = time.monotonic) -> It
         yield
         return
     with _bar(label, total) as show:
+        if announce and show is None:
+            LOGGER.info(progress_line(label, 0, total, 0.0))
         token = _CURRENT.set(_Work(label, total, clock, show))
         try:
             yield
