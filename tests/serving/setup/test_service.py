@@ -74,7 +74,10 @@ def paths(service: Service) -> list[str]:
 
 def test_documents_of_requests_are_reranked(tmp_path: Path) -> None:
     service = rerank_service(ServedArtifacts(BASE), ServiceSettings(), loading=RerankerLoading(ENCODER))
-    assert paths(service) == ["POST /v1/rerank", "POST /v2/rerank", "POST /rerank"]
+    assert paths(service) == [
+        *("POST /v1/rerank", "POST /v2/rerank", "POST /rerank"),
+        *("POST /infinity/rerank", "POST /voyage/v1/rerank"),
+    ]
     body = {"query": "a red river", "documents": PASSAGES, "edges": [[0, 3]]}
     answer = client_of(service).post("/v2/rerank", json=body).json()
     assert answer["results"][0]["index"] == 0
@@ -84,7 +87,7 @@ def test_documents_of_requests_are_reranked(tmp_path: Path) -> None:
 def test_each_setting_adds_its_routes_and_engines(corpus_folder: Path, tmp_path: Path) -> None:
     settings = ServiceSettings(page=PageSettings("base"), feedback=FeedbackSettings(path=str(tmp_path / "log")))
     service = rerank_service(ServedArtifacts(BASE, shadow=ATTACK), settings, index=index(corpus_folder, tmp_path))
-    assert paths(service)[3:] == [
+    assert paths(service)[5:] == [
         *("POST /feedback", "DELETE /feedback", "POST /search", "POST /inspect"),
         *("POST /documents", "DELETE /documents"),
     ]
