@@ -6,6 +6,7 @@ import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint, Timer
 
 from graphrerank.training import EpochTable, LearningRate
+from graphrerank.training.interruption import SaveOnSignal
 from graphrerank.training.session import TrainingPlan, TrainingSession
 
 CPU = {"accelerator": "cpu"}
@@ -39,6 +40,7 @@ def test_callbacks_are_added_and_callbacks_by_name_replace(tmp_path: Path) -> No
         "LearningRate",
         "TrainingChecks",
         "EpochTable",
+        "SaveOnSignal",
     ]
 
 
@@ -53,5 +55,5 @@ def test_a_silent_session_shows_nothing_and_keeps_the_best_epoch(complete: bool,
     plan = TrainingPlan(settings=lambda _run_dir, _name: {"trainer": trainer, "callbacks": callbacks})
     silent = built(plan.silent_session(tmp_path, "mine"))
     assert [each for each in silent.callbacks if each in callbacks.values()] == [callbacks["best"]]
-    assert not any(isinstance(each, EpochTable) for each in silent.callbacks)
+    assert not any(isinstance(each, EpochTable | SaveOnSignal) for each in silent.callbacks)
     assert any(isinstance(each, EpochTable) for each in built(plan.session(tmp_path, "mine")).callbacks)

@@ -1,6 +1,7 @@
 """Configuration of commands that train: the run folder, the models of the run and their data."""
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -8,17 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from graphrerank.cli.command import CommandContext, portable_config
+from graphrerank.cli.joint_training import folder_is_named
 from graphrerank.config.components import ConfiguredComponent, build_component
 from graphrerank.data.readers.judgements import TEST, VAL, qrels_files
 from graphrerank.data.teachers import Teacher
 from graphrerank.evaluation.baselines import BASELINES
+from graphrerank.models.manifest import MANIFEST
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.distillation import build_teacher, check_loss_and_teacher
 from graphrerank.training.fit import built_trainer, module_factory
-from graphrerank.training.resume import run_folder
+from graphrerank.training.resume import resume_arguments, run_folder
 from graphrerank.training.session import PRUNING, TrainingPlan
 from graphrerank.training.settings import FitSettings
 from graphrerank.training.trainer import built_callbacks
@@ -28,7 +32,16 @@ from graphrerank.utils.processes import is_first_process
 
 LOGGER = logging.getLogger(__name__)
 # settings of `conf/train.yaml` that are fields of `FitSettings`, except `seed` and the settings in `batches`
-FURTHER = ("shares", "augmentation", "cross_encoder_queries", "num_queries", "start", "train_only", "calibration")
+FURTHER = (
+    "test_split",
+    "shares",
+    "augmentation",
+    "cross_encoder_queries",
+    "num_queries",
+    "start",
+    "train_only",
+    "calibration",
+)
 # groups that are built separately for each model of a run
 BUILT_GROUPS = ("loss", "optimizer", "scheduler", "module", "callbacks", "trainer")
 
@@ -168,6 +181,8 @@ def table_split(cfg: DictConfig) -> str:
 def training_folder(command: CommandContext) -> Iterator[Path]:
     """Yield the run folder of the training: that of the run to resume (``ckpt_path``), which is locked, or a new one.
 
+    After Ctrl+C or SIGTERM, the command that resumes the run is printed.
+
     Args:
         command: Running command.
 
@@ -176,8 +191,30 @@ def training_folder(command: CommandContext) -> Iterator[Path]:
     """
     resume = command.cfg.ckpt_path
     run_dir = command.run_dir if resume is None else run_folder(resume)
-    with nullcontext() if resume is None or not is_first_process() else sole_use(run_dir):
-        yield run_dir
+    is_first = is_first_process()
+    if resume is not None and is_first and folder_is_named(HydraConfig.get()) and run_dir != command.run_dir:
+        print(f"continuing in {run_dir}; hydra.run.dir={command.run_dir} is not used", flush=True)
+    with nullcontext() if resume is None or not is_first else sole_use(run_dir):
+        try:
+            yield run_dir
+        except KeyboardInterrupt:
+            if is_first and any(run_dir.glob(f"*/{MANIFEST}")):
+                print(f"to resume: {resume_command(run_dir)}", file=sys.stderr, flush=True)
+            raise
+
+
+def resume_command(run_dir: Path) -> str:
+    """Return the command that resumes the running command.
+
+    Args:
+        run_dir: Folder of the run.
+
+    Returns:
+        Command with the settings of the running one and ``ckpt_path``, quoted for a shell.
+    """
+    script = Path(sys.argv[0])
+    program = f"python {script}" if script.suffix == ".py" and script.stem != "main" else "graphrerank train"
+    return f"{program} {resume_arguments(HydraConfig.get().overrides.task, run_dir)}"
 
 
 def model_configs(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:

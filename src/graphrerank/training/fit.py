@@ -48,6 +48,7 @@ def fit(
     max_edges: int | None = field_default("max_edges"),
     train_split: str = field_default("train_split"),
     val_split: str = field_default("val_split"),
+    test_split: str = field_default("test_split"),
     shares: Mapping[str, float] | None = field_default("shares"),
     augmentation: Mapping[str, float] = field_default("augmentation"),
     cross_encoder_queries: int | Mapping[str, int] | None = field_default("cross_encoder_queries"),
@@ -104,8 +105,9 @@ def fit(
         run_dir: Folder of the run. The model is written to the subfolder ``name``. If None, a new folder in
             ``runs/fit`` is used.
         name: Name of the model in result tables and of its folder. If None, the name of ``model`` is used.
-        resume: Folder of an interrupted training run with the same arguments, or one of its ``.ckpt`` files. If None,
-            a new training run starts.
+        resume: Folder of a training run with the same arguments, or one of its ``.ckpt`` files. An interrupted run
+            continues where it stopped, and a finished one is trained further if the maximum number of epochs is larger
+            than before. If None, a new training run starts.
         parts: Factory that builds components by name; it also sets the device, the number of threads and the cache. If
             None, a factory with the folders of ``conf/paths`` is used.
         config: Configuration to record in the manifest. If None, the seed and the validation split are recorded.
@@ -122,6 +124,8 @@ def fit(
         max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
+        test_split: Split of ``Trainer.test`` and ``Trainer.predict``, such as for the callback
+            :class:`~graphrerank.training.predictions.TrecRunWriter`. Not used by the training itself.
         shares: Relative share of the batches per data set, by name. If None, each data set's share is proportional to
             its number of training queries.
         augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which perturbs the
@@ -169,6 +173,7 @@ def fit(
         max_edges=max_edges,
         train_split=train_split,
         val_split=val_split,
+        test_split=test_split,
         shares=shares,
         augmentation=augmentation,
         cross_encoder_queries=cross_encoder_queries,

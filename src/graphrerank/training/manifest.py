@@ -1,7 +1,8 @@
 """Manifest of a training run before its first step: one function per entry."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,31 @@ from graphrerank.training.training_data import TrainingData
 from graphrerank.training.training_module import TrainingModule
 
 # entries that must be unchanged when a training run is resumed
-RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start", "teacher")
+RESUMED_ENTRIES = (
+    "data",
+    "mix",
+    "retriever",
+    "model",
+    "features",
+    "encoder",
+    "pair_encoder",
+    "start",
+    "teacher",
+    "training",
+    "optimizer",
+    "scheduler",
+)
+# settings of a training run that do not change its result, or may change when it is resumed, or have another entry
+FREE_SETTINGS = (
+    "num_workers",
+    "prefetch",
+    "max_epochs",
+    "calibration",
+    "restart_probs",
+    "start",
+    "parameter_groups",
+    "test_split",
+)
 CALIBRATED = ("calibration", "list_confidence")  # entries that calibration adds
 
 
@@ -92,6 +117,22 @@ def settings_entry(settings: FitSettings, loss: str | None = None) -> dict[str, 
         **({} if loss is None else {"loss": loss}),
         **({"settings": changed} if changed else {}),
     }
+
+
+def training_entry(settings: FitSettings, module: L.LightningModule) -> dict[str, Any]:
+    """Return the manifest entry of the settings that must be unchanged when a training run is resumed.
+
+    Args:
+        settings: Settings of the training.
+        module: Module to train. Its hyperparameters replace the settings of the same name.
+
+    Returns:
+        Seed, batch size, splits, loss, learning rate and similar settings by name. ``loss`` has a name and arguments.
+    """
+    entry = {key: setting for key, setting in asdict(settings).items() if key not in FREE_SETTINGS}
+    entry |= {key: setting for key, setting in module.hparams.items() if key not in ("model", "measures", "val_names")}
+    plain: dict[str, Any] = json.loads(json.dumps(entry, default=str))
+    return plain
 
 
 def optimization_entries(module: L.LightningModule) -> dict[str, Any]:

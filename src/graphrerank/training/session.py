@@ -5,6 +5,7 @@ rerankers and cross-encoder heads. Experiments that train their own models get a
 command, which creates the sessions.
 """
 
+import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,19 +20,24 @@ from graphrerank.models.checkpoint import BEST
 from graphrerank.models.manifest import read_manifest, write_manifest
 from graphrerank.training.callbacks import EpochTable, LearningCurves
 from graphrerank.training.defaults import default_callbacks, default_trainer_arguments, with_precision
+from graphrerank.training.interruption import SaveOnSignal
 from graphrerank.training.manifest import optimization_entries
-from graphrerank.training.resume import last_checkpoint
+from graphrerank.training.optimizers import accepted_arguments
+from graphrerank.training.predictions import TrecRunWriter
+from graphrerank.training.resume import LAST, FinishedTraining, finished_training, last_checkpoint
 from graphrerank.training.training_checks import TrainingChecks, check_modes
+from graphrerank.training.training_module import TrainingModule
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
 
+LOGGER = logging.getLogger(__name__)
 #: Arguments of ``lightning.Trainer``: a mapping overrides single defaults, a partial replaces all defaults.
 TrainerArguments = Mapping[str, Any] | partial[L.Trainer]
 #: Lightning callbacks: a sequence is added to the default callbacks, a mapping replaces them.
 Callbacks = Sequence[Callback] | Mapping[str, Callback]
 PRUNING = "pruning"  # name of the callback that reports to a trial of a hyperparameter search
 # manifest entries that a training run adds
-RESULTS = ("finished", "validation", "parameters", "optimizer", "scheduler")
+RESULTS = ("finished", "trained", "validation", "parameters", "optimizer", "scheduler")
 # added entries that must be unchanged when a training run is resumed
 RESUMED_RESULTS = ("optimizer", "scheduler")
 
@@ -54,7 +60,10 @@ class TrainingSession:
             :func:`~graphrerank.training.defaults.default_callbacks`, or a mapping from name to callback that replaces
             the default callbacks.
         logger: A Lightning logger or a sequence of loggers. If None, nothing is logged.
-        resume: Folder of an interrupted training run, or one of its ``.ckpt`` files. If None, a new one starts.
+        resume: Folder of a training run, or one of its ``.ckpt`` files. An interrupted training continues where it
+            stopped, and a finished one continues if the maximum number of epochs is larger than before. If None, a new
+            training starts.
+        saves_on_signal: Whether Ctrl+C and SIGTERM save the state before they stop the training.
 
     Raises:
         ValueError: If a callback monitors a measure with the wrong ``mode``.
@@ -80,15 +89,18 @@ class TrainingSession:
         callbacks: Callbacks = (),
         logger: Any = None,
         resume: str | Path | None = None,
+        saves_on_signal: bool = True,
     ) -> None:
         check_modes(callbacks)
         self.folder = Path(run_dir, name)
+        self._saves_on_signal = saves_on_signal
         self._trainer: TrainerArguments = trainer or {}
         self._max_epochs = max_epochs
         self._callbacks = callbacks
         self._loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
         self._resume: str | Path | None = resume
         self._last: Path | None = None  # checkpoint to resume from
+        self._continued_after: int | None = None  # number of epochs of a finished training that is trained further
         self.history: list[dict[str, float]] = []
 
     @property
@@ -97,23 +109,33 @@ class TrainingSession:
         return self.folder / BEST
 
     def earlier_results(self, manifest: Mapping[str, Any], decisive: Sequence[str]) -> dict[str, Any]:
-        """Find the checkpoint to resume from, and return the results of the training if it has already finished.
+        """Find the checkpoint to resume from, and return the results of the training if it is not trained further.
+
+        A finished training is trained further if the maximum number of epochs is larger than before.
 
         Args:
             manifest: Manifest of the current training run.
             decisive: Names of the manifest entries that must be equal in the training to resume.
 
         Returns:
-            If the training to resume has finished, its manifest entries ``finished`` and, if it was validated,
-            ``validation``; its weights are in :attr:`best`, and :meth:`train` must not be called. Empty for a run that
-            continues from its last checkpoint, and for a new run.
+            If the training to resume has finished and has no more epochs, its manifest entries ``finished``,
+            ``trained`` and, if it was validated, ``validation``; its weights are in :attr:`best`, and :meth:`train`
+            must not be called. Empty for a run that continues from its last checkpoint, and for a new run.
 
         Raises:
             ValueError: If a decisive entry differs. The message names the entry.
         """
         self._last = last_checkpoint(self._resume, self.folder, manifest, decisive)
         before = {} if self._last is None else read_manifest(self.folder).content
-        return {key: before[key] for key in RESULTS if key in before} if before.get("finished") else {}
+        if self._last is None or not before.get("finished"):
+            return {}
+        finished = finished_training(before, self._last)
+        _, arguments = self._trainer_arguments()
+        if finished.continues(arguments.get("max_epochs"), arguments.get("max_steps", -1)):
+            self._continued_after = finished.epochs
+            return {}
+        LOGGER.info(finished.explain(self.folder.name, self.folder.parent))
+        return {key: before[key] for key in RESULTS if key in before}
 
     @quiet_lightning()
     def train(
@@ -128,13 +150,13 @@ class TrainingSession:
 
         Returns:
             The manifest with ``finished`` true, which is also written to the folder. The entries ``parameters``,
-            ``optimizer`` and ``scheduler`` are added. If the best epoch was selected by a measure, entry ``validation``
-            has its name (``measure``), ``mode`` and ``score``, and the scores of the ``initial`` model and of the
-            ``retriever`` if they were measured.
+            ``optimizer``, ``scheduler`` and ``trained`` (number of epochs and steps) are added. If the best epoch was
+            selected by a measure, entry ``validation`` has its name (``measure``), ``mode`` and ``score``, and the
+            scores of the ``initial`` model and of the ``retriever`` if they were measured.
 
         Raises:
             ValueError: If a resumed training run has another optimiser or schedule than before.
-            KeyboardInterrupt: If the training was stopped by Ctrl+C. The training can be resumed.
+            KeyboardInterrupt: If the training was stopped by Ctrl+C. Its state was saved, and it can be resumed.
         """
         manifest = {**manifest, **optimization_entries(module)}
         if self._last is not None:
@@ -143,9 +165,13 @@ class TrainingSession:
         if is_first_process():
             write_manifest(self.folder, manifest)
         trainer = self._build_trainer()
+        self._describe_continuation(trainer, module)
+        last, written = self.folder / LAST, _modified(self.folder / LAST)
         for logger in trainer.loggers:
             logger.log_hyperparams(manifest)
-        _fit(trainer, module, data, self._last)
+        self._fit(trainer, module, data)
+        if written is not None and _modified(last) == written and trainer.is_global_zero:
+            last.unlink()  # of an interruption; the callbacks of this training save another file
         if not trainer.strategy.broadcast(self.best.is_file()):  # with fast_dev_run or without validation
             trainer.save_checkpoint(self.best)
         if is_first_process():
@@ -159,20 +185,30 @@ class TrainingSession:
                     **_references(trainer, checkpoints.monitor),
                 }
             manifest["finished"] = True
+            manifest["trained"] = _trained(trainer)._asdict()
             write_manifest(self.folder, manifest)
         curves = [callback for callback in trainer.callbacks if isinstance(callback, LearningCurves)]
         self.history = curves[0].history if curves else []
+        if any(isinstance(callback, TrecRunWriter) for callback in trainer.callbacks):
+            trainer.predict(module, data, return_predictions=False, ckpt_path=self.best, weights_only=True)
         return manifest
+
+    def _describe_continuation(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Log which epochs a finished training adds, and what its learning rate does."""
+        if self._continued_after is None or not trainer.is_global_zero:
+            return
+        epochs = "more epochs" if trainer.max_epochs in (None, -1) else f"epochs up to {trainer.max_epochs}"
+        line = f"{self.folder.name} continues after epoch {self._continued_after} with {epochs}"
+        if isinstance(module, TrainingModule) and accepted_arguments(module.scheduler, {"total_steps": 0}):
+            line += (
+                ". The learning rate follows the schedule of the longer training from here on, so the result differs "
+                "from that of an unbroken training. With scheduler=constant it is the same"
+            )
+        LOGGER.info(line)
 
     def _build_trainer(self) -> L.Trainer:
         """Build the trainer with its callbacks and loggers, and with an :class:`EpochTable` as progress bar."""
-        create: Callable[..., L.Trainer] = L.Trainer
-        if isinstance(self._trainer, partial):
-            create, arguments = self._trainer.func, dict(self._trainer.keywords)
-        else:
-            arguments = default_trainer_arguments(self.folder) | dict(self._trainer)
-        if self._max_epochs is not None:
-            arguments["max_epochs"] = self._max_epochs
+        create, arguments = self._trainer_arguments()
         callbacks = self._all_callbacks()
         if not any(isinstance(callback, TrainingChecks) for callback in callbacks):
             callbacks.append(TrainingChecks())
@@ -180,7 +216,33 @@ class TrainingSession:
             if arguments.pop("enable_progress_bar", True):
                 callbacks.append(EpochTable())
             arguments["enable_progress_bar"] = False
+        if self._saves_on_signal:
+            callbacks.append(SaveOnSignal(self.folder / LAST))
         return create(**with_precision(arguments) | {"callbacks": callbacks, "logger": self._loggers})
+
+    def _trainer_arguments(self) -> tuple[Callable[..., L.Trainer], dict[str, Any]]:
+        """Return the constructor of the trainer and its arguments, without callbacks and loggers."""
+        create: Callable[..., L.Trainer] = L.Trainer
+        if isinstance(self._trainer, partial):
+            create, arguments = self._trainer.func, dict(self._trainer.keywords)
+        else:
+            arguments = default_trainer_arguments(self.folder) | dict(self._trainer)
+        if self._max_epochs is not None:
+            arguments["max_epochs"] = self._max_epochs
+        return create, arguments
+
+    def _fit(self, trainer: L.Trainer, module: L.LightningModule, data: L.LightningDataModule) -> None:
+        """Call ``Trainer.fit``, and raise a KeyboardInterrupt on Ctrl+C instead of Lightning's SystemExit."""
+        try:
+            trainer.fit(module, datamodule=data, ckpt_path=self._last, weights_only=True)
+        except SystemExit as stopped:  # Lightning exits after Ctrl+C and ignores every further Ctrl+C
+            if not isinstance(stopped.__context__, KeyboardInterrupt):
+                raise
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            interrupt = KeyboardInterrupt()
+            run_dir = str(self.folder.parent)
+            interrupt.add_note(f"resume={run_dir!r} continues the training; all other arguments must be the same")
+            raise interrupt from None
 
     def _all_callbacks(self) -> list[Callback]:
         """Return the default callbacks and the added ones, or the callbacks that replace the default ones."""
@@ -245,7 +307,7 @@ class TrainingPlan:
             settings["callbacks"] = {
                 key: callback for key, callback in callbacks.items() if key not in ("curves", "last", PRUNING)
             }
-        return TrainingSession(run_dir, name, **settings)
+        return TrainingSession(run_dir, name, saves_on_signal=False, **settings)
 
 
 def _references(trainer: L.Trainer, measure: str) -> dict[str, float]:
@@ -254,12 +316,14 @@ def _references(trainer: L.Trainer, measure: str) -> dict[str, float]:
     return {name: measures[measure] for name, measures in checks[0].references.items() if measure in measures}
 
 
-def _fit(trainer: L.Trainer, module: L.LightningModule, data: L.LightningDataModule, last: Path | None) -> None:
-    """Call ``Trainer.fit``, and raise a KeyboardInterrupt on Ctrl+C instead of Lightning's SystemExit."""
-    try:
-        trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
-    except SystemExit as stopped:  # Lightning exits after Ctrl+C and ignores every further Ctrl+C
-        if isinstance(stopped.__context__, KeyboardInterrupt):
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            raise KeyboardInterrupt from None
-        raise
+def _modified(path: Path) -> int | None:
+    """Return the time of the last modification in nanoseconds, or None if there is no such file."""
+    return path.stat().st_mtime_ns if path.is_file() else None
+
+
+def _trained(trainer: L.Trainer) -> FinishedTraining:
+    """Return the number of epochs and steps of a trainer after ``fit``, and whether a callback stopped it."""
+    epochs, steps = trainer.current_epoch, trainer.global_step
+    is_full = trainer.max_epochs not in (None, -1) and epochs >= int(trainer.max_epochs or 0)
+    is_full |= trainer.max_steps != -1 and steps >= trainer.max_steps
+    return FinishedTraining(epochs, steps, stopped_early=not is_full)

@@ -25,6 +25,8 @@ class FitSettings:
         max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
+        test_split: Split of ``Trainer.test`` and ``Trainer.predict``, such as for the callback
+            :class:`~graphrerank.training.predictions.TrecRunWriter`. Not used by the training itself.
         shares: Relative share of the batches per data set, by name. If None, each data set's share is proportional to
             its number of training queries.
         augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`, which perturbs the
@@ -70,6 +72,7 @@ class FitSettings:
     max_edges: int | None = None
     train_split: str = "train"
     val_split: str = "val"
+    test_split: str = "test"
     shares: Mapping[str, float] | None = None
     augmentation: Mapping[str, float] = field(default_factory=dict)
     cross_encoder_queries: int | Mapping[str, int] | None = None

@@ -37,7 +37,7 @@ from graphrerank.training.checks import (
 from graphrerank.training.defaults import CALLBACK_SETS
 from graphrerank.training.distillation import build_teacher, check_loss_and_teacher
 from graphrerank.training.joint import wait_for_all
-from graphrerank.training.manifest import RESUMED_ENTRIES, training_manifest
+from graphrerank.training.manifest import RESUMED_ENTRIES, optimization_entries, training_entry, training_manifest
 from graphrerank.training.optimizers import accepted_arguments
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.resume import run_folder
@@ -130,8 +130,9 @@ class RerankerTrainer:
         run_dir: Folder of the run. The model is written to the subfolder ``name``. If None, a new folder in
             ``runs/fit`` is used.
         name: Name of the model in result tables and of its folder. If None, the name of ``model`` is used.
-        resume: Folder of an interrupted training run with the same arguments, or one of its ``.ckpt`` files. If None,
-            a new training run starts.
+        resume: Folder of a training run with the same arguments, or one of its ``.ckpt`` files. An interrupted run
+            continues where it stopped, and a finished one is trained further if the maximum number of epochs is larger
+            than before. If None, a new training run starts.
         parts: Factory that builds components by name; it also sets the device, the number of threads and the cache. If
             None, a factory with the folders of ``conf/paths`` is used.
         config: Configuration to record in the manifest. If None, the seed and the validation split are recorded.
@@ -294,17 +295,19 @@ class RerankerTrainer:
 
         Returns:
             Training with the manifest of the best epoch, whose weights are in ``session.best``. If the resumed run has
-            already finished, nothing is trained.
+            already finished, it is trained further if the maximum number of epochs is larger than before; otherwise
+            nothing is trained.
         """
-        earlier = self.session.earlier_results(training.manifest, RESUMED_ENTRIES)
-        if not earlier:
-            self.initialize(training)
-            module = self.build_module(training)
-            if self._model.choice is None or not self._loss_is_named:  # defined by the caller, not by a file of conf
-                self._check_first_batch(module, training)
-            manifest = self.session.train(module, self.build_batches(training), training.manifest)
-            return replace(training, manifest=manifest)
-        return replace(training, manifest={**training.manifest, **earlier})
+        module = self.build_module(training)
+        described = {"training": training_entry(self.settings, module), **optimization_entries(module)}
+        manifest = {**training.manifest, **described}
+        if earlier := self.session.earlier_results(manifest, RESUMED_ENTRIES):
+            return replace(training, manifest={**manifest, **earlier})
+        self.initialize(training)
+        if self._model.choice is None or not self._loss_is_named:  # defined by the caller, not by a file of conf
+            self._check_first_batch(module, training)
+        manifest = self.session.train(module, self.build_batches(training), manifest)
+        return replace(training, manifest=manifest)
 
     def _check_first_batch(self, module: RerankerModule, training: BuiltTraining) -> None:
         """Check a custom model or loss on the first batch of separate data loaders."""
@@ -417,6 +420,8 @@ class RerankerTrainer:
             inputs=network.inputs,
             train_split=settings.train_split,
             val_split=settings.val_split,
+            test_split=settings.test_split,
+            tested=[next(iter(data.prepared))],
             shares=settings.shares,
             augmentation=augmentation,
             validated=list(data.judged),

@@ -168,6 +168,15 @@ class TrainingModule(L.LightningModule):
                 "divides by zero"
             )
 
+    def on_train_start(self) -> None:
+        """Set the learning rate of the next step from the schedule, which is longer if a training has more epochs."""
+        for configuration in self.trainer.lr_scheduler_configs:
+            scheduler = configuration.scheduler
+            if isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
+                rates = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
+                for group, (base, factor) in zip(scheduler.optimizer.param_groups, rates, strict=True):
+                    group["lr"] = base * factor(scheduler.last_epoch)
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed torch for the batch, so that resumed and uninterrupted training runs use the same random numbers.
 

@@ -73,8 +73,9 @@ class TrainSettings(TrackedSettings):
         seed: Seed of the initial weights, the order of the queries, the augmentation and dropout.
         calibration: Calibration of scores to probabilities on the validation split. One of: logistic, start (reuse the
             calibration of `start`), null (off).
-        ckpt_path: Folder of an interrupted training run to resume, or one of its .ckpt files. Repeat the other settings
-            of the interrupted command. null starts a new training run.
+        ckpt_path: Folder of a training run to resume, or one of its .ckpt files. Repeat the other settings of its
+            command. An interrupted run continues where it stopped. A finished run trains further with a larger
+            trainer.max_epochs. null starts a new training run.
         start: Checkpoint of the same model to initialise the weights from: a run folder, a .ckpt file, an artifact or
             the name of a shipped checkpoint. null initialises the weights at random. experiment=fine_tune fine-tunes
             the shipped checkpoint base.
@@ -84,7 +85,7 @@ class TrainSettings(TrackedSettings):
             gains little.
         device: Device for encoding texts and for evaluation, such as cpu or cuda. null uses cuda if available,
             otherwise cpu. `trainer.accelerator` sets the device for training.
-        test_split: Split to evaluate on after the training.
+        test_split: Split to evaluate on after the training, and to predict with callbacks=trec_run.
         operator: Untrained baselines that are compared with the trained models.
         batches: Training batches.
         mix: Additional data sets to train on. Each key is either a name of conf/data, with the settings to change, or
