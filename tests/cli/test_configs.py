@@ -52,7 +52,7 @@ def test_every_choice_composes(group: str, choice: str) -> None:
         schema.check_settings(compose("evaluate", overrides=[f"{group}={choice}"]), "evaluate")
         return
     extra = ["encoder.model=somewhere"] if choice in ("sentence_transformer", "endpoint") else []
-    extra += ["encoder.base_url=http://localhost/v1"] if choice == "endpoint" else []
+    extra += ["encoder.base_url=http://localhost/v1"] if choice in ("endpoint", "nemotron") else []
     cfg = _train(f"{group}={choice}", *extra)
     schema.check_settings(cfg, "train")
 

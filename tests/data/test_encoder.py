@@ -39,6 +39,20 @@ def test_real_minilm_gives_unit_vectors_that_know_meaning() -> None:
         SentenceTransformerEncoder("some/model", dtype="int8")
 
 
+def test_vectors_for_the_dot_product_keep_their_lengths(tiny_encoder: Path) -> None:
+    cosine, dot = (SentenceTransformerEncoder(tiny_encoder, device="cpu", normalize=flag) for flag in (True, False))
+    texts = ["who is the king", "river"]
+    lengths = dot.encode(texts).norm(dim=1, keepdim=True)
+    assert bool((lengths - 1).abs().min() > 0.01)
+    torch.testing.assert_close(dot.encode(texts), lengths * cosine.encode(texts))
+    assert cosine.fingerprint != dot.fingerprint
+
+
+def test_the_queries_of_an_encoder_for_the_dot_product_keep_their_lengths(tiny_encoder: Path) -> None:
+    encoder = SentenceTransformerEncoder(tiny_encoder, device="cpu", normalize=False, query_prompt="who ")
+    assert not encoder.for_queries.normalize
+
+
 @needs_minilm
 def test_fingerprint_names_weights_and_settings_without_loading_a_model(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"one")

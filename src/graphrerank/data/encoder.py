@@ -41,6 +41,8 @@ class SentenceTransformerEncoder(Encoder):
         device: Device such as ``cpu`` or ``cuda``. If None, sentence-transformers chooses it.
         revision: Commit of a hub model. If None, the latest.
         dtype: Data type of the model: ``float32``, ``bfloat16`` or ``float16``. Vectors are always float32.
+        normalize: Whether vectors are scaled to unit length, so that their dot product is the cosine similarity.
+            Disable it for models that were trained with the dot product, such as Contriever.
 
     Raises:
         ValueError: If ``dtype`` is unknown.
@@ -56,6 +58,7 @@ class SentenceTransformerEncoder(Encoder):
     device: str | None = None
     revision: str | None = None
     dtype: str = "float32"
+    normalize: bool = True
     # Encoder whose loaded model this one shares.
     _lender: "SentenceTransformerEncoder | None" = field(default=None, init=False, repr=False)
 
@@ -70,7 +73,9 @@ class SentenceTransformerEncoder(Encoder):
         weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
         queries = () if self.query_prompt is None else (("queries", self.query_prompt),)
-        return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers, *queries)).encode()).hexdigest()
+        lengths = () if self.normalize else ("dot product",)
+        settings = (weights, self.max_length, self.prompt, *numbers, *queries, *lengths)
+        return hashlib.sha256(repr(settings).encode()).hexdigest()
 
     @cached_property
     def for_queries(self) -> "SentenceTransformerEncoder":
@@ -90,7 +95,7 @@ class SentenceTransformerEncoder(Encoder):
             texts: ``n`` texts. Batches contain texts of similar length, and the longest come first.
 
         Returns:
-            Unit vectors ``[n, d]`` float32.
+            Vectors ``[n, d]`` float32, of unit length if ``normalize`` is true.
 
         Raises:
             ValueError: If the model cannot be loaded.
@@ -104,7 +109,7 @@ class SentenceTransformerEncoder(Encoder):
             encoded.append(rows.float().cpu())
             advance(len(batch))
         vectors = torch.cat(encoded)[torch.argsort(torch.tensor(order, dtype=torch.int64))]
-        return functional.normalize(vectors, dim=-1)
+        return functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     @cached_property
     def _loaded(self) -> Any:

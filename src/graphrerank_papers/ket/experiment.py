@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from graphrerank.config.components import ComponentFactory
 from graphrerank.core import Encoder, Queries
@@ -31,6 +32,10 @@ RETRIEVED = ("context_tokens", "graph_share", "num_seeds")
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")
 #: Number of questions per batch.
 BATCH_QUESTIONS = 16
+#: Solution whose index is the graph of nearest chunks and nothing else.
+CHUNK_GRAPH_SOLUTION = "knng_rag"
+#: Share of the chunks, those with most neighbours, whose share of the ends of edges is reported.
+CENTRAL_SHARE = 0.01
 
 #: Row of a table: settings and measures by name.
 TableRow = dict[str, Any]
@@ -50,6 +55,7 @@ class KETSolutions:
         sweeps: Parameter sweeps by the name of the swept setting. Each has its ``values``, its ``solutions``, and
             optionally other settings: one value, or a list with one value per swept value. Settings that are not named
             are those of the last version. None runs no sweep.
+        degrees: Whether to describe the degrees of the graph of nearest chunks of each version (Figure 2).
         answers: Stage that answers the questions, for EM and F1. If None, these measures are omitted.
         search: Builder of the pipeline step. Its settings are used where the experiment sets none.
         encoder: Encoder of texts.
@@ -61,6 +67,7 @@ class KETSolutions:
     solutions: Sequence[str]
     versions: Sequence[Mapping[str, int]]
     sweeps: Mapping[str, Mapping[str, Any]] | None = None
+    degrees: bool = False
     answers: AnswerStage | None = None
     search: "partial[KETSearch]"
     encoder: Encoder
@@ -114,6 +121,10 @@ class KETSolutions:
 
     def _rows(self) -> Iterator[tuple[str, TableRow]]:
         """Yield the name of the table and the row of each evaluation."""
+        for version in self.versions if self.degrees else ():
+            index = self._index(CHUNK_GRAPH_SOLUTION, {**version, "num_splits": 0})
+            degrees = count_degrees(index.chunk_graph.edges, len(index.chunks))
+            yield "degrees", {"chunk_tokens": index.settings.chunk_tokens, **degrees}
         for version in self.versions:
             for solution in self.solutions:
                 splits = version["num_splits"] if find_solution(solution).splits_chunks else 0
@@ -155,6 +166,35 @@ class KETSolutions:
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
         return KETRetrieval(index, solution=solution, **arguments, device=self._parts.device)
+
+
+def count_degrees(edges: Tensor, num_chunks: int) -> TableRow:
+    """Describe the degrees of the chunks in the graph of nearest chunks.
+
+    Source: "KET-RAG", 2025, Figure 2, which plots the number of chunks by degree.
+
+    Args:
+        edges: Undirected edges ``[E, 2]``, unique pairs.
+        num_chunks: Number of chunks.
+
+    Returns:
+        Number of ``chunks``; ``mean`` and ``greatest`` degree; ``central_share``, the share of the ends of edges at the
+        1% of the chunks with most neighbours; and ``counts``, the number of chunks by degree.
+
+    Example:
+        >>> count_degrees(torch.tensor([[0, 1], [0, 2]]), 4)
+        {'chunks': 4, 'mean': 1.0, 'greatest': 2, 'central_share': 0.5, 'counts': {0: 1, 1: 2, 2: 1}}
+    """
+    degree = torch.bincount(edges.flatten(), minlength=num_chunks)
+    values, numbers = torch.unique(degree, return_counts=True)
+    central = degree.sort(descending=True).values[: max(1, round(CENTRAL_SHARE * num_chunks))]
+    return {
+        "chunks": num_chunks,
+        "mean": float(degree.double().mean()),
+        "greatest": int(degree.max()) if num_chunks else 0,
+        "central_share": float(central.sum() / degree.sum()) if len(edges) else 0.0,
+        "counts": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
+    }
 
 
 def model_tokens(index: KETIndex) -> Tokens:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from graphrerank.core import Queries, Ranking
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.experiment import (
     BATCH_QUESTIONS,
+    count_degrees,
     judge_contexts,
     model_tokens,
 )
@@ -75,10 +77,28 @@ def test_table_sweeps_and_answers(run_command: Any, folder: Path, endpoint: Any,
     assert table["text_rag", 12, 0]["entities"] == 0
     assert [row["graph_share"] for row in found["graph_share"]] == [0.0, 1.0]
     assert [(row["num_splits"], row["chunk_tokens"]) for row in found["num_splits"]] == [(1, 24), (0, 12)]
+    chunks = {row["chunk_tokens"]: row["chunks"] for row in found["solutions"] if row["solution"] == "text_rag"}
+    assert {row["chunk_tokens"]: sum(row["counts"].values()) for row in found["degrees"]} == chunks == {24: 4, 12: 8}
     page = (tmp_path / "report.md").read_text()
     assert "## graph_share" in page
     assert "| keyword_rag | 24 | 1 |" in page
     assert "| EM | F1 | USD of answers |" in page
+
+
+def test_degrees_against_networkx() -> None:
+    graph = nx.barabasi_albert_graph(300, 1, seed=0)
+    degrees = count_degrees(torch.tensor(list(graph.edges)), 300)
+    histogram = nx.degree_histogram(graph)
+    assert degrees["counts"] == {degree: count for degree, count in enumerate(histogram) if count}
+    assert (degrees["chunks"], degrees["greatest"]) == (300, len(histogram) - 1)
+    assert degrees["mean"] == pytest.approx(2 * 299 / 300)
+    most = sorted(dict(graph.degree).values(), reverse=True)[:3]
+    assert degrees["central_share"] == pytest.approx(sum(most) / (2 * 299))
+
+
+def test_degrees_without_edges() -> None:
+    degrees = count_degrees(torch.zeros(0, 2, dtype=torch.int64), 3)
+    assert (degrees["mean"], degrees["central_share"], degrees["counts"]) == (0.0, 0.0, {0: 3})
 
 
 def test_on_a_device_as_on_the_cpu(run_command: Any, run_on_device: Any, folder: Path, tmp_path: Path) -> None:
