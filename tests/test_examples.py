@@ -16,6 +16,7 @@ SHORT = ["--epochs", "1"]
 RUNS = {
     "custom_loss": ([*TRIAL, *SHORT], r"margin +0\.\d"),
     "custom_model": ([*TRIAL, *SHORT], r"neighbour_mlp +0\.\d"),
+    "custom_optimizer": ([*TRIAL, *SHORT], r"sgd torch\.optim\.sgd\.SGD [\d,]+ parameters"),
     "custom_retriever": (TRIAL, r"base +0\.\d"),
     "distill_cross_encoder": (
         ["--teacher", "{reader}", "--max-length", "48", *TRIAL, *SHORT],

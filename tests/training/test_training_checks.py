@@ -101,6 +101,11 @@ def test_the_measure_of_a_schedule_is_checked(toy: PreparedDataset, tmp_path: Pa
         train(toy, tmp_path / "other", module={"scheduler": partial(plateau, monitor=KEY, mode="min")})
 
 
+def test_a_training_measure_that_is_never_logged_is_an_error(toy: PreparedDataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"monitor='train/los'\)` could not find the monitored key"):
+        train(toy, tmp_path, callbacks=[ModelCheckpoint(monitor="train/los")])
+
+
 def nan_from(step: int) -> Any:
     calls = []
 

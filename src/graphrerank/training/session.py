@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, ProgressBar
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from graphrerank.models.checkpoint import BEST
 from graphrerank.models.manifest import read_manifest, write_manifest
@@ -27,6 +28,7 @@ from graphrerank.training.predictions import TrecRunWriter
 from graphrerank.training.resume import LAST, FinishedTraining, finished_training, last_checkpoint
 from graphrerank.training.training_checks import TrainingChecks, check_modes
 from graphrerank.training.training_module import TrainingModule
+from graphrerank.utils.checks import UserError
 from graphrerank.utils.processes import is_first_process
 from graphrerank.utils.quiet import quiet_lightning
 
@@ -235,6 +237,8 @@ class TrainingSession:
         """Call ``Trainer.fit``, and raise a KeyboardInterrupt on Ctrl+C instead of Lightning's SystemExit."""
         try:
             trainer.fit(module, datamodule=data, ckpt_path=self._last, weights_only=True)
+        except MisconfigurationException as error:  # such as a monitored measure that is never logged
+            raise UserError(str(error)) from error
         except SystemExit as stopped:  # Lightning exits after Ctrl+C and ignores every further Ctrl+C
             if not isinstance(stopped.__context__, KeyboardInterrupt):
                 raise

@@ -220,11 +220,15 @@ class TrainingModule(L.LightningModule):
         sizes = [(p.numel(), p.requires_grad) for p in self.model.parameters()]
         total, trained = sum(size for size, _ in sizes), sum(size for size, is_trained in sizes if is_trained)
         parameters = f"{total:,}" if trained == total else f"{trained:,} of {total:,}"
-        batches = self.trainer.num_training_batches
-        per_epoch = "1 batch" if batches == 1 else f"{batches:,} batches"
-        steps = "" if math.isinf(total_steps) else f" for {total_steps:,} steps ({per_epoch} per epoch)"
+        steps = "" if math.isinf(total_steps) else f" for {_count(total_steps, 'step')}"
+        steps += f" ({_count(self.trainer.num_training_batches, 'batch', 'batches')} per epoch)"
         LOGGER.info("training %s parameters%s with %s", parameters, steps, type(optimizer).__name__)
         if warmup_steps < self.warmup_steps:
             LOGGER.info(
                 "warm-up shortened from %d to %d steps, a tenth of the training", self.warmup_steps, warmup_steps
             )
+
+
+def _count(number: float, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
