@@ -111,7 +111,8 @@ def main(arguments: Sequence[str]) -> int:
         selection=_selection(given),
     )
     print(printable(str(made)), *messages, sep="\n")
-    print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
+    print(f"next: graphrerank judge {given.out}    # your own questions, for graphrerank doctor {given.out}")
+    print(f"or: graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from graphrerank.cli.diagnose import next_command
 from graphrerank.data.dataset import Dataset
+from graphrerank.evaluation.decision import Decision
 from graphrerank.evaluation.result import EvaluationResult
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
@@ -71,3 +73,27 @@ def test_drafted_questions_are_named(run_command: RunCommand, small_encoder: tup
     done = run_command("doctor", str(folder), *data, *small_encoder)
     assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["questions"] == "drafted questions"
     assert "On drafted questions the graph changes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("system", "command"),
+    [
+        ("retriever", "graphrerank serve checkpoint=base index=d pipeline=vector_search retriever=hybrid"),
+        (
+            "ppr",
+            "graphrerank prepare my_corpus data=folder data.path=d data.edges=auto && "
+            "graphrerank serve checkpoint=base index=my_corpus pipeline=rerank_ppr",
+        ),
+        (
+            "without the graph",
+            "graphrerank prepare my_corpus data=folder data.path=d data.edges=[] data.entities=null && "
+            "graphrerank serve checkpoint=base index=my_corpus",
+        ),
+    ],
+)
+def test_the_next_command_serves_the_system(system: str, command: str) -> None:
+    assert next_command(Decision("deploy", system, ""), "d", "base", ["data.edges=auto"]) == command
+
+
+def test_the_next_command_asks_for_more_questions() -> None:
+    assert next_command(Decision("unclear", "ppr", "", 40), "d", "base") == "graphrerank judge d    # 40 more questions"

@@ -72,14 +72,14 @@ def test_few_questions_cannot_tell_and_more_would() -> None:
     assert decision.sentence.startswith(
         "15 questions cannot tell which system is better than the retriever: the best, "
     )
-    assert decision.sentence.endswith(f"About {decision.num_more} more would tell, if this difference stays.")
+    assert f"About {decision.num_more} more would tell, if this difference stays. Until then" in decision.sentence
     differences = result.systems["ppr"].values["nDCG@10"] - result.systems["retriever"].values["nDCG@10"]
     assert decision.num_more == rounded_up(num_questions(differences, 0.04, num_comparisons=2) - 15)
 
 
 def test_a_small_difference_is_not_chased() -> None:
     sentence = decide(table(15, noise=0.2, base=0.01), resamples=500).sentence
-    assert sentence.endswith("more would show a difference of 2 points.")
+    assert "more would show a difference of 2 points." in sentence
 
 
 @pytest.mark.parametrize("count", [1, 4])

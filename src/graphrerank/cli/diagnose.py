@@ -1,9 +1,11 @@
 """``graphrerank doctor DATA``: measure whether the graph of a corpus improves reranking."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
+from hydra.core.hydra_config import HydraConfig
 
 from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.core import Queries
@@ -14,7 +16,15 @@ from graphrerank.data.folder_layout import ACCOUNT
 from graphrerank.evaluation.baselines import RANK_FUSION
 from graphrerank.evaluation.datasets import with_trained_splits
 from graphrerank.evaluation.decision import DEPLOY, KEEP, Decision
-from graphrerank.evaluation.diagnosis import DEPTH, MEASURES, Diagnosis, JudgingSheet, graph_shape, without_edges
+from graphrerank.evaluation.diagnosis import (
+    DEPTH,
+    MEASURES,
+    WITHOUT,
+    Diagnosis,
+    JudgingSheet,
+    graph_shape,
+    without_edges,
+)
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
 from graphrerank.evaluation.loading import resolve_component
 from graphrerank.evaluation.measuring import EvaluationPlan
@@ -27,6 +37,8 @@ from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.safe_loading import printable, read_json
 
+#: Settings of a data set without edges.
+NO_EDGES = ("data.edges=[]", "data.entities=null")
 #: Settings of ``graphrerank serve`` that serve a row other than the reranker with the graph.
 PIPELINES = {
     RETRIEVER: " pipeline=vector_search retriever=hybrid",
@@ -91,7 +103,8 @@ def diagnose(command: CommandContext) -> Path:
     if isinstance(outcome, JudgingSheet):
         show_sheet(outcome, str(cfg.dataset))
     else:
-        show_diagnosis(outcome, str(cfg.dataset), source)
+        named = data_settings(prepared.dataset)
+        show_diagnosis(outcome, next_command(outcome.decision, str(cfg.dataset), source, named))
     return command.run_dir
 
 
@@ -109,29 +122,45 @@ def show_no_questions(dataset: str) -> None:
     )
 
 
-def show_diagnosis(diagnosis: Diagnosis, dataset: str, checkpoint: str) -> None:
+def show_diagnosis(diagnosis: Diagnosis, next_step: str) -> None:
     """Print the scores, the edge ablations, the verdict on the graph, and the decision.
 
     Args:
         diagnosis: Result of the measurement.
-        dataset: Name or path of the data set.
-        checkpoint: Checkpoint that was evaluated.
+        next_step: Command that follows from the decision (:func:`next_command`).
     """
     result = diagnosis.result
     print_result(result, ties="own")
     if result.counterfactuals:
         print_table(records_table(Counterfactual, result.counterfactuals), title=Counterfactual.TITLE)
     print(diagnosis.verdict.sentence, f"  {diagnosis.verdict.next_step}", sep="\n")
-    print("", diagnosis.decision.sentence, f"next: {next_command(diagnosis.decision, dataset, checkpoint)}", sep="\n")
+    print("", diagnosis.decision.sentence, f"next: {next_step}", sep="\n")
 
 
-def next_command(decision: Decision, dataset: str, checkpoint: str) -> str:
+def data_settings(dataset: Dataset) -> list[str]:
+    """Return the settings of the data set on the command line, and ``data.edges=auto`` if edges were extracted anyway.
+
+    Args:
+        dataset: Data set that was loaded.
+    """
+    overrides = [str(override) for override in HydraConfig.get().overrides.task]
+    named = [each for each in overrides if each.startswith("data.") and not each.startswith("data.path=")]
+    has_edges = any(each.startswith("data.edges=") for each in named)
+    return [*named, *(["data.edges=auto"] if dataset.knn and not has_edges else [])]
+
+
+def next_command(decision: Decision, dataset: str, checkpoint: str, data_settings: Sequence[str] = ()) -> str:
     """Return the command that follows from a decision: serving a system, or judging more questions.
 
     Args:
         decision: Decision on the system to deploy.
         dataset: Name or path of the data set.
         checkpoint: Checkpoint that was evaluated.
+        data_settings: Settings of the data set on the command line, such as ``data.edges=auto``. The served corpus must
+            be prepared with them.
+
+    Returns:
+        Command line, with a command that prepares the corpus if the folder itself cannot be served.
 
     Example:
         >>> next_command(Decision("deploy", "ppr", "Deploy PPR."), "my_data", "base")
@@ -139,8 +168,12 @@ def next_command(decision: Decision, dataset: str, checkpoint: str) -> str:
     """
     if decision.kind not in (DEPLOY, KEEP):
         return f"graphrerank judge {dataset}    # {decision.num_more:,} more questions"
-    pipeline = PIPELINES.get(decision.system, "")
-    return f"graphrerank serve checkpoint={checkpoint} index={dataset}{pipeline}"
+    settings = NO_EDGES if decision.system == WITHOUT else data_settings if decision.system != RETRIEVER else ()
+    index, prepare = dataset, ""
+    if settings:
+        index = "my_corpus"
+        prepare = f"graphrerank prepare {index} data=folder data.path={dataset} {' '.join(settings)} && "
+    return f"{prepare}graphrerank serve checkpoint={checkpoint} index={index}{PIPELINES.get(decision.system, '')}"
 
 
 def show_sheet(sheet: JudgingSheet, dataset: str) -> None:

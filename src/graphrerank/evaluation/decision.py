@@ -99,7 +99,7 @@ def decide(
     would = f"would tell, {stays}" if best.difference >= MIN_DIFFERENCE else f"would show {stays}"
     sentence = (
         f"{count:,} questions cannot tell which system is better than the retriever: the best, {named[best.system]}, "
-        f"has {amount}, {p_text(best.p_randomization)}. About {num_more:,} more {would}."
+        f"has {amount}, {p_text(best.p_randomization)}. About {num_more:,} more {would}. Until then, the retriever is the simplest choice."
     )
     return Decision(UNCLEAR, best.system, sentence, num_more)
 
