@@ -31,6 +31,7 @@ RUNS = {
     "plain_lightning": (SHORT, r"Best validation nDCG@10: 0\.\d"),
     "pyg_convolution": ([*TRIAL, *SHORT], r"sageconv +0\.\d"),
     "serve_and_call": ([], r"Solaris[^\n]*\n\d\.\d\d  Andrei Tarkovsky"),
+    "test_and_predict": (SHORT, r"Test nDCG@10: 0\.\d+[\s\S]*Query \S+:\n  \S+  \d+%"),
     "train_from_python": ([*TRIAL, *SHORT], r"Saved the reranker in my_reranker"),
     "wandb_sweep": (["--offline", *TRIAL, *SHORT], r"Trained \S+best\.ckpt with listwise"),
 }

@@ -3,6 +3,7 @@
 import logging
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from graphrerank.models.manifest import read_manifest
-from graphrerank.training.schedules import constant
+from graphrerank.training.schedules import SchedulerFactory, constant, plateau
 from graphrerank.training.session import TrainingSession
 from graphrerank.utils.checks import UserError
 from tests.support.manifests import make_manifest
@@ -115,15 +116,19 @@ def test_a_second_signal_stops_at_once(pairs: dict[str, Callable[[], Pair]], tmp
     assert not (tmp_path / "mine" / "checkpoints" / "last.ckpt").exists()
 
 
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize(
+    ("training", "schedule"),
+    [*((training, constant) for training in TRAININGS), ("reranker", partial(plateau, patience=0, threshold=0.5))],
+)
 def test_a_finished_training_with_more_epochs_equals_an_unbroken_one(
     training: str,
+    schedule: SchedulerFactory,
     pairs: dict[str, Callable[[], Pair]],  # noqa: F811
     tmp_path: Path,
 ) -> None:
     def build() -> Pair:
         module, data = seeded(pairs[training])
-        module.scheduler = constant
+        module.scheduler = schedule
         module.warmup_steps = 0
         return module, data
 
@@ -219,3 +224,9 @@ def test_fit_trains_a_finished_run_further(make: Any, tmp_path: Path) -> None:  
     reranker = make(resume=tmp_path / "run", run_dir=None, fit={"max_epochs": 3}).train()
     content = reranker.checkpoint.manifest.content
     assert (content["finished"], content["trained"]["epochs"]) == (True, 3)
+
+
+def test_a_named_set_of_callbacks_writes_a_run_after_the_training(make: Any, tmp_path: Path) -> None:  # noqa: F811
+    make(callbacks="trec_run", fit={"test_split": "val"}).train()
+    lines = (tmp_path / "run" / "gatv2" / "predictions.trec").read_text().splitlines()
+    assert {line.split()[0] for line in lines} == {f"q{number}" for number in range(12, 20)}
