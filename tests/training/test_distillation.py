@@ -144,7 +144,7 @@ def test_scores_that_do_not_fit_are_refused(toy: PreparedDataset) -> None:
 
 
 def test_a_data_set_without_questions_is_refused(toy: PreparedDataset) -> None:
-    with pytest.raises(ValueError, match="must have the split 'val'"):
+    with pytest.raises(ValueError, match="has no judged questions, so there is no split 'val'"):
         taught(without_judgements(toy, "train", "val"), ThirdFeature(), NO_QUERIES)
     with pytest.raises(ValueError, match="must have the split 'train'"):
         taught(without_judgements(toy, "train"), ThirdFeature(), NO_QUERIES)
