@@ -85,7 +85,7 @@ def test_evaluate_prints_the_table_of_training_and_takes_a_folder_too(
     done = run_command("evaluate.py", f"checkpoint={trained}", *small_encoder, *data)
     assert done.stdout.splitlines()[-1] == str(out)
     before, after = systems_of(trained), systems_of(out, "attack")
-    assert list(after) == SYSTEMS
+    assert list(after) == ["retriever", "ppr", "gcs", "rank_fusion", "mlp", "gatv2"]  # training leaves the fusion out
     for system in SYSTEMS:
         for measure in set(before[system]) - {"latency_ms", "cost"}:
             assert after[system][measure] == before[system][measure]  # to the last digit

@@ -84,7 +84,8 @@ def test_any_systems_are_judged_together(mixed: Outputs) -> None:
     kinds = {name: system.kind for name, system in mixed.result.systems.items()}
     assert list(kinds.items()) == [
         ("retriever", "operator"), ("ppr-attack", "operator"), ("ppr-base-1", "operator"),
-        ("gcs-attack", "operator"), ("gcs-base-1", "operator"), ("vector_search", "pipeline"),
+        ("gcs-attack", "operator"), ("gcs-base-1", "operator"), ("rank_fusion-attack", "operator"),
+        ("rank_fusion-base-1", "operator"), ("vector_search", "pipeline"),
         ("ring.mine", "run"), ("attack", "checkpoint"), ("base-1", "checkpoint"),
     ]  # fmt: skip
 
@@ -123,7 +124,8 @@ def test_the_last_checkpoint_is_tested_against_all_others(mixed: Outputs) -> Non
 
 
 def test_systems_that_read_edges_are_judged_on_other_edges(mixed: Outputs) -> None:
-    readers = ["ppr-attack", "ppr-base-1", "gcs-attack", "gcs-base-1", "attack", "base-1"]
+    baselines = [f"{name}-{label}" for name in ("ppr", "gcs", "rank_fusion") for label in ("attack", "base-1")]
+    readers = [*baselines, "attack", "base-1"]
     assert {(one.system, one.edges) for one in mixed.result.counterfactuals} == {
         (name, edges) for name in readers for edges in ("shuffled", "removed")
     }
@@ -148,8 +150,8 @@ def test_the_report_has_every_section(title: str, mixed: Outputs) -> None:
     assert f"### {title}" in mixed.report
 
 
-NAMES = ["retriever", "ppr", "gcs", "vector_search", "ring.mine", "base"]
-TITLES = {"ppr": "PPR", "gcs": "GCS"}
+NAMES = ["retriever", "ppr", "gcs", "rank_fusion", "vector_search", "ring.mine", "base"]
+TITLES = {"ppr": "PPR", "gcs": "GCS", "rank_fusion": "rank fusion"}
 
 
 def percent(mean: float, interval: tuple[float, float]) -> tuple[str, str, str]:
@@ -181,7 +183,8 @@ def test_the_terminal_shows_means_and_latency(name: str, plain: Outputs) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_report_and_page_show_means_intervals_and_latency(name: str, plain: Outputs) -> None:
     system, title = plain.result.systems[name], TITLES.get(name, name)
-    row = next(line for line in plain.report.splitlines() if line.startswith(f"| {title} |")).replace("*", "")
+    starts = (f"| {title} |", f"| {title} (")  # baselines have a plain name in parentheses
+    row = next(line for line in plain.report.splitlines() if line.startswith(starts)).replace("*", "")
     for measure in plain.result.measures:
         mean, low, high = percent(system.means[measure], system.intervals[measure])
         assert f"| {mean} ({low} to {high}) |" in row
@@ -242,7 +245,7 @@ def test_checkpoints_are_named_on_the_command_line(run: Run, ring: Path, mine: P
     folder = run(
         *common, f"systems=[{mine}]", read_override(f"checkpoint={{first: {PRETRAINED / 'base-1'}, base: base}}")
     )
-    assert list(systems_of(folder)) == ["retriever", "ppr", "gcs", "ring.mine", "first", "base"]
+    assert list(systems_of(folder)) == ["retriever", "ppr", "gcs", "rank_fusion", "ring.mine", "first", "base"]
     unnamed = run(*common, f"systems=[{mine}]", "checkpoint=[base-1,base]")
     for measure, values in EvaluationResult.load(unnamed).datasets["ring"].systems["base-1"].values.items():
         assert torch.equal(values, EvaluationResult.load(folder).datasets["ring"].systems["first"].values[measure])
@@ -253,7 +256,7 @@ def test_checkpoints_are_named_on_the_command_line(run: Run, ring: Path, mine: P
 def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: Path) -> None:
     shutil.copytree(PRETRAINED / "base", tmp_path / "runs" / "gcs")
     folder = run(f"datasets=[{ring}]", f"checkpoint=[{tmp_path / 'runs' / 'gcs'},base]", "edge_ablations=[]")
-    assert list(systems_of(folder)) == ["retriever", "ppr", "gcs", "runs-gcs", "base"]
+    assert list(systems_of(folder)) == ["retriever", "ppr", "gcs", "rank_fusion", "runs-gcs", "base"]
     retriever = manifest_of(PRETRAINED / "base")["retriever"]["choice"]
     note = f"candidates: {retriever} of runs-gcs, vectors: minilm of runs-gcs"
     assert f"- {note}" in (folder / "report.md").read_text()
@@ -283,7 +286,7 @@ def test_several_data_sets(run: Run, ring: Path, mine: Path, tmp_path: Path) -> 
     )  # fmt: skip
     whole, metrics, report = written(folder)
     assert list(whole.datasets) == ["ring", "second"]
-    assert {one.baseline for one in whole.across} == {"retriever", "ppr", "gcs", "mine", "seed1"}
+    assert {one.baseline for one in whole.across} == {"retriever", "ppr", "gcs", "rank_fusion", "mine", "seed1"}
     twin = next(one for one in whole.across if one.baseline == "seed1")
     assert (twin.datasets, twin.num_replicated, twin.difference, twin.p_combined) == (("ring", "second"), 0, 0.0, 1.0)
     assert len(metrics["across"]) == len(whole.across)
@@ -333,11 +336,13 @@ def test_another_retriever_than_the_checkpoint_was_trained_with(
     out = tmp_path / "out"
     run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", *small_encoder, *retriever, f"hydra.run.dir={out}")
     before, after = (json.loads((run / "metrics.json").read_text())["datasets"]["attack"] for run in (trained, out))
-    assert list(after["systems"]) == ["retriever", "ppr", "gcs", "gatv2"]
+    assert list(after["systems"]) == ["retriever", "ppr", "gcs", "rank_fusion", "gatv2"]
     assert after["candidates"] == before["candidates"] == 30
     assert after["base_ceiling"] == before["ceiling"] != after["ceiling"]
     assert {(entry["baseline"], entry["measure"]) for entry in after["comparisons"]} == {
-        (baseline, measure) for baseline in ("retriever", "ppr", "gcs") for measure in ("PR@10", "nDCG@10")
+        (baseline, measure)
+        for baseline in ("retriever", "ppr", "gcs", "rank_fusion")
+        for measure in ("PR@10", "nDCG@10")
     }
     for measure in ("PR@10", "R@5", "nDCG@10"):
         assert after["systems"]["gcs"][measure] == after["systems"]["retriever"][measure]

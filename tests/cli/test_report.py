@@ -64,9 +64,8 @@ def test_runs_with_other_candidates(
     folder = compare(*runs)
     found = EvaluationResult.load(folder).datasets["ring"]
     before = [EvaluationResult.load(path).datasets["ring"] for path in runs]
-    names = ["retriever (hybrid)", "ppr (hybrid)", "gcs (hybrid)", "gatv2 (hybrid)",
-             "retriever (expand)", "ppr (expand)", "gcs (expand)", "gatv2 (expand)"]  # fmt: skip
-    assert set(found.systems) <= {*names, "retriever", "ppr", "gcs", "gatv2"}
+    rows = ["retriever", "ppr", "gcs", "rank_fusion", "gatv2"]
+    assert set(found.systems) <= {*rows, *(f"{row} ({name})" for row in rows for name in ("hybrid", "expand"))}
     assert found.primary == "gatv2 (expand)"
     assert all(list(group.means) == list(found.systems) for group in found.breakdowns)
     ceilings = [f"{100 * part.ceiling:.2f}" for part in before]
@@ -95,7 +94,7 @@ def test_the_command_compares_finished_runs(runs: tuple[Path, Path], run_command
     done = run_command("report", str(runs[0]), str(other), "--out", str(tmp_path / "report"))
     assert done.stdout.splitlines()[-1] == str(tmp_path / "report")
     found = json.loads((tmp_path / "report" / "result.json").read_text())["datasets"]["ring"]
-    assert list(found["systems"]) == ["retriever", "ppr", "gcs", "gatv2 (hybrid)", "gatv2 (second)"]
+    assert list(found["systems"]) == ["retriever", "ppr", "gcs", "rank_fusion", "gatv2 (hybrid)", "gatv2 (second)"]
     assert set(found["systems"]["gatv2 (second)"]["values"]["PR@10"]) == {0.0}
     assert "gatv2 (second)" in (tmp_path / "report" / "report.html").read_text()
 

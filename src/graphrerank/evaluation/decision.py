@@ -97,9 +97,10 @@ def decide(
     num_more = rounded_up(max(1, num_questions(differences, difference, num_comparisons=len(tests)) - count))
     stays = "if this difference stays" if best.difference >= MIN_DIFFERENCE else "a difference of 2 points"
     would = f"would tell, {stays}" if best.difference >= MIN_DIFFERENCE else f"would show {stays}"
+    until = "Until then, the retriever is the simplest choice."
     sentence = (
         f"{count:,} questions cannot tell which system is better than the retriever: the best, {named[best.system]}, "
-        f"has {amount}, {p_text(best.p_randomization)}. About {num_more:,} more {would}. Until then, the retriever is the simplest choice."
+        f"has {amount}, {p_text(best.p_randomization)}. About {num_more:,} more {would}. {until}"
     )
     return Decision(UNCLEAR, best.system, sentence, num_more)
 
