@@ -10,7 +10,6 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.profilers import SimpleProfiler
-from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from graphrerank.core import CandidateGraphs
 from graphrerank.core.model_inputs import PAIRS
@@ -67,7 +66,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "precision": {"precision": "64-true"},
     "profiler": {"profiler": SimpleProfiler()},
     "reload_dataloaders_every_n_epochs": {"reload_dataloaders_every_n_epochs": 1, "max_epochs": 2},
-    "strategy": {"strategy": SingleDeviceStrategy("cpu")},
+    "strategy": {"strategy": "auto"},
     "sync_batchnorm": {"sync_batchnorm": True},
     "use_distributed_sampler": {"use_distributed_sampler": False},
     "val_check_interval": {"val_check_interval": 1},
