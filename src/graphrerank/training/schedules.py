@@ -21,17 +21,14 @@ Schedule = LRScheduler | dict[str, Any] | list[LRScheduler | dict[str, Any]]
 #: Callable that receives the optimiser and returns a :data:`Schedule`.
 SchedulerFactory = Callable[..., Schedule]
 
-#: Largest share of the optimiser steps that a warm-up may take. A longer one is shortened to ``SHORTENED_WARMUP``.
-LONGEST_WARMUP = 0.25
-#: Share of the optimiser steps to which a too long warm-up is shortened.
-SHORTENED_WARMUP = 0.1
+#: Largest share of the optimiser steps that a warm-up may take.
+LONGEST_WARMUP = 0.1
 
 
 def bounded_warmup(warmup_steps: int, total_steps: float) -> int:
-    """Return the number of warm-up steps for a training of a given length.
+    """Return the number of warm-up steps for a training of a given length, at most a tenth of it.
 
-    A warm-up of at most a quarter of the training is used as it is. A longer one would leave too few steps at the peak
-    learning rate, and is shortened to a tenth of the training.
+    A longer warm-up would leave too few steps at the peak learning rate.
 
     Args:
         warmup_steps: Number of steps that the settings ask for.
@@ -41,12 +38,12 @@ def bounded_warmup(warmup_steps: int, total_steps: float) -> int:
         Number of warm-up steps.
 
     Example:
-        >>> [bounded_warmup(100, total_steps) for total_steps in (468, 129, 4)]
-        [100, 12, 0]
+        >>> [bounded_warmup(100, total_steps) for total_steps in (2000, 452, 4)]
+        [100, 45, 0]
     """
     if warmup_steps <= LONGEST_WARMUP * total_steps:
         return warmup_steps
-    return int(SHORTENED_WARMUP * total_steps)
+    return int(LONGEST_WARMUP * total_steps)
 
 
 def cosine(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> LRScheduler:

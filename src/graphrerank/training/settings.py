@@ -46,8 +46,7 @@ class FitSettings:
         max_epochs: Maximum number of epochs. If None, the trainer's own value is used, which is 4 by default.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         weight_decay: Weight decay. Applied to weight matrices only, not to biases or norms.
-        warmup_steps: Number of optimiser steps of the linear warm-up. A warm-up that takes more than a quarter of the
-            training is shortened to a tenth of it.
+        warmup_steps: Number of optimiser steps of the linear warm-up, shortened to at most a tenth of the training.
         parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
             of the model's parameters, such as ``{"lin_in": 1e-4}``. If None, all parameters share ``learning_rate``
             and ``weight_decay``.

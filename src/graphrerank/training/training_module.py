@@ -32,8 +32,8 @@ class TrainingModule(L.LightningModule):
         model: Model to train.
         learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
         weight_decay: Weight decay. Applied to weight matrices only, not to biases, norms or scalars.
-        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up. A warm-up that takes more
-            than a quarter of the training is shortened to a tenth of it.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up. It is
+            shortened to at most a tenth of the training.
         optimizer: Callable that receives parameter groups and returns an optimiser, such as ``torch.optim.SGD`` or
             ``functools.partial(torch.optim.SGD, momentum=0.9)``. Keywords ``lr`` and ``weight_decay`` of a partial
             replace ``learning_rate`` and ``weight_decay``.
