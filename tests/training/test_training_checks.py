@@ -15,7 +15,7 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.training import RerankerModule, TrainingChecks
-from graphrerank.training.schedules import plateau
+from graphrerank.training.schedules import constant, plateau
 from graphrerank.training.session import TrainingSession
 from graphrerank.training.training_checks import check_modes, count_varied, higher_is_better
 
@@ -175,6 +175,25 @@ def test_the_references_against_a_validation(toy: PreparedDataset, tmp_path: Pat
         trainer = L.Trainer(accelerator="cpu", **options)
         measured[name] = trainer.validate(module, CandidateDataModule(toy, batch_size=5), verbose=False)[0][KEY]
     assert {name: manifest["validation"][name] for name in measured} == pytest.approx(measured)
+
+
+def test_a_resumed_training_keeps_the_references_of_its_start(toy: PreparedDataset, tmp_path: Path) -> None:
+    def run(max_epochs: int, **resume: Any) -> tuple[dict[str, dict[str, float]], list[float]]:
+        checks = TrainingChecks()
+        last = ModelCheckpoint(tmp_path, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
+        trainer = L.Trainer(
+            max_epochs=max_epochs, accelerator="cpu", num_sanity_val_steps=-1, callbacks=[checks, last], logger=False,
+            enable_progress_bar=False,
+        )  # fmt: skip
+        module = RerankerModule(Mixture(), listwise_softmax_cross_entropy, learning_rate=0.1, scheduler=constant)
+        trainer.fit(module, CandidateDataModule(toy, batch_size=8), **resume)
+        return checks.references, module.model.weights.tolist()
+
+    first, _ = run(1)
+    resumed, weights = run(3, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert resumed == first
+    (tmp_path / "last.ckpt").unlink()
+    assert (resumed, weights) == run(3)
 
 
 def test_a_training_that_makes_the_ranking_worse_is_named(

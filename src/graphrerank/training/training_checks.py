@@ -244,7 +244,8 @@ class TrainingChecks(L.Callback):
         """
         if trainer.sanity_checking:
             self._check_monitors(trainer)
-            if trainer.num_sanity_val_steps == float("inf"):  # the whole split, as after each epoch
+            is_initial = trainer.global_step == 0  # a resumed training has the references of its first start
+            if is_initial and trainer.num_sanity_val_steps == float("inf"):  # the whole split, as after each epoch
                 self._record_references(trainer.callback_metrics)
         elif trainer.state.fn == TrainerFn.FITTING:
             self._check_scores(trainer)
