@@ -22,6 +22,7 @@ ELSEWHERE = {  # file -> why it writes by itself
     "evaluation/memory.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",
     "ea_graphrag/adapter_training.py": "within atomic_path",
+    "operators/cross_encoder.py": "within atomic_folder",
     "serving/feedback_log.py": "within atomic_path",
     "artifacts/formats.py": "export_artifact hands out a path within atomic_folder",
     "serving/supervisor.py": "the name of a process in the kernel, no file",

@@ -10,8 +10,8 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from graphrerank.core import CandidateGraphs, Queries, Ranking
-from graphrerank.core.model_inputs import PAIRS, VECTORS
+from graphrerank.core import CandidateGraphs, PairEncoder, Queries, Ranking
+from graphrerank.core.model_inputs import PAIRS, VECTORS, token_states
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus import CorpusGraph, candidate_edges
 from graphrerank.data import candidates
@@ -249,6 +249,40 @@ class LengthPairEncoder:
 
     def head(self, vectors: Tensor) -> Tensor:
         return vectors.sum(-1)
+
+
+class PlainPairEncoder(LengthPairEncoder, PairEncoder):
+    """Has no layers that can be divided."""
+
+
+class LetterStates(LengthPairEncoder, PairEncoder):
+    """Gives each pair, as states, the letters of its passage and the number of omitted layers."""
+
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        states = [float(ord(letter)) + without_last / 100 for passage in passages for letter in passage]
+        return torch.tensor(states).unsqueeze(1), torch.tensor([0, *map(len, passages)]).cumsum(0)
+
+
+def test_states_of_tokens_against_naive_loop(prepared: PreparedDataset) -> None:
+    with_pairs = replace(prepared, pair_encoder=LetterStates())
+    graphs = with_pairs.graphs(torch.tensor([31, 4]), split="test", inputs=token_states(2))
+    assert set(graphs.inputs) == {"token_states", "token_ptr", "degree"}
+    states, token_ptr = graphs.inputs["token_states"], graphs.inputs["token_ptr"]
+    assert len(token_ptr) == graphs.num_nodes + 1
+    for position, node in enumerate(graphs.nodes.tolist()):
+        letters = states[token_ptr[position] : token_ptr[position + 1], 0]
+        assert "".join(chr(int(letter)) for letter in letters) == prepared.dataset.graph.texts[node]
+    torch.testing.assert_close(states % 1, torch.full_like(states, 0.02), atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match="candidates of a batch with `token_states` cannot be selected"):
+        graphs.select_nodes(torch.ones(graphs.num_nodes, dtype=torch.bool))
+
+
+def test_an_encoder_without_layers_has_no_states(prepared: PreparedDataset) -> None:
+    with_pairs = replace(prepared, pair_encoder=PlainPairEncoder())
+    with pytest.raises(ValueError, match="`pair_encoder` must be a CrossEncoder for a model of its last layers"):
+        with_pairs.graphs(torch.tensor([31]), split="test", inputs=token_states(1))
 
 
 def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:

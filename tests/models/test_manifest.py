@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphrerank.calibration.logistic import Calibration
-from graphrerank.core.model_inputs import PAIRS, SCORES, VECTORS
+from graphrerank.core.model_inputs import PAIRS, SCORES, VECTORS, token_states
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
 from tests.support.manifests import make_manifest
@@ -31,6 +31,8 @@ def test_what_ships_says_what_its_file_says(name: str) -> None:
 def test_what_a_model_reads() -> None:
     pairs = parse_manifest(make_manifest("granker_head", {}), "here")
     assert (pairs.inputs, pairs.embedding_dim) == (PAIRS, 0)
+    layers = parse_manifest(make_manifest("granker_layers", {"train_last_layers": 2}), "here")
+    assert layers.inputs == token_states(2)
     entries = {"encoder": ENCODER, "pair_encoder": None}
     vectors = parse_manifest(make_manifest("gatv2_reranker", {"features": "paper"}, **entries), "here")
     assert (vectors.inputs, vectors.embedding_dim) == (VECTORS, 6)
@@ -62,6 +64,11 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
         ({"pair_encoder": None}, "the manifest needs an entry `pair_encoder`, because the model uses it"),
         ({"model": READS_VECTORS}, "the manifest needs an entry `encoder`, because the model uses it"),
         ({"calibration": {"method": "magic"}}, r"`calibration\.method`: Input should be 'logistic', got 'magic'"),
+        (
+            {"model": {"name": "granker_layers"}},
+            "arguments in the manifest do not fit granker_layers: .*'train_last_layers'",
+        ),
+        ({"fine_tuned": {"folder": "../a", "fingerprint": "f"}}, r"`fine_tuned\.folder`: must be a plain name"),
         ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "must be a plain name, .* got '../../secret'"),
         ({"model": {"name": "gatv2_reranker", "arguments": {"num_layers": 1e9}}}, r"`num_layers` must lie in \["),
         ({"encoder": {**ENCODER, "arguments": {"batch_size": 1e8}}}, r"`batch_size` must lie in \["),

@@ -1,4 +1,4 @@
-"""GRanker's head, trained in one process on a tiny BERT."""
+"""GRanker's head and the last layers of its cross-encoder, trained in one process on a tiny BERT."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +9,15 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from graphrerank.core import Ranking
-from graphrerank.core.model_inputs import PAIRS
+from graphrerank.core.model_inputs import PAIRS, ModelInputs, token_states
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.losses import listwise_softmax_cross_entropy
-from graphrerank.models.granker import GRankerHead, head_arguments
+from graphrerank.models.granker import GRankerHead
+from graphrerank.models.granker_layers import GRankerLayers, granker_arguments, trainable_granker
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.training.reranker_module import RerankerModule
 from tests.operators.test_cross_encoder import build
@@ -53,31 +54,40 @@ def letters() -> PreparedDataset:
     return PreparedDataset(dataset, None, Ranking(nodes, scores, scores.unsqueeze(-1)), ("base",))
 
 
-def batches_for(letters: PreparedDataset, encoder: CrossEncoder, folder: Path) -> CandidateDataModule:
+Model = GRankerHead | GRankerLayers
+
+
+def inputs_for(layers: int) -> ModelInputs:
+    return token_states(layers) if layers else PAIRS
+
+
+def batches_for(letters: PreparedDataset, encoder: CrossEncoder, layers: int, folder: Path) -> CandidateDataModule:
     prepared = replace(letters, pair_encoder=PairCache(encoder, folder / "pairs"))
-    return CandidateDataModule(prepared, batch_size=4, val_split="train", inputs=PAIRS)
+    return CandidateDataModule(prepared, batch_size=4, val_split="train", inputs=inputs_for(layers))
 
 
-def model_for(encoder: CrossEncoder, **arguments: Any) -> GRankerHead:
+def model_for(encoder: CrossEncoder, layers: int, **arguments: Any) -> Model:
     torch.manual_seed(0)
-    model = GRankerHead(**head_arguments(encoder), **arguments)
+    model = trainable_granker(**granker_arguments({"train_last_layers": layers, **arguments}, encoder))
     model.start_from(encoder)
     return model
 
 
-def module(model: GRankerHead, **arguments: Any) -> RerankerModule:
+def module(model: Model, **arguments: Any) -> RerankerModule:
     settings: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 1, "measures": ["nDCG@10"], "seed": 5}
     return RerankerModule(model, listwise_softmax_cross_entropy, **{**settings, **arguments})
 
 
+@pytest.mark.parametrize("layers", [0, 1, 2])
 def test_resumed_run_equals_unbroken_run_bit_for_bit(
-    letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
+    layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
     def run(name: str, *callbacks: Any, **resume: Any) -> dict[str, torch.Tensor]:
-        made = module(model_for(encoder, learn_smoothing=True, dropout=0.2))
+        rates = {"layers": 1e-3} if layers else None
+        made = module(model_for(encoder, layers, learn_smoothing=True, dropout=0.2), parameter_groups=rates)
         fitted = trainer(tmp_path, ModelCheckpoint(tmp_path / name, save_last=True), *callbacks, max_epochs=3)
         torch.manual_seed(99)
-        fitted.fit(made, batches_for(letters, encoder, tmp_path), weights_only=True, **resume)
+        fitted.fit(made, batches_for(letters, encoder, layers, tmp_path), weights_only=True, **resume)
         return weights(made) | dict(fitted.callback_metrics)
 
     frozen = {name: weight.clone() for name, weight in encoder._loaded.body.state_dict().items()}
@@ -87,20 +97,33 @@ def test_resumed_run_equals_unbroken_run_bit_for_bit(
     resumed = run("broken", ckpt_path=tmp_path / "broken" / "last.ckpt")
     assert unbroken.keys() == resumed.keys()
     assert [name for name in unbroken if not torch.equal(unbroken[name], resumed[name])] == []
-    start = weights(module(model_for(encoder, learn_smoothing=True)))
+    start = weights(module(model_for(encoder, layers, learn_smoothing=True)))
     still = [name for name in start if name.startswith("model.") and torch.equal(unbroken[name], start[name])]
     assert still == []  # everything is trained, the smoothing too, but the encoder stays as it is
     assert all(torch.equal(weight, frozen[name]) for name, weight in encoder._loaded.body.state_dict().items())
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_layers_learn_which_passages_answer(layers: int, letters: PreparedDataset, tmp_path: Path) -> None:
+    folder = build("bert", tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    encoder = CrossEncoder(folder, max_length=20, device="cpu")
+    data = batches_for(letters, encoder, layers, tmp_path)
+    made, run = module(model_for(encoder, layers)), trainer(tmp_path, max_epochs=15)
+    before = run.validate(made, data, verbose=False)[0]
+    run.fit(made, data)
+    assert run.callback_metrics["val/loss"] < 0.5 * before["val/loss"]
+    assert run.callback_metrics["val/ndcg@10"] > before["val/ndcg@10"] + 0.1
+
+
+@pytest.mark.parametrize("layers", [0, 1])
 @pytest.mark.parametrize("queries", [[3], [4], [3, 4], [0, 3, 4, 1]], ids=["one", "no answer", "both", "among others"])
 @pytest.mark.parametrize("edges", [True, False])
 def test_odd_graphs_give_finite_losses_and_gradients(
-    edges: bool, queries: list[int], letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
+    edges: bool, queries: list[int], layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
     prepared = replace(letters, pair_encoder=PairCache(encoder, tmp_path / "pairs"))
-    graphs = prepared.graphs(torch.tensor(queries), split="train", edges=edges, inputs=PAIRS)
-    made = module(model_for(encoder, learn_smoothing=True)).eval()
+    graphs = prepared.graphs(torch.tensor(queries), split="train", edges=edges, inputs=inputs_for(layers))
+    made = module(model_for(encoder, layers, learn_smoothing=True)).eval()
     scores = made(graphs)
     assert scores.shape == (graphs.num_nodes,)
     loss, _ = made.loss_of(graphs, scores)

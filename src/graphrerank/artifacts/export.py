@@ -20,14 +20,18 @@ from graphrerank.artifacts.parity import (
     parity_differences,
 )
 from graphrerank.models.checkpoint import WEIGHTS_FILE, Checkpoint, library_versions, load_checkpoint, save_weights
+from graphrerank.models.granker import GRankerHead
+from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.manifest import (
     MANIFEST,
     RerankerManifest,
     check_artifact_file,
+    manifest_folder,
     read_manifest,
     seal_manifest,
     write_manifest,
 )
+from graphrerank.models.registry import model_name
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import atomic_folder, sole_use
 
@@ -44,6 +48,9 @@ def export_artifact(
     on_skip: OnSkip = lambda name, reason: None,
 ) -> Path:
     """Export the model of a checkpoint and verify that every exported file reproduces the model's scores.
+
+    Of a model with trained last layers of a cross-encoder, the head is exported, and the manifest refers to the
+    fine-tuned cross-encoder of the run, which computes the pair vectors.
 
     All files are written under a temporary name, read back, and compared with the eager model
     (:func:`~graphrerank.artifacts.parity.parity_differences`). A failed export leaves nothing behind, and an older
@@ -67,6 +74,9 @@ def export_artifact(
     folder = folder.resolve()
     chosen = _chosen(formats, on_skip)
     _check_target(folder)
+    fingerprint = checkpoint_fingerprint(checkpoint)
+    if isinstance(checkpoint.model, GRankerLayers):
+        checkpoint = head_checkpoint(checkpoint, checkpoint.model)
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
     calibration = manifest.calibration if isinstance(manifest, RerankerManifest) else None
@@ -92,10 +102,46 @@ def export_artifact(
         parity = {"batches": num_batches, "tolerance": TOLERANCE, "rounding": TIE_TOLERANCE, "max_difference": largest}
         entry = {"inputs": exportable.inputs, "outputs": exportable.outputs, "parity": parity}
         entry["versions"] = library_versions()
-        entry["checkpoint"] = checkpoint_fingerprint(checkpoint)
+        entry["checkpoint"] = fingerprint
         names = [WEIGHTS_FILE, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
+
+
+def head_checkpoint(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
+    """Return the head of a model with trained layers, with a manifest that refers to the fine-tuned cross-encoder.
+
+    Args:
+        checkpoint: Checkpoint of the model.
+        model: Model of the checkpoint.
+
+    Returns:
+        Checkpoint of the head.
+
+    Raises:
+        UserError: If the training did not finish, or the folder of the cross-encoder is missing.
+    """
+    fine_tuned, pair_encoder = checkpoint.manifest.fine_tuned, checkpoint.reranker.pair_encoder
+    if fine_tuned is None or pair_encoder is None:
+        raise UserError(
+            f"{checkpoint.path}: the fine-tuned cross-encoder is written at the end of the training, which did not "
+            "finish; resume it with ckpt_path=RUN"
+        )
+    encoder = (manifest_folder(checkpoint.path) / fine_tuned.folder).resolve()
+    if not encoder.is_dir():
+        raise UserError(f"{encoder}: no such folder; the head needs the fine-tuned cross-encoder in it")
+    arguments = checkpoint.manifest.model.arguments
+    head = {name: argument for name, argument in arguments.items() if name not in ("train_last_layers", "encoder")}
+    manifest = checkpoint.manifest.with_entries(
+        model={"name": model_name(GRankerHead), "arguments": head},
+        features=model.granker.feature_names([]),
+        pair_encoder={
+            **checkpoint.manifest.content["pair_encoder"],
+            "arguments": {**pair_encoder.arguments, "model": str(encoder), "revision": None},
+            "fingerprint": fine_tuned.fingerprint,
+        },
+    )
+    return Checkpoint(model.granker, manifest.without("fine_tuned"), checkpoint.path)
 
 
 def preferred_format(checkpoint: Checkpoint) -> str:
@@ -108,6 +154,8 @@ def preferred_format(checkpoint: Checkpoint) -> str:
         TorchScript, unless the model cannot be scripted. In that case, the first format that can express the model and
         be written on this machine. If there is none, TorchScript again, so that its export reports the reason.
     """
+    if isinstance(checkpoint.model, GRankerLayers):
+        checkpoint = head_checkpoint(checkpoint, checkpoint.model)
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
     exportable = Exportable(eager, None, manifest, example_batch(manifest).inputs)

@@ -27,8 +27,9 @@ class CandidateGraphs:
         ptr: Boundaries of the graphs, ``[B + 1]`` int64.
         nodes: Index of each candidate in the corpus, ``[N]`` int64. None if there is no corpus.
         inputs: Further inputs of the model by name: ``query_vectors [B, d]``, ``node_vectors [N, d]``, ``degree [N]``
-            int64 (number of neighbours of each candidate in the whole corpus) and ``pair_vectors [N, h]``
-            (cross-encoder vectors of query and candidate).
+            int64 (number of neighbours of each candidate in the whole corpus), ``pair_vectors [N, h]``
+            (cross-encoder vectors of query and candidate), and ``token_states [T, h]`` with ``token_ptr [N + 1]`` int64
+            (states of the tokens of each pair, those of candidate ``n`` in ``token_ptr[n]:token_ptr[n + 1]``).
         relevance: Relevance gain of each candidate, ``[N]`` float32. None if unknown.
         gains: Gains of all relevant passages of each query, including those that are not candidates, ``[B, R]``
             float32, padded with 0. None if unknown.
@@ -97,7 +98,12 @@ class CandidateGraphs:
 
         Args:
             mask: Boolean mask ``[N]`` of the candidates to select.
+
+        Raises:
+            UserError: If the batch has states of tokens, which cannot be selected by candidate.
         """
+        if "token_states" in self.inputs:
+            raise UserError("candidates of a batch with `token_states` cannot be selected; disable the augmentation")
         edges = self.select_edges(mask[self.edge_index].all(0))
         place = mask.long().cumsum(0)
         rows = {"degree", "node_vectors", "pair_vectors"}

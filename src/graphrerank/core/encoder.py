@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 from torch import Tensor
 
+from graphrerank.utils.checks import UserError
+
 
 class Encoder(ABC):
     """Base of text encoders.
@@ -117,6 +119,24 @@ class PairEncoder(ABC):
         Returns:
             Logits ``[...]``.
         """
+
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Encode pairs by all layers except the last ones, for a model that replaces these. Most encoders cannot.
+
+        Args:
+            query_texts: Query of each of the ``M`` pairs.
+            passages: Passage of each of the ``M`` pairs.
+            without_last: Number of last layers that are omitted.
+
+        Returns:
+            States of all tokens without padding ``[T, h]`` float32, and the boundaries of the pairs ``[M + 1]`` int64.
+
+        Raises:
+            UserError: If the encoder has no layers that can be divided.
+        """
+        raise UserError(f"`pair_encoder` must be a CrossEncoder for a model of its last layers, got {self.name}")
 
     @property
     def name(self) -> str:

@@ -10,6 +10,8 @@ class ModelInputs:
     Attributes:
         names: Names of the arguments of ``forward``, in order.
         unread: Names of arguments that ``forward`` takes but ignores. Any ``[0, 0]`` tensor can be passed.
+        last_layers: Number of last layers of the cross-encoder that the model replaces, if it uses the states of tokens
+            before these layers. 0 if it does not.
 
     Example:
         >>> ModelInputs(("base_features", "node_vectors"), unread=("node_vectors",)).reads_vectors
@@ -18,6 +20,7 @@ class ModelInputs:
 
     names: tuple[str, ...]
     unread: tuple[str, ...] = ()
+    last_layers: int = 0
 
     def reads(self, name: str) -> bool:
         """Return whether the model uses a tensor.
@@ -43,8 +46,8 @@ class ModelInputs:
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether the model uses cross-encoder vectors of (query, passage) pairs, and no other features."""
-        return self.reads("pair_vectors")
+        """Whether the model uses cross-encoder vectors or states of (query, passage) pairs, and no other features."""
+        return self.reads("pair_vectors") or self.reads("token_states")
 
 
 VECTORS = ModelInputs(("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "ptr"))
@@ -52,3 +55,12 @@ SCORES = ModelInputs(VECTORS.names, unread=("query_vectors", "node_vectors"))
 PAIRS = ModelInputs(("pair_vectors", "edge_index", "degree"))
 #: Inputs of a model that scores queries instead of candidates.
 QUERIES = ModelInputs(("features",))
+
+
+def token_states(last_layers: int) -> ModelInputs:
+    """Return the inputs of a model that contains the last layers of a cross-encoder.
+
+    Args:
+        last_layers: Number of these layers.
+    """
+    return ModelInputs(("token_states", "token_ptr", "edge_index", "degree"), last_layers=last_layers)

@@ -209,6 +209,21 @@ class PairCache(PairEncoder):
         """
         return self.encoder.head(vectors)
 
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Encode pairs without their last layers. States are not cached, because they take hundreds of times the space.
+
+        Args:
+            query_texts: Query of each of the ``M`` pairs.
+            passages: Passage of each of the ``M`` pairs.
+            without_last: Number of last layers that are omitted.
+
+        Returns:
+            States of all tokens ``[T, h]``, and the boundaries of the pairs ``[M + 1]``.
+        """
+        return self.encoder.encode_states(query_texts, passages, without_last=without_last)
+
     def _encode_shard(self, pairs: list[tuple[str, str]]) -> list[bytes]:
         vectors = self.encoder.encode([query for query, _ in pairs], [passage for _, passage in pairs]).cpu().float()
         check_finite_vectors(vectors, len(pairs), "the pair encoder's vectors")

@@ -60,9 +60,10 @@ class EdgeAblation:
             system: System to ablate.
 
         Returns:
-            Systems by the name of the ablation. Empty for a system that does not use edges.
+            Systems by the name of the ablation. Empty for a system that does not use edges, and for one that uses
+            states of tokens, which every ablation would compute again.
         """
-        if not system.reads_graph:
+        if not system.reads_graph or system.inputs.last_layers:
             return {}
         return {
             kind: replace(system, score=partial(self._score, system, graph)) for kind, graph in self._graphs.items()

@@ -14,6 +14,8 @@ from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.systems import System
 
 BATCH_QUERIES = 64
+#: Number of queries per batch of states of tokens, which take some tens of MiB per query.
+BATCH_STATES_QUERIES = 4
 
 
 @torch.inference_mode()
@@ -33,7 +35,7 @@ def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Rankin
     """
     batches = [
         rerank_batch(prepared.graphs(batch, inputs=system.inputs), system, prepared.top_k)
-        for batch in torch.split(queries, BATCH_QUERIES)
+        for batch in torch.split(queries, BATCH_STATES_QUERIES if system.inputs.last_layers else BATCH_QUERIES)
     ]
     nodes = torch.cat([ranking.nodes for ranking in batches])
     return Ranking(nodes, torch.cat([ranking.scores for ranking in batches]))

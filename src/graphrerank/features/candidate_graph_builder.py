@@ -260,6 +260,10 @@ class CandidateGraphBuilder:
     def _pair_inputs(self, query_texts: list[str], passages: list[str], degree: Tensor) -> dict[str, Tensor]:
         if self.pair_encoder is None:
             raise UserError("the model needs a `pair_encoder` for (query, passage) pairs, got none")
+        if self.inputs.reads("token_states"):
+            last_layers = self.inputs.last_layers
+            states, ptr = self.pair_encoder.encode_states(query_texts, passages, without_last=last_layers)
+            return {"token_states": states, "token_ptr": ptr, "degree": degree}
         return {"pair_vectors": self.pair_encoder.encode(query_texts, passages), "degree": degree}
 
 

@@ -125,6 +125,18 @@ class RetrieverEntry(GroupEntry):
     feature_names: NameTuple
 
 
+class FineTunedEntry(Entry):
+    """Cross-encoder whose last layers were trained, in a folder next to the manifest.
+
+    Attributes:
+        folder: Name of the folder.
+        fingerprint: Hash that changes whenever the vectors change.
+    """
+
+    folder: FileName
+    fingerprint: str
+
+
 class ArtifactEntry(Entry):
     """Hashes of an exported artifact.
 
@@ -148,6 +160,7 @@ class Manifest(Entry):
         features: Names of the features that the model uses, in order.
         primary: Whether this is the main model of a run with several models. None if the manifest does not say.
         config: Configuration of the training, without the folders of a machine.
+        fine_tuned: Cross-encoder with the trained last layers. None if no layer of a cross-encoder was trained.
         artifact: Hashes of the files. Only set in exported artifacts.
         content: Whole manifest as JSON.
         source: Path of the file, for messages.
@@ -158,6 +171,7 @@ class Manifest(Entry):
     features: NameTuple
     primary: bool | None = None
     config: dict[str, Any] = {}
+    fine_tuned: FineTunedEntry | None = None
     artifact: ArtifactEntry | None = None
     content: dict[str, Any] = Field(repr=False)
     source: str = Field(repr=False)
@@ -294,6 +308,8 @@ class RerankerManifest(Manifest):
             "query_vectors": f"[B, {dim}]",
             "node_vectors": f"[N, {dim}]",
             "pair_vectors": f"[N, {pair_dim}]",
+            "token_states": f"[T, {pair_dim}]",
+            "token_ptr": "[N + 1]",
             "edge_index": "[2, E]",
             "edge_weight": "[E]",
             "edge_type": "[E]",

@@ -21,6 +21,7 @@ BUILT_IN = {
     for name, path in {
         "gatv2_reranker": "gatv2_reranker:GATv2Reranker",
         "granker_head": "granker:GRankerHead",
+        "granker_layers": "granker_layers:GRankerLayers",
         "pyg_reranker": "pyg_reranker:PyGReranker",
     }.items()
 }

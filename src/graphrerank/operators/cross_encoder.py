@@ -1,7 +1,7 @@
 """Cross-encoders of transformers, divided into body and head, so that GRanker can smooth the vectors between them."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,15 @@ from torch import Tensor, nn
 
 from graphrerank.core import DTYPES, PairEncoder
 from graphrerank.installation.extras import optional
+from graphrerank.operators.encoder_layers import (
+    EncoderLayers,
+    batches_by_length,
+    layer_settings,
+    pool_states,
+    without_last_layers,
+)
 from graphrerank.utils.checks import UserError, check_choice, check_counts
-from graphrerank.utils.files import hash_model
+from graphrerank.utils.files import atomic_folder, hash_model
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
 #: Names of the layers before and after the activation, and of the norm between them, by class of transformers.
@@ -23,8 +30,6 @@ CLASSIFIER_LAYERS = {
     "XLMRobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "ModernBertForSequenceClassification": ("head.dense", "classifier", "head.norm"),
 }
-#: Smallest allowed ratio of the shortest to the longest pair of a batch, because padding takes as much time as text.
-MIN_LENGTH_RATIO = 0.75
 #: Suffixes of the model files that the fingerprint covers: weights, settings and vocabularies.
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}
 
@@ -70,14 +75,6 @@ class ClassificationHead(nn.Module):
         """
         scores: Tensor = self.out(self.norm(self.activate(self.dense(vectors)))).squeeze(-1)
         return scores
-
-
-def _pool(states: Tensor, mask: Tensor, config: Mapping[str, Any]) -> Tensor:
-    """Pool ``states [B, T, h]`` over the tokens to ``[B, h]``, by the first token or the mean over unmasked tokens."""
-    if config.get("classifier_pooling") != "mean":
-        return states[:, 0]
-    weight = mask.unsqueeze(-1)
-    return (states * weight).sum(1) / weight.sum(1)
 
 
 @dataclass(eq=False)
@@ -142,6 +139,28 @@ class CrossEncoder(PairEncoder):
         """Head of the model on its device, in evaluation mode. Copy it before training it."""
         return self._loaded.head
 
+    @property
+    def layer_settings(self) -> dict[str, Any]:
+        """Settings that determine the layers of the body, as plain JSON, for :class:`EncoderLayers`."""
+        return layer_settings(self._loaded.body)
+
+    def last_layers(self, num_layers: int) -> EncoderLayers:
+        """Copy the last layers of the body for training, in float32 on the CPU.
+
+        Args:
+            num_layers: Number of layers, at least 1.
+
+        Returns:
+            Layers with the weights of the model.
+
+        Raises:
+            UserError: If the model has fewer layers or another type.
+        """
+        layers = EncoderLayers(self.layer_settings, num_layers)
+        for copied, original in layers.corresponding(self._loaded.body):
+            copied.load_state_dict(original.state_dict())
+        return layers
+
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode pairs of a query and a passage.
@@ -158,8 +177,8 @@ class CrossEncoder(PairEncoder):
         """
         config, order = vars(self._loaded.body.config), list[int]()
         vectors = [torch.empty(0, self.hidden_size, device=self._device)]
-        for pairs, states, mask in self._states(query_texts, passages):
-            vectors.append(_pool(states, mask, config))
+        for pairs, states, mask in self._states(self._loaded.body, query_texts, passages):
+            vectors.append(pool_states(states, mask, config))
             order += pairs
         return torch.cat(vectors).cpu()[torch.tensor(order, dtype=torch.int64).argsort()]
 
@@ -176,14 +195,66 @@ class CrossEncoder(PairEncoder):
         logits: Tensor = self._loaded.head(vectors.to(self._device))
         return logits.to(vectors.device)
 
+    @torch.no_grad()
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Encode pairs by all layers except the last ones, which :meth:`last_layers` copies.
+
+        Args:
+            query_texts: Queries of ``M`` pairs.
+            passages: Passages of the pairs.
+            without_last: Number of last layers that are omitted.
+
+        Returns:
+            States of all tokens without padding ``[T, hidden_size]`` float32, and the boundaries of the pairs
+            ``[M + 1]`` int64, both on the CPU.
+
+        Raises:
+            UserError: If the numbers of queries and passages differ, or if the model cannot be loaded.
+        """
+        token_states: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
+        body = without_last_layers(self._loaded.body, without_last)
+        for pairs, states, mask in self._states(body, query_texts, passages):
+            for pair, pair_states, is_token in zip(pairs, states.cpu(), mask.bool().cpu(), strict=True):
+                token_states[pair] = pair_states[is_token]
+        ptr = torch.tensor([0, *map(len, token_states)]).cumsum(0)
+        return torch.cat([torch.zeros(0, self.hidden_size), *token_states]), ptr
+
+    def save_trained(self, folder: Path, layers: EncoderLayers, head: ClassificationHead) -> None:
+        """Write this model with trained layers and a trained head, as a folder of transformers in float32.
+
+        Args:
+            folder: Folder to write. An older folder is replaced.
+            layers: Trained layers.
+            head: Trained head.
+
+        Raises:
+            UserError: If the head has a bias where the model has none.
+        """
+        tokenizer, model = self._from_pretrained()
+        model = model.float()
+        for trained, original in layers.corresponding(model.base_model):
+            original.load_state_dict(trained.state_dict())
+        with torch.no_grad():
+            for ours, theirs in _head_modules(model, head):
+                theirs.weight.copy_(ours.weight)
+                if theirs.bias is not None:
+                    theirs.bias.copy_(ours.bias)
+                elif ours.bias.any():
+                    raise UserError(f"`head` must have no bias where {self.model} has none, got one")
+        with atomic_folder(folder) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+
     def _states(
-        self, query_texts: Sequence[str], passages: Sequence[str]
+        self, body: nn.Module, query_texts: Sequence[str], passages: Sequence[str]
     ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield batches of pairs of similar length: their indices, ``states [B, T, h]`` and ``mask [B, T]``."""
         if len(query_texts) != len(passages):
             raise UserError(f"`passages` must have one entry per query, {len(query_texts)}, got {len(passages)}")
         lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
-        for pairs in _batches_by_length(lengths, self.batch_size):
+        for pairs in batches_by_length(lengths, self.batch_size):
             tokens = self._loaded.tokenizer(
                 [query_texts[pair] for pair in pairs],
                 [passages[pair] for pair in pairs],
@@ -192,10 +263,23 @@ class CrossEncoder(PairEncoder):
                 max_length=self.max_length,
                 return_tensors="pt",
             ).to(self._device)
-            yield pairs, self._loaded.body(**tokens).last_hidden_state.float(), tokens["attention_mask"]
+            yield pairs, body(**tokens).last_hidden_state.float(), tokens["attention_mask"]
 
     @cached_property
     def _loaded(self) -> "_Loaded":
+        tokenizer, model = self._from_pretrained()
+        head = _classification_head(model, str(self.model))
+        config, positions = model.config, int(model.config.max_position_embeddings)
+        if "roberta" in config.model_type:  # RoBERTa numbers positions from pad_token_id + 1
+            positions -= config.pad_token_id + 1
+        limit = min(int(tokenizer.model_max_length), positions)
+        if self.max_length > limit:
+            raise UserError(f"`max_length` must be at most {limit}, the limit of {self.model}, got {self.max_length}")
+        body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
+        return _Loaded(tokenizer, body, head.to(self._device))
+
+    def _from_pretrained(self) -> tuple[Any, Any]:
+        """Load the tokenizer and the classifier of transformers."""
         library = optional("transformers", "a cross-encoder")  # heavy import, so only when it is needed
         library.utils.logging.disable_progress_bar()
         source: dict[str, Any] = {"revision": self.revision, "trust_remote_code": False}
@@ -213,33 +297,13 @@ class CrossEncoder(PairEncoder):
             raise UserError(
                 f"{self.model} must have a trained classification head, but lacks {sorted(info['missing_keys'])}"
             )
-        head = _classification_head(model, str(self.model))
-        config, positions = model.config, int(model.config.max_position_embeddings)
-        if "roberta" in config.model_type:  # RoBERTa numbers positions from pad_token_id + 1
-            positions -= config.pad_token_id + 1
-        limit = min(int(tokenizer.model_max_length), positions)
-        if self.max_length > limit:
-            raise UserError(f"`max_length` must be at most {limit}, the limit of {self.model}, got {self.max_length}")
-        body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
-        return _Loaded(tokenizer, body, head.to(self._device))
+        return tokenizer, model
 
 
 class _Loaded(NamedTuple):
     tokenizer: Any
     body: nn.Module
     head: ClassificationHead
-
-
-def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Group pairs into batches that need little padding, longest pairs first."""
-    batch: list[int] = []
-    for pair in sorted(range(len(lengths)), key=lambda pair: -lengths[pair]):
-        if batch and (len(batch) == batch_size or lengths[pair] < MIN_LENGTH_RATIO * lengths[batch[0]]):
-            yield batch
-            batch = []
-        batch.append(pair)
-    if batch:
-        yield batch
 
 
 def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
@@ -256,9 +320,13 @@ def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
         norm_eps=config.norm_eps if modern else None,
     )
     with torch.no_grad():
-        for name, original_name in zip(("dense", "out", "norm"), CLASSIFIER_LAYERS[kind], strict=False):
-            ours: Any = head.get_submodule(name)
-            theirs: Any = model.get_submodule(original_name)
+        for ours, theirs in _head_modules(model, head):
             ours.weight.copy_(theirs.weight)
             ours.bias.zero_() if theirs.bias is None else ours.bias.copy_(theirs.bias)
     return head.eval()
+
+
+def _head_modules(model: nn.Module, head: ClassificationHead) -> Iterator[tuple[Any, Any]]:
+    """Pair the modules of a head with those of a classifier of transformers."""
+    for name, original_name in zip(("dense", "out", "norm"), CLASSIFIER_LAYERS[type(model).__name__], strict=False):
+        yield head.get_submodule(name), model.get_submodule(original_name)

@@ -23,8 +23,9 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.encoder_checks import own_encoder
 from graphrerank.evaluation.reranking import trained_system
 from graphrerank.models.checkpoint import Checkpoint, build_model, load_checkpoint, load_primary, start_from, train_only
-from graphrerank.models.granker import head_arguments
+from graphrerank.models.granker_layers import GRankerLayers, granker_arguments
 from graphrerank.models.manifest import parse_manifest, write_manifest
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.calibrate import calibrate_system
 from graphrerank.training.checks import (
@@ -54,6 +55,8 @@ from graphrerank.utils.processes import is_first_process
 
 #: Callable that receives the model, the loss and keyword arguments, and returns the Lightning module.
 ModuleFactory = Callable[..., RerankerModule]
+#: Folder, in that of a model, of the cross-encoder whose last layers were trained.
+FINE_TUNED_FOLDER = "cross_encoder"
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,6 +456,8 @@ class RerankerTrainer:
     def save(self, training: BuiltTraining, calibration: Mapping[str, Any]) -> GraphReranker:
         """Add the calibration to the manifest, and return the reranker of the best epoch.
 
+        A cross-encoder whose last layers were trained is written to the folder ``cross_encoder`` of the model.
+
         In distributed training, the other processes wait until the first process has written the checkpoint, and then
         load it from the same path.
 
@@ -466,11 +471,26 @@ class RerankerTrainer:
         Raises:
             ValueError: If the checkpoint does not exist, for example because the processes do not share the folder.
         """
-        if calibration:
-            write_manifest(self.session.folder, {**training.manifest, **calibration})
+        entries = {**calibration, **self._save_fine_tuned(training)}
+        if entries:
+            write_manifest(self.session.folder, {**training.manifest, **entries})
         wait_for_all()
         checkpoint = load_checkpoint(self.session.best, model=self._network_of_caller(training))
         return GraphReranker(checkpoint, device=self._parts.device)
+
+    def _save_fine_tuned(self, training: BuiltTraining) -> dict[str, Any]:
+        """Write the cross-encoder with the trained layers and head of the best epoch, and return its manifest entry.
+
+        Empty if no layer of a cross-encoder was trained, and in all processes except the first.
+        """
+        if not isinstance(training.network, GRankerLayers) or not is_first_process():
+            return {}
+        model = load_checkpoint(self.session.best, model=self._network_of_caller(training)).model
+        assert isinstance(model, GRankerLayers)
+        start, folder = own_encoder(training.data.first), self.session.folder / FINE_TUNED_FOLDER
+        start.save_trained(folder, model.layers, model.granker.head)
+        trained = CrossEncoder(folder, max_length=start.max_length, dtype=start.dtype)
+        return {"fine_tuned": {"folder": FINE_TUNED_FOLDER, "fingerprint": trained.fingerprint}}
 
     @property
     def _is_named(self) -> bool:
@@ -608,7 +628,7 @@ def model_arguments(model: ConfiguredComponent, prepared: PreparedDataset) -> di
     if model.settings is None:
         return model.arguments
     if declared_inputs(model).reads_pairs:
-        return model.arguments | head_arguments(own_encoder(prepared))
+        return granker_arguments(model.arguments, own_encoder(prepared))
     sizes = {"num_scores": len(prepared.feature_names)}
     if num_pair_scores := len(set(CROSS_ENCODER_FEATURES) & set(prepared.feature_names)):
         sizes["num_pair_scores"] = num_pair_scores
