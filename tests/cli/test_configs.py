@@ -15,6 +15,7 @@ from graphrerank.corpus import CorpusGraph
 from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.installation.conf_folder import CHOICES as LISTED
 from graphrerank.installation.conf_folder import listed_choices
+from graphrerank.installation.extras import EXTRAS
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.training.distillation import build_teacher
 from graphrerank.training.weighted_loss import reads_teacher
@@ -168,6 +169,8 @@ def test_every_feature_mode_instantiates(features: str) -> None:
 def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, setting in ENVIRONMENT.items():  # as every command sets them
         monkeypatch.setenv(name, setting)
+    for module in EXTRAS[logger].modules if logger in EXTRAS else ():
+        pytest.importorskip(module, reason=f"{logger} is optional")
     cfg = _train(f"logger={logger}", run_dir=tmp_path)
     assert logger != "wandb" or cfg.logger.wandb.offline
     assert [instantiate(entry) for entry in cfg.logger.values()]
