@@ -14,7 +14,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"_moved"},  # which every module with renamed names imports
     {"utils"},
     {"installation"},
-    {"text", "core"},
+    {"text", "core", "task_engines"},
     {"corpus"},
     {"features", "language_models", "metrics"},
     {"knowledge", "calibration"},

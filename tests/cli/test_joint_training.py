@@ -1,4 +1,4 @@
-"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU; and sweeps on a Ray cluster."""
+"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU; and training and sweeps on Ray."""
 
 import csv
 import json
@@ -119,6 +119,50 @@ def test_the_first_process_is_told_from_the_environment() -> None:
         {"SLURM_PROCID": "3"},
     ):  # as torchrun sets them
         assert not is_first_process(others)
+
+
+def skip_without_ray_train() -> None:
+    for module in ("ray", "pandas", "pyarrow"):
+        pytest.importorskip(module, reason="Ray Train is optional: pip install 'graphrerank[ray]'")
+
+
+@pytest.mark.slow
+def test_two_workers_of_ray_train_what_one_process_does(
+    job: tuple[str, ...], run_command: Any, run_process: Any, tmp_path: Path
+) -> None:
+    skip_without_ray_train()
+    settings = ("trainer.max_epochs=2", "~ablations.mlp")
+    ray = ("trainer=ray", "trainer.num_nodes=2")
+    for run, name, trainer in ((run_command, "alone", ()), (run_process, "ray", ray)):
+        done = run("train.py", *trainer, *job, *settings, f"hydra.run.dir={tmp_path / name}")
+        assert done.stdout.splitlines()[-1] == str(tmp_path / name)
+        assert done.stdout.count("training gatv2 (1 of 1)") == 1
+    one, two = (logged(tmp_path / name / "gatv2") for name in ("alone", "ray"))
+    assert len(one) == len(two) >= 4
+    for alone, shared in zip(one, two, strict=True):
+        assert shared == pytest.approx(alone, rel=1e-4, abs=1e-5)
+    assert measures(tmp_path / "ray") == pytest.approx(measures(tmp_path / "alone"), abs=2e-3)
+    assert not list(tmp_path.glob(".ray-*"))
+
+
+@pytest.mark.slow
+def test_a_setting_that_workers_of_ray_refuse_is_one_line(
+    job: tuple[str, ...], run_process: Any, tmp_path: Path
+) -> None:
+    skip_without_ray_train()
+    done = run_process(
+        "train.py", "trainer=ray", *job, "train_only=[unknown]", f"hydra.run.dir={tmp_path / 'run'}", status=1
+    )
+    assert "Traceback" not in done.stderr.splitlines()[-1]
+    assert "`train_only`" in done.stderr.splitlines()[-1]
+
+
+def test_ray_trains_only_jobs_of_several_processes(run_command: Any, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
+    done = run_command(
+        "train.py", "experiment=complexity_adapter", "trainer=ray", f"hydra.run.dir={tmp_path / 'run'}", status=1
+    )
+    assert "`trainer` must not be ray for this job, which supports a single process" in done.stderr
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Distributed training from the command line, in which only the first process prints, writes and evaluates.
 
 With ``trainer.strategy=ddp``, Lightning starts the same command again for every additional device. ``torchrun`` and
-Slurm start the command for all devices.
+Slurm start the command for all devices. With ``trainer=ray``, the workers of Ray Train run the command
+(:mod:`graphrerank.cli.ray_training`).
 """
 
 import sys

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
+from graphrerank.cli.ray_training import is_for_ray, train_on_ray
 from graphrerank.cli.training_settings import read_train_run, table_split, training_folder
 from graphrerank.evaluation.baselines import GRAPH_BASELINES
 from graphrerank.evaluation.evaluate import evaluate
@@ -32,7 +33,7 @@ def run(cfg: DictConfig) -> float | None:
         Validation score of the best epoch of ``system``, which Hydra's sweepers optimise. None in a process that is not
         the first, and for a job without a validated training.
     """
-    run_dir = run_job(cfg)
+    run_dir = train_on_ray(cfg) if is_for_ray(cfg) else run_job(cfg)
     return None if run_dir is None else validation_score(run_dir, cfg.system)
 
 

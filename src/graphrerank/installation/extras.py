@@ -74,7 +74,10 @@ EXTRAS = {
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
     "search": Extra("train hparams_search=optuna", ("optuna",)),
-    "ray": Extra("train -m hydra/launcher=ray", ("ray",)),
+    "ray": Extra(
+        "train trainer=ray, prepare engine=ray, train -m hydra/launcher=ray",
+        ("ray", "pandas", "pyarrow", "fsspec"),
+    ),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),
 }
