@@ -31,6 +31,7 @@ GROUPS = {  # what a group chooses
     "scheduler": "Learning-rate schedule",
     "module": "Lightning module: optimiser and learning rate",
     "trainer": "`lightning.Trainer`",
+    "engine": "Engine of `graphrerank prepare`, which writes the shards of a corpus folder",
     "callbacks": "Callbacks of the trainer",
     "logger": "Experiment trackers",
     "pair_encoder": "Cross-encoder",

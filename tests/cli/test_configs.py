@@ -49,6 +49,9 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# graphrerank evaluate" in (CONF / group / f"{choice}.yaml").read_text()
     if group in ("prompts", "extractor", "language_model"):  # composed into others
         return
+    if group == "engine":
+        schema.check_settings(compose("prepare", overrides=["folder=corpus", f"{group}={choice}"]), "prepare")
+        return
     if group in ("pipeline", "answers") or of_evaluate:
         schema.check_settings(compose("evaluate", overrides=[f"{group}={choice}"]), "evaluate")
         return

@@ -3,7 +3,9 @@
 import dataclasses
 import multiprocessing
 import os
+import pickle
 import signal
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import torch
 
 from graphrerank.corpus_store.opening import open_corpus
 from graphrerank.corpus_store.preparation import prepare_corpus
+from graphrerank.task_engines.base import Result, Task, TaskEngine
+from graphrerank.task_engines.ray_engine import RayEngine
 from tests.corpus_store.conftest import MakeDataset
 from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder
@@ -107,4 +111,49 @@ def test_a_damaged_part_is_written_again(make_dataset: MakeDataset, tmp_path: Pa
     with pytest.warns(UserWarning, match=rf"{part.name}: damaged cache .*; the entry is computed again"):
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(), part_size=10)
     whole = prepare_corpus(make_dataset(), tmp_path / "whole", encoder=HashEncoder(), part_size=10)
+    assert content(tmp_path / "corpus") == content(whole)
+
+
+class PicklingEngine(TaskEngine):
+    """Engine without Ray, which pickles functions, tasks and results, and reads tasks ahead as Ray does."""
+
+    workers = 2
+    num_tasks = 0
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        copy, ahead = pickle.loads(pickle.dumps(function)), list(tasks)
+        self.num_tasks += len(ahead)
+        return (pickle.loads(pickle.dumps(copy(pickle.loads(pickle.dumps(task))))) for task in ahead)
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_engine_writes_the_same_folder(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset, engine = make_dataset(), PicklingEngine()
+    whole = prepare_corpus(dataset, tmp_path / "whole", encoder=HashEncoder(), part_size=13)
+    by_engine = prepare_corpus(dataset, tmp_path / "engine", encoder=HashEncoder(), part_size=13, engine=engine)
+    assert engine.num_tasks == 7
+    assert content(by_engine) == content(whole)
+
+
+def test_an_engine_resumes_with_the_missing_parts(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset, engine = make_dataset(), PicklingEngine()
+    whole = prepare_corpus(dataset, tmp_path / "whole", encoder=HashEncoder(), part_size=10)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_corpus(dataset, tmp_path / "corpus", encoder=HashEncoder(stop_after=50), part_size=10)
+    prepare_corpus(dataset, tmp_path / "corpus", encoder=HashEncoder(), part_size=10, engine=engine)
+    assert engine.num_tasks == 4
+    assert content(tmp_path / "corpus") == content(whole)
+
+
+@pytest.mark.slow
+def test_the_workers_of_ray_write_the_same_folder(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
+    dataset = make_dataset()
+    whole = prepare_corpus(dataset, tmp_path / "whole", encoder=HashEncoder(), part_size=10)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_corpus(dataset, tmp_path / "corpus", encoder=HashEncoder(stop_after=20), part_size=10)
+    with RayEngine(workers=2) as engine:
+        prepare_corpus(dataset, tmp_path / "corpus", encoder=HashEncoder(), part_size=10, engine=engine)
     assert content(tmp_path / "corpus") == content(whole)

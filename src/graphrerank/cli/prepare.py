@@ -20,6 +20,7 @@ from graphrerank.data.readers.edges import read_edges
 from graphrerank.data.readers.entities import ENTITIES_FILE, read_entities
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
+from graphrerank.task_engines.base import LOCAL
 from graphrerank.utils.checks import UserError
 
 
@@ -33,7 +34,7 @@ def run(cfg: DictConfig) -> Path:
         The corpus folder.
 
     Raises:
-        ValueError: If the settings describe neither a data set nor a change, or both.
+        ValueError: If the settings describe neither a data set nor a change, or both, or an engine for a change.
     """
     changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
     given = [*changes, *(["data="] if cfg.data is not None else [])]
@@ -41,6 +42,10 @@ def run(cfg: DictConfig) -> Path:
         raise UserError(
             "graphrerank prepare needs either a data set to write (data=folder data.path=DIR) or a change of a corpus "
             f"folder (add=DIR, remove=FILE, compact=true), got {' and '.join(given) or 'neither'}"
+        )
+    if changes and cfg.engine is not None:
+        raise UserError(
+            f"`engine` must be null for a change of a corpus folder ({changes[0]}...), which one process makes"
         )
     parts = ComponentFactory(paths=dict(cfg.paths), device=cfg.device, num_threads=cfg.num_threads, seed=cfg.seed)
     folder = Path(cfg.folder)
@@ -65,8 +70,17 @@ def write_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> None
     keeps = {"keep_derived": True} if {"keep_derived", "options"} & accepted.keys() else {}
     dataset: Dataset = instantiate(cfg.data, **keeps)
     print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
-    encoder, cache = _encoder(cfg, parts), parts.cache / "candidates"
-    prepare_corpus(dataset, folder, encoder=encoder, vectors=cfg.vectors, index=cfg.index, cache=cache)
+    with LOCAL if cfg.engine is None else instantiate(cfg.engine) as engine:
+        prepare_corpus(
+            dataset,
+            folder,
+            encoder=_encoder(cfg, parts),
+            vectors=cfg.vectors,
+            index=cfg.index,
+            part_size=cfg.part_size,
+            cache=parts.cache / "candidates",
+            engine=engine,
+        )
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{dataset.graph.num_nodes:,} passages, {size / 1e6:,.1f} MB")
 

@@ -1,15 +1,19 @@
 """Preparation of a corpus folder from a data set, in resumable shards.
 
 A shard contains the texts, words and vectors of a few thousand passages in one file, whose name contains the hash of
-the passages and settings. An interrupted preparation resumes with the first missing shard. The columns are then merged
-from the shards in bounded memory, with one pass over all shards per column.
+the passages and settings. An interrupted preparation writes only the missing shards. An engine can write shards in
+several processes. The columns are then merged from the shards in bounded memory, with one pass over all shards per
+column.
 """
 
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +40,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import Edges
 from graphrerank.data.encoder import check_finite_vectors, encode_passages
 from graphrerank.operators.vector_index import write_stored_index
+from graphrerank.task_engines.base import LOCAL, TaskEngine
 from graphrerank.text.languages import ENGLISH
 from graphrerank.utils.caching import hash_texts, read_cached, short_hash
 from graphrerank.utils.checks import UserError, check_choice, check_counts
@@ -61,6 +66,7 @@ def prepare_corpus(
     index: str | None = None,
     part_size: int = PART_TEXTS,
     cache: str | Path | None = None,
+    engine: TaskEngine = LOCAL,
     is_locked: bool = False,
 ) -> Path:
     """Write a data set as a corpus folder.
@@ -79,6 +85,8 @@ def prepare_corpus(
         part_size: Maximum number of passages per shard.
         cache: Folder that caches edges to nearest neighbours (``knn``), which need an encoder. If None, they are not
             cached.
+        engine: Engine that writes the shards, such as :class:`~graphrerank.task_engines.ray_engine.RayEngine`. The
+            folder is the same, byte for byte, for all engines, if the encoder's vectors are. Defaults to this process.
         is_locked: Whether the caller has already locked the folder with :func:`~graphrerank.utils.files.sole_use`.
 
     Returns:
@@ -104,7 +112,10 @@ def prepare_corpus(
             torch, "float32" if has_nearest else vectors
         )  # Nearest neighbours are computed from exact vectors.
         with progress_bar("preparing passages", len(dataset.graph.passages), announce=True):
-            parts = _write_parts(folder / PARTS_FOLDER, dataset.graph.passages, part_size, encoder, dtype)
+            part_writer = PartWriter(encoder, dtype, dataset.graph.passages.language)
+            parts = write_parts(
+                folder / PARTS_FOLDER, dataset.graph.passages, part_writer, part_size=part_size, engine=engine
+            )
         stated = edges_to_state(dataset, has_nearest=has_nearest)
         if encoder is not None and has_nearest:
             dataset = with_nearest_edges(dataset, encoder, parts, Path(cache or folder / PARTS_FOLDER))
@@ -355,32 +366,98 @@ def check_own_folder(folder: Path) -> None:
             raise UserError(f"{folder} must be a new folder or a corpus folder, got a folder with {kind}{path.name!r}")
 
 
-def _write_parts(
-    folder: Path, passages: Passages, part_size: int, encoder: Encoder | None, dtype: torch.dtype
-) -> list[Path]:
-    """Write the missing shards of a corpus, and return the paths of all shards in order."""
-    settings = [str(PART_FORMAT), "" if encoder is None else encoder.fingerprint, str(dtype)]
-    settings += [] if passages.language == ENGLISH else [passages.language]
-    paths: list[Path] = []
-    done = 0
-    for number, start in enumerate(range(0, max(1, len(passages.ids)), part_size)):
-        ids, texts = (list(strings[start : start + part_size]) for strings in (passages.ids, passages.texts))
+class PartTask(NamedTuple):
+    """Passages of one shard.
+
+    Attributes:
+        path: File to write.
+        ids: Ids of the passages, ``[n]``.
+        texts: Texts of the passages, ``[n]``.
+    """
+
+    path: Path
+    ids: list[str]
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class PartWriter:
+    """Function that writes one shard. It can be pickled, so that workers of an engine can call it.
+
+    Attributes:
+        encoder: Text encoder of the passages. None for a corpus without vectors.
+        dtype: Type of the vectors.
+        language: Language in which words are matched.
+    """
+
+    encoder: Encoder | None
+    dtype: torch.dtype
+    language: str = ENGLISH
+
+    def file_name(self, number: int, ids: Sequence[str], texts: Sequence[str]) -> str:
+        """Return the name of a shard's file, which contains the hash of its passages and of the settings.
+
+        Args:
+            number: Number of the shard.
+            ids: Ids of the passages.
+            texts: Texts of the passages.
+        """
+        settings = [str(PART_FORMAT), "" if self.encoder is None else self.encoder.fingerprint, str(self.dtype)]
+        settings += [] if self.language == ENGLISH else [self.language]
         key = hash_texts(settings) + hash_texts(ids) + hash_texts(texts)
-        path = folder / f"{number:06d}-{short_hash(key)}.safetensors"
-        paths.append(path)
-        done += len(texts)
-        if not path.is_symlink() and read_cached(path) is not None:
-            advance_to(done)  # of an interrupted preparation
-            continue
+        return f"{number:06d}-{short_hash(key)}.safetensors"
+
+    def __call__(self, task: PartTask) -> None:
+        """Encode the passages, count their words, and write the shard.
+
+        Args:
+            task: Passages of the shard.
+
+        Raises:
+            UserError: If the encoder refuses a text or returns unusable vectors.
+        """
         arrays = {
-            **string_columns("id", PackedStrings.of(ids)),
-            **string_columns("text", PackedStrings.of(texts)),
-            **read_words(texts, passages.language),
+            **string_columns("id", PackedStrings.of(task.ids)),
+            **string_columns("text", PackedStrings.of(task.texts)),
+            **read_words(task.texts, self.language),
         }
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-        if encoder is not None:
-            vectors = encode_passages(encoder, ids, texts)
-            tensors["vectors"] = check_finite_vectors(vectors, len(texts), encoder.name).to(dtype)
-        save_tensors(path, tensors)
-        advance_to(done)
+        if self.encoder is not None:
+            vectors = encode_passages(self.encoder, task.ids, task.texts)
+            tensors["vectors"] = check_finite_vectors(vectors, len(task.texts), self.encoder.name).to(self.dtype)
+        save_tensors(task.path, tensors)
+
+
+def write_parts(
+    folder: Path, passages: Passages, writer: PartWriter, *, part_size: int, engine: TaskEngine = LOCAL
+) -> list[Path]:
+    """Write the missing shards of a corpus.
+
+    Args:
+        folder: Folder of the shards. The workers of the engine must see it at the same path.
+        passages: Passages of the corpus.
+        writer: Function that writes one shard.
+        part_size: Maximum number of passages per shard.
+        engine: Engine whose workers write the shards.
+
+    Returns:
+        Files of all shards, in order.
+    """
+    paths: list[Path] = []
+    ends: deque[int] = deque()  # for each shard that is being written, the number of passages up to its end
+
+    def missing_parts() -> Iterator[PartTask]:
+        for number, start in enumerate(range(0, max(1, len(passages.ids)), part_size)):
+            ids, texts = (list(strings[start : start + part_size]) for strings in (passages.ids, passages.texts))
+            path = folder.absolute() / writer.file_name(number, ids, texts)
+            paths.append(path)
+            if path.is_symlink() or read_cached(path) is None:
+                ends.append(start + len(texts))
+                yield PartTask(path, ids, texts)
+            elif not ends:
+                advance_to(start + len(texts))  # written by an interrupted preparation
+
+    for _ in engine.map(writer, missing_parts()):
+        advance_to(ends.popleft())
+    advance_to(len(passages.ids))
     return paths

@@ -15,6 +15,9 @@ class PrepareSettings(RunSettings):
             may be larger than the memory.
         vectors: Precision of the stored vectors. One of: float16, float32 (the precision of the encoder).
         index: FAISS index of the vectors for approximate search. One of: ivf, hnsw, null (exact search).
+        part_size: Maximum number of passages per shard, at least 1. Each shard is encoded as a whole and written to
+            one file. Smaller shards share a small corpus between the workers of an engine, and an interrupted
+            preparation loses less.
         add: Data set folder whose corpus.jsonl and edges.tsv (optional) are added to the corpus folder. null adds
             nothing.
         edge_meanings: Meanings of the edge types in the added folder, such as {works_for: reference}. null derives the
@@ -28,6 +31,7 @@ class PrepareSettings(RunSettings):
     folder: str
     vectors: str = "float16"
     index: str | None = None
+    part_size: int = 32768
     add: str | None = None
     edge_meanings: Mapping[str, str] | None = None
     replace: bool = False
