@@ -114,7 +114,7 @@ def test_the_users_command(run_command, datasets_folder: Path, tmp_path: Path) -
         f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
     systems = systems_of(tmp_path / "run")
-    assert list(systems) == ["retriever", "ppr", "gcs", "gatv2"]
+    assert list(systems) == ["retriever", "ppr", "gcs", "rank_fusion", "gatv2"]
     for measure in ("PR@10", "nDCG@10"):
         assert systems["gatv2"][measure] > max(systems["retriever"][measure], systems["gcs"][measure])
     assert systems["gatv2"]["PR@10"] > 0.97
