@@ -77,3 +77,22 @@ def test_added_passages_are_joined_by_mentions_and_entities(
     ids = graph.node_ids
     neighbours = [{ids[i] for i in graph.neighbours(torch.tensor([node]))[1].tolist()} for node in (10, 11)]
     assert neighbours == [{"p6", "last"}, {"new", "p3"}]
+
+
+@pytest.mark.slow
+def test_workers_of_ray_prepare_the_same_folder(run_command: RunCommand, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
+    data = ("data=folder", f"data.path={folder}", "encoder=none")
+    run_command("prepare", str(tmp_path / "one"), *data)
+    run_command("prepare", str(tmp_path / "ray"), *data, "engine=ray", "part_size=4")
+    files = [
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("one", "ray")
+    ]
+    assert len(files[0]) > 10
+    assert files[0] == files[1]
+
+
+def test_an_engine_does_not_change_a_folder(run_command: RunCommand, tmp_path: Path) -> None:
+    done = run_command("prepare", str(tmp_path / "corpus"), "compact=true", "engine=ray", status=1)
+    assert "`engine` must be null for a change of a corpus folder (compact=...)" in done.stderr

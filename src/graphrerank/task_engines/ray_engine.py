@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,8 +70,8 @@ class RayEngine(TaskEngine):
             yield from map(function, first)
             return
         ray = self._connected()
-        # The function is in a list, because Ray would otherwise resolve the reference before the worker's path is set.
-        settings = ([ray.put(function)], str(Path.cwd()), sys.path)
+        # Ray would unpickle the function itself before the worker's module path is set.
+        settings = (ray.cloudpickle.dumps(function), str(Path.cwd()), sys.path)
         worker = ray.remote(_Worker).options(max_restarts=-1, max_task_retries=TRIES - 1, **self.remote)
         actors = [worker.remote(*settings) for _ in range(self.workers)]
         waiting: deque[Any] = deque()
@@ -99,12 +100,10 @@ class RayEngine(TaskEngine):
 class _Worker:
     """Actor of Ray that applies one function to many tasks."""
 
-    def __init__(self, function: list[Any], folder: str, path: list[str]) -> None:
-        import ray
-
+    def __init__(self, pickled_function: bytes, folder: str, path: list[str]) -> None:
         os.chdir(folder)
         sys.path[:] = path
-        self.function: Callable[[Any], Any] = ray.get(function[0])
+        self.function: Callable[[Any], Any] = pickle.loads(pickled_function)
 
     def apply(self, task: Any) -> Any:
         """Process one task."""
