@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from graphrerank.models.checkpoint import WEIGHTS_FILE, Checkpoint, save_weights
 from graphrerank.models.manifest import MANIFEST, check_artifact_file, check_manifest, write_manifest
 from graphrerank.rerank.model_card import MODEL_CARD, model_card
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.files import temporary_folder, write_text
+from graphrerank.utils.files import temporary_folder, write_bytes, write_text
 from graphrerank.utils.safe_loading import untrusted_file
 
 HUB_ID_PATTERN = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
@@ -144,7 +143,7 @@ def _copy_artifact(checkpoint: Checkpoint, folder: Path) -> None:
     for name in artifact.sha256:
         check_artifact_file(source, checkpoint.manifest, name)
     for name in (MANIFEST, *artifact.sha256):
-        shutil.copyfile(untrusted_file(source, name), folder / name)
+        write_bytes(folder / name, untrusted_file(source, name).read_bytes())
 
 
 def _hub_address() -> str:
