@@ -27,6 +27,7 @@ ELSEWHERE = {  # file -> why it writes by itself
     "artifacts/formats.py": "export_artifact hands out a path within atomic_folder",
     "serving/supervisor.py": "the name of a process in the kernel, no file",
     "training/callbacks.py": "within atomic_path",
+    "training/ray_workers.py": "the output of a process while it runs, in a temporary folder",
 }
 
 
