@@ -26,17 +26,19 @@ def logged(folder: Path) -> list[dict[str, float]]:
         return [{key: float(number) for key, number in row.items() if number} for row in csv.DictReader(file)]
 
 
-def assert_same_curves(alone_folder: Path, shared_folder: Path, *, first_is_close: bool = True) -> None:
+def assert_same_curves(
+    alone_folder: Path, shared_folder: Path, *, close_steps: int | None = None, norms: float = 1e-2
+) -> None:
     """Compare the logged numbers of one process with those of two, which round the sums of their halves otherwise.
 
-    Adam's steps make the differences larger from the second epoch on. If ``first_is_close``, those of the first epoch
-    must be smaller.
+    Adam's steps make the differences larger. They must be smaller in the first ``close_steps`` steps, or in the first
+    epoch if it is None. ``norms`` is the relative tolerance of the other steps for norms of gradients.
     """
     for alone, shared in zip(logged(alone_folder), logged(shared_folder), strict=True):
-        is_first = first_is_close and alone.get("epoch", 0) == 0
+        is_first = alone.get("epoch", 0) == 0 if close_steps is None else alone["step"] < close_steps
         # the norm's square adds up squares of all gradients, each of which is rounded in float32
-        norms = [row.pop("train/grad_norm", 0.0) for row in (alone, shared)]
-        assert norms[1] == pytest.approx(norms[0], rel=1e-5 if is_first else 1e-2)
+        pair = [row.pop("train/grad_norm", 0.0) for row in (alone, shared)]
+        assert pair[1] == pytest.approx(pair[0], rel=1e-5 if is_first else norms)
         assert shared == pytest.approx(alone, rel=1e-6 if is_first else 1e-3, abs=1e-6 if is_first else 1e-5)
 
 
@@ -145,7 +147,7 @@ def test_two_workers_of_ray_train_what_one_process_does(
         assert done.stdout.splitlines()[-1] == str(tmp_path / name)
         assert done.stdout.count("training gatv2 (1 of 1)") == 1
     assert len(logged(tmp_path / "ray" / "gatv2")) >= 4
-    assert_same_curves(tmp_path / "alone" / "gatv2", tmp_path / "ray" / "gatv2", first_is_close=False)
+    assert_same_curves(tmp_path / "alone" / "gatv2", tmp_path / "ray" / "gatv2", close_steps=5, norms=0.05)
     assert measures(tmp_path / "ray") == pytest.approx(measures(tmp_path / "alone"), abs=2e-3)
     assert not list(tmp_path.glob(".ray-*"))
 
