@@ -24,7 +24,7 @@ class OperatorsSettings:
     """Settings of the untrained baselines that are compared with the trained models.
 
     Attributes:
-        gcs: Graph-based candidate scoring, whose score is also a feature of the models.
+        gcs: Graph Cohesive Smoothing, whose score is also a feature of the models.
         ppr: Personalized PageRank.
     """
 
