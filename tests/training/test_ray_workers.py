@@ -3,13 +3,15 @@
 import io
 import json
 import os
+import signal
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
-from graphrerank.training.ray_workers import followed, ray_trainer_arguments, run_workers
+from graphrerank.training.ray_workers import followed, interrupting, ray_trainer_arguments, run_workers
 from graphrerank.utils.checks import UserError
 
 
@@ -39,6 +41,19 @@ def test_workers_form_one_group_and_their_errors_are_raised_here(
     with pytest.raises(UserError, match=r"^`features` must be known, got 'x'$"):
         run_workers(partial(write_rank, tmp_path), num_workers=2, storage=tmp_path)
     assert not list(tmp_path.glob(".ray-*"))
+
+
+def test_an_exit_after_an_interrupt_is_a_keyboard_interrupt() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+
+    @interrupting()
+    def exiting() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.exit(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        exiting()
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_what_is_appended_to_a_file_is_printed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from graphrerank.cli import schema
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import JOINT_JOB
+from graphrerank.cli.training_settings import print_resume_command
 from graphrerank.training.ray_workers import run_workers
 from graphrerank.training.resume import run_folder
 from graphrerank.utils.checks import UserError
@@ -68,14 +69,19 @@ def train_on_ray(cfg: DictConfig) -> Path:
         raise UserError("`trainer` must not be ray for this job, which supports a single process")
     run_dir = Path(cfg.paths.run_dir).absolute()
     state = CommandState(str(Path.cwd()), list(sys.path), list(sys.argv), Singleton.get_state())
-    run_workers(
-        partial(run_command, cfg, state, run_dir),
-        num_workers=int(cfg.trainer.num_nodes),
-        storage=run_dir.parent,
-        use_gpu=cfg.trainer.accelerator in ("gpu", "cuda"),
-        address=os.environ.get("RAY_ADDRESS"),
-    )
-    return run_dir if cfg.ckpt_path is None else run_folder(cfg.ckpt_path)
+    folder = run_dir if cfg.ckpt_path is None else run_folder(cfg.ckpt_path)
+    try:
+        run_workers(
+            partial(run_command, cfg, state, run_dir),
+            num_workers=int(cfg.trainer.num_nodes),
+            storage=run_dir.parent,
+            use_gpu=cfg.trainer.accelerator in ("gpu", "cuda"),
+            address=os.environ.get("RAY_ADDRESS"),
+        )
+    except KeyboardInterrupt:
+        print_resume_command(folder)
+        raise
+    return folder
 
 
 def run_command(cfg: DictConfig, state: CommandState, run_dir: Path) -> None:

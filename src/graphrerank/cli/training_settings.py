@@ -198,9 +198,19 @@ def training_folder(command: CommandContext) -> Iterator[Path]:
         try:
             yield run_dir
         except KeyboardInterrupt:
-            if is_first and any(run_dir.glob(f"*/{MANIFEST}")):
-                print(f"to resume: {resume_command(run_dir)}", file=sys.stderr, flush=True)
+            if is_first:
+                print_resume_command(run_dir)
             raise
+
+
+def print_resume_command(run_dir: Path) -> None:
+    """Print the command that resumes the running command to standard error, if a model was trained.
+
+    Args:
+        run_dir: Folder of the run.
+    """
+    if any(run_dir.glob(f"*/{MANIFEST}")):
+        print(f"to resume: {resume_command(run_dir)}", file=sys.stderr, flush=True)
 
 
 def resume_command(run_dir: Path) -> str:

@@ -1,12 +1,13 @@
 """Distributed training by the workers of a Ray cluster, with Ray Train."""
 
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any, TextIO
 
 from graphrerank.installation.extras import importing, require_extra
@@ -45,6 +46,7 @@ def run_workers(
     Raises:
         MissingExtraError: If Ray Train is not installed.
         UserError: If the cluster cannot be reached, or the function raises a UserError in a process.
+        KeyboardInterrupt: After Ctrl+C, when the processes have ended.
 
     Example:
         >>> from graphrerank import fit
@@ -73,12 +75,30 @@ def run_workers(
             ),
         )
         try:
-            trainer.fit()
+            with interrupting():
+                trainer.fit()
         except WorkerGroupError as error:
             for failure in error.worker_failures.values():
                 if isinstance(failure, UserError):
                     raise UserError(str(failure)) from error
             raise
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """Raise KeyboardInterrupt after Ctrl+C, for which Ray Train replaces the handler and exits the process.
+
+    Yields:
+        None.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as error:
+        raise KeyboardInterrupt from error
+    finally:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def run_with_output(work: Callable[[], None], folder: Path) -> None:
