@@ -9,8 +9,8 @@ validation questions. A GATv2 reranker is trained with three seeds in each of th
 - on 40 or 400 judged questions with the listwise loss,
 - on the teacher's scores of all 400 questions (`kl`), where the judged ones among them have the listwise loss too.
 
-Without judged questions, the teacher also labels the 40 validation questions, which are held out from the 400. All
-settings were fixed beforehand, and the test questions are only used for the table. The table has nDCG@10 as a mean over
+Without judged questions, the teacher also labels the 40 validation questions, which are held out from the 400. The
+test questions are only used for the table, and no setting was chosen by them. The table has nDCG@10 as a mean over
 the seeds, and p-values of paired randomisation tests over questions, with and without distillation. The script writes
 the scores of each question to --out, and continues there after an interruption.
 """
@@ -79,8 +79,7 @@ def prepare(
 ) -> PreparedDataset:
     """Retrieve the candidates of a data set, and limit its splits to evenly spaced questions."""
     data = parts.component("data", name, **settings)
-    retriever = parts.component("retriever", "bm25", top_k=DEPTH)
-    prepared = parts.prepare(data, retriever=retriever, encoder=None, reads_vectors=False, splits=list(sizes))
+    prepared = parts.prepare(data, retriever=bm25(parts), encoder=None, reads_vectors=False, splits=list(sizes))
     dataset = prepared.dataset
     splits = {
         split: dataset.split(split).select_queries(evenly_spaced(dataset.split(split).queries, count))
@@ -146,7 +145,7 @@ def train(
                 "gatv2",
                 SETTINGS.with_changes(seed=seed),
                 dataset if data is None else data,
-                retriever=partial_bm25(parts),
+                retriever=bm25(parts),
                 encoder=None,
                 features="scores_match",
                 loss=loss,
@@ -164,7 +163,7 @@ def train(
     return torch.stack(scores).mean(0)
 
 
-def partial_bm25(parts: ComponentFactory) -> Any:
+def bm25(parts: ComponentFactory) -> Any:
     """Return the settings of the retriever."""
     return parts.component("retriever", "bm25", top_k=DEPTH)
 
@@ -224,7 +223,7 @@ def table(results: Mapping[str, Mapping[str, Tensor]]) -> str:
             compared = compare_pairs(rows, [(0, 1)])
             difference, p = 100 * float(compared["difference"]), float(compared["p_randomization"])
             low, high = (100 * compared["interval"].flatten()).tolist()
-            cells.append(f"{difference:+.1f} [{low:+.1f}, {high:+.1f}] ({p:.3f})")
+            cells.append(f"{difference:+.1f} [{low:+.1f}, {high:+.1f}] ({p:.4f})")
         lines.append(f"| {first}, against {second} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
