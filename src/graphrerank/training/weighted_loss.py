@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hydra.utils import get_object
 from torch import Tensor, nn
 
 from graphrerank.config.components import ComponentFactory, build_component
@@ -140,6 +139,8 @@ def _build(parts: ComponentFactory, name: str, settings: Mapping[str, Any]) -> A
         return build_component(settings)
     if "." not in name:
         return parts.component("loss", name, **settings).build()
+    from hydra.utils import get_object  # imported here, so that training in Python does not load Hydra
+
     try:
         target = get_object(name)
     except (ImportError, AttributeError, ValueError) as error:
