@@ -2,12 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
-from graphrerank.config.components import ComponentFactory, build_component
 from graphrerank.utils.checks import UserError, check_positive
+
+if TYPE_CHECKING:
+    from graphrerank.config.components import ComponentFactory
 
 TEACHER_SCORES = "teacher_scores"  # argument of a loss that receives the scores of the teacher
 
@@ -62,11 +64,15 @@ class WeightedLoss(nn.Module):
     """
 
     def __init__(
-        self, losses: Mapping[str | Callable[..., Tensor], Any], *, parts: ComponentFactory | None = None
+        self, losses: Mapping[str | Callable[..., Tensor], Any], *, parts: "ComponentFactory | None" = None
     ) -> None:
         super().__init__()
         if not isinstance(losses, Mapping) or not losses:
             raise UserError(f"`losses` must map losses to weights, such as {{listwise: 1, kl: 0.5}}, got {losses!r}")
+        from graphrerank.config.components import (
+            ComponentFactory,
+        )  # it loads Hydra, which training itself does not need
+
         parts = parts or ComponentFactory()
         self.terms = [_term(parts, loss, setting) for loss, setting in losses.items()]
         self.trained = nn.ModuleList(term.loss for term in self.terms if isinstance(term.loss, nn.Module))
@@ -118,7 +124,7 @@ def reads_teacher(loss: Callable[..., Tensor]) -> bool:
         return False
 
 
-def _term(parts: ComponentFactory, loss: Any, setting: Any) -> WeightedTerm:
+def _term(parts: "ComponentFactory", loss: Any, setting: Any) -> WeightedTerm:
     """Build a term from a name, a function or a module, and its weight or settings."""
     settings = dict(setting) if isinstance(setting, Mapping) else {"weight": setting}
     weight = settings.pop("weight", 1.0)
@@ -134,13 +140,15 @@ def _term(parts: ComponentFactory, loss: Any, setting: Any) -> WeightedTerm:
     return WeightedTerm(_name(loss), float(weight), built, reads_teacher(built))
 
 
-def _build(parts: ComponentFactory, name: str, settings: Mapping[str, Any]) -> Any:
+def _build(parts: "ComponentFactory", name: str, settings: Mapping[str, Any]) -> Any:
+    from hydra.utils import get_object
+
+    from graphrerank.config.components import build_component
+
     if "_target_" in settings:
         return build_component(settings)
     if "." not in name:
         return parts.component("loss", name, **settings).build()
-    from hydra.utils import get_object  # imported here, so that training in Python does not load Hydra
-
     try:
         target = get_object(name)
     except (ImportError, AttributeError, ValueError) as error:
