@@ -158,7 +158,7 @@ def test_a_sweep_goes_on_after_a_failed_run_and_reports_every_failure(
         model = tmp_path / "sweep" / "1" / "gatv2"
         model.mkdir(parents=True)
         best = {"measure": "val/ndcg@10", "mode": "max", "score": 0.5}
-        (model / MANIFEST).write_text(json.dumps({"finished": True, "validation": best}))
+        (model / MANIFEST).write_text(json.dumps({"name": "gatv2", "finished": True, "validation": best}))
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["train.py"])

@@ -9,7 +9,7 @@ from graphrerank.cli.command import NONE, CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.ray_training import is_for_ray, train_on_ray
-from graphrerank.cli.training_settings import read_train_run, table_split, training_folder
+from graphrerank.cli.training_settings import read_train_run, training_folder
 from graphrerank.evaluation.baselines import GRAPH_BASELINES
 from graphrerank.evaluation.evaluate import evaluate
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
@@ -65,7 +65,7 @@ def train(command: CommandContext) -> Path:
         Run folder.
     """
     with training_folder(command) as run_dir:
-        run, split = read_train_run(command, run_dir), table_split(command.cfg)
+        run = read_train_run(command, run_dir)
         data = prepare_training(
             command.parts,
             run.data,
@@ -76,7 +76,7 @@ def train(command: CommandContext) -> Path:
             features=run.features,
             settings=run.settings,
             teacher=run.teacher,
-            table_split=split,
+            table_split=run.table_split,
         )
         rerankers: dict[str, GraphReranker] = {}
         with joint_training():
@@ -97,7 +97,7 @@ def train(command: CommandContext) -> Path:
                 )
                 rerankers[name] = trainer.train()
         if is_first_process():
-            evaluate_rows(command, rerankers, data, run_dir, split=split)
+            evaluate_rows(command, rerankers, data, run_dir, split=run.table_split)
     return run_dir
 
 

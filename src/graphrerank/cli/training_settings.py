@@ -94,6 +94,7 @@ class TrainRun:
         features: Settings of ``conf/features``.
         restart_probs: Restart probabilities of ``gcs`` and ``ppr``. None for a probability to tune on the validation
             split.
+        table_split: Split of the result table.
     """
 
     rows: Mapping[str, ModelRow]
@@ -105,6 +106,7 @@ class TrainRun:
     teacher: Teacher | None
     features: Mapping[str, Any]
     restart_probs: Mapping[str, float | None]
+    table_split: str
 
     def fit_settings(self, rerankers: Mapping[str, GraphReranker]) -> FitSettings:
         """Return the settings for the next model of the run.
@@ -136,28 +138,35 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
             distillation loss is set.
     """
     cfg = command.cfg
+    split = table_split(cfg)
     configs = model_configs(cfg, run_dir)
     settings = fit_settings(cfg)
     groups = {name: {group: resolved(config[group]) for group in BUILT_GROUPS} for name, config in configs.items()}
     features = resolved(cfg.features)
-    pair_encoder = command.chosen("pair_encoder")
-    teacher = build_teacher(command.parts, command.chosen("teacher"), pair_encoder)
-    check_loss_and_teacher(build_component(resolved(cfg.loss)), has_teacher=teacher is not None)
+    loss = resolved(cfg.loss)
     choice = command.choice("model")
     rows = {
         name: ModelRow(config, portable_config(config), ConfiguredComponent(config.model, choice), groups[name])
         for name, config in configs.items()
     }
+    data = {command.choice("data"): ConfiguredComponent(cfg.data, command.choice("data")), **command.mixed_data()}
+    encoder, pair_encoder = command.chosen("encoder"), command.chosen("pair_encoder")
+    retriever = ConfiguredComponent(cfg.retriever, command.choice("retriever"))
+    teacher = command.chosen("teacher")
+    if teacher is not None:
+        teacher = build_teacher(command.parts, teacher, pair_encoder)
+    check_loss_and_teacher(build_component(loss), has_teacher=teacher is not None)
     return TrainRun(
         rows=rows,
-        data={command.choice("data"): ConfiguredComponent(cfg.data, command.choice("data")), **command.mixed_data()},
+        data=data,
         settings=settings,
-        retriever=ConfiguredComponent(cfg.retriever, command.choice("retriever")),
-        encoder=command.chosen("encoder"),
+        retriever=retriever,
+        encoder=encoder,
         pair_encoder=pair_encoder,
         teacher=teacher,
         features=features,
         restart_probs={name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")},
+        table_split=split,
     )
 
 

@@ -50,9 +50,7 @@ class TrialPruning(L.Callback):
         is_pruned: Whether the trial was pruned.
 
     Example:
-        >>> import optuna
-        >>> study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner())
-        >>> TrialPruning(study.ask()).monitor
+        >>> TrialPruning(None).monitor  # of no study; otherwise the result of optuna.Study.ask
         'val/ndcg@10'
     """
 

@@ -56,7 +56,7 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
     bare = dataset.with_graph(dataset.graph.without_edges())
     assert {len(nodes) for _, nodes in relevant(drafted_dataset(bare)).values()} == {1}
     empty = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
-    with pytest.raises(ValueError, match=r"there are no judged questions: add qrels/test.tsv, or use test_split=val"):
+    with pytest.raises(ValueError, match=r"only drafted questions are judged.*test_split=val"):
         drafted_dataset(empty).split("test")
 
 
