@@ -152,9 +152,8 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
     data = {command.choice("data"): ConfiguredComponent(cfg.data, command.choice("data")), **command.mixed_data()}
     encoder, pair_encoder = command.chosen("encoder"), command.chosen("pair_encoder")
     retriever = ConfiguredComponent(cfg.retriever, command.choice("retriever"))
-    teacher = command.chosen("teacher")
-    if teacher is not None:
-        teacher = build_teacher(command.parts, teacher, pair_encoder)
+    configured = command.chosen("teacher")
+    teacher = None if configured is None else build_teacher(command.parts, configured, pair_encoder)
     check_loss_and_teacher(build_component(loss), has_teacher=teacher is not None)
     return TrainRun(
         rows=rows,
