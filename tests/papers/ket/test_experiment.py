@@ -175,7 +175,7 @@ def test_loggers_get_its_tables_and_their_numbers(run_command: Any, folder: Path
     for name, rows in tables.items():
         table = run.tables[f"tables/{name}"]
         shown = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-        numbers = [key for key, cell in rows[0].items() if not isinstance(cell, list)]
+        numbers = [key for key, cell in rows[0].items() if not isinstance(cell, list | dict)]
         assert [[row[key] for key in numbers] for row in shown] == [[row[key] for key in numbers] for row in rows]
     row = next(row for row in tables["solutions"] if row["solution"] == "keyword_rag")
     key = f"solutions/keyword_rag {row['chunk_tokens']} {row['num_splits']}"
