@@ -152,7 +152,12 @@ def import_modules() -> None:
 
 
 def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Skip fields without a docstring, which the ``Attributes:`` section of their class describes."""
+    """Skip fields without a docstring, which the ``Attributes:`` section of their class describes.
+
+    The methods that scikit-learn adds to every estimator are skipped, too, because they refer to its own pages.
+    """
+    if what == "class" and str(getattr(member, "__module__", "")).startswith("sklearn."):
+        return True
     is_field = not (inspect.isroutine(member) or inspect.isclass(member) or isinstance(member, property))
     return True if what == "class" and is_field and not getattr(member, "__doc__", None) else None
 

@@ -34,14 +34,7 @@ suppress_warnings = [
 ]
 autodoc_typehints = "none"  # types are in the signatures
 autodoc_member_order = "bysource"
-autodoc_default_options = {
-    "undoc-members": True,
-    "no-value": True,
-    "show-inheritance": True,
-    # scikit-learn adds these methods to every estimator, with references to its own pages
-    "exclude-members": "set_fit_request, set_partial_fit_request, set_predict_request, set_score_request, "
-    "set_transform_request",
-}
+autodoc_default_options = {"undoc-members": True, "no-value": True, "show-inheritance": True}
 autodoc_mock_imports = api_reference.missing_packages()
 if autodoc_mock_imports:
     suppress_warnings += ["autodoc", "autodoc.mocked_object"]  # `check_reference` finds what could not be imported
