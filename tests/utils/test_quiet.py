@@ -22,7 +22,8 @@ OF_LIGHTNING = re.compile(
 OURS = re.compile(
     r"films: \d+ nodes, .*|training \w+ \(\d of \d\)|epoch( +\S+)+|( *[\d.]+)+|films test: .*|[┏┡└│┃].*|"
     r"candidates: .*|ceiling of PR .*|queries with a tie .*|GATv2 against .*|peak memory [\d.]+ GiB|/[^\s:]+|"
-    r"val/ndcg@10 of the best epoch is .*|training [\d,]+ parameters for \d+ steps? \(.*\) with \w+|warm-up shortened from \d+ to \d+ steps, .*|"
+    r"training [\d,]+ parameters for \d+ steps? .*|warm-up shortened from \d+ to \d+ steps, .*|"
+    r"val/ndcg@10 of the best epoch is .*|continuing in .*|.* unbroken training\. .*|"
     r"restart probabilities .*|best by .*|[\w@][\w @]*: .*|"  # notes and legend
     r"(GATv2|[\d.]+%;|equal|scores|in|the|order|that|system|\(otherwise|of|corpus\)|\s)+",  # wrapped
 )
