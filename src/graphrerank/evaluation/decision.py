@@ -3,14 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import torch
 from torch import Tensor
 
 from graphrerank.evaluation.baselines import OPTIONAL_BASELINES
 from graphrerank.evaluation.records import RETRIEVER, DatasetResult, PairedTest
-from graphrerank.evaluation.significance import ALPHA, RESAMPLES, compare_pairs
+from graphrerank.evaluation.significance import ALPHA, RESAMPLES, compare_pairs, power_quantile
 from graphrerank.evaluation.tables import interval_text, p_text, row_name
 
 #: Smallest gain over the retriever that is worth a deployment, as a fraction.
@@ -19,8 +18,6 @@ MIN_GAIN = 0.01
 MIN_DIFFERENCE = 0.02
 #: Smallest number of questions for which anything is said, and number to begin with.
 FEW, ENOUGH_TO_BEGIN = 5, 15
-#: Probability that an estimated number of questions shows the difference.
-POWER = 0.8
 DEPLOY, KEEP, UNCLEAR, TOO_FEW, DRAFTED = "deploy", "keep", "unclear", "too few", "drafted"
 
 
@@ -149,9 +146,7 @@ def num_questions(differences: Tensor, difference: float, *, num_comparisons: in
         41
     """
     spread = float(differences[~differences.isnan()].double().std())
-    normal = NormalDist()
-    z_scores = normal.inv_cdf(1 - ALPHA / (2 * num_comparisons)) + normal.inv_cdf(POWER)
-    return math.ceil((z_scores * spread / difference) ** 2)
+    return math.ceil((power_quantile(num_comparisons) * spread / difference) ** 2)
 
 
 def rounded_up(count: int) -> int:

@@ -95,9 +95,26 @@ def smallest_difference(spread: Tensor, num_queries: Tensor) -> Tensor:
         >>> smallest_difference(torch.tensor([0.3]), torch.tensor([100])).round(decimals=4)
         tensor([0.0840], dtype=torch.float64)
     """
+    return power_quantile() * spread.to(torch.float64) / num_queries.to(torch.float64).sqrt()
+
+
+def power_quantile(num_comparisons: int = 1) -> float:
+    r"""Return the sum of the normal quantiles of a two-sided test's level and power.
+
+    .. math:: z_{1 - \alpha / 2m} + z_{1 - \beta}
+
+    Args:
+        num_comparisons: Number :math:`m` of comparisons to correct the level ``ALPHA`` for.
+
+    Returns:
+        Number of standard errors by which a true difference must exceed 0 to be found with probability ``POWER``.
+
+    Example:
+        >>> round(power_quantile(), 3)
+        2.802
+    """
     normal = NormalDist()
-    quantiles = normal.inv_cdf(1 - ALPHA / 2) + normal.inv_cdf(POWER)
-    return quantiles * spread.to(torch.float64) / num_queries.to(torch.float64).sqrt()
+    return normal.inv_cdf(1 - ALPHA / (2 * num_comparisons)) + normal.inv_cdf(POWER)
 
 
 def bootstrap_interval(values: Tensor, *, level: float = CONFIDENCE, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
