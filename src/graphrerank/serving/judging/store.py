@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.readers.judgements import JUDGEMENT_HEADER, qrels_files
-from graphrerank.data.readers.records import find_record_files
+from graphrerank.data.readers.records import bad_line, find_record_files, read_jsonl, read_tsv
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_text
 
@@ -148,26 +148,25 @@ class JudgementStore:
         if not self._queries.is_file():
             return []
         records = []
-        for number, line in enumerate(self._queries.read_text(encoding="utf-8").splitlines(), 1):
-            if line.strip():
-                record = json.loads(line)
-                if not isinstance(record, dict) or "_id" not in record or "text" not in record:
-                    raise UserError(f"{self._queries}, line {number}: expected `_id` and `text`, got {line[:80]!r}")
-                records.append(record)
+        for line, record in read_jsonl(self._queries):
+            if "_id" not in record or "text" not in record:
+                raise bad_line(self._queries, line, needed="`_id` and `text`", actual=record)
+            records.append(record)
         return records
 
     def _rows(self) -> list[tuple[str, str, str]]:
         if not self._qrels.is_file():
             return []
+        lines = read_tsv(self._qrels)
+        first, header = next(lines, (1, [""]))
+        if header != JUDGEMENT_HEADER:
+            needed = f"the header {' '.join(JUDGEMENT_HEADER)}"
+            raise bad_line(self._qrels, first, needed=needed, actual="\t".join(header))
         rows = []
-        header, *lines = self._qrels.read_text(encoding="utf-8").splitlines() or [""]
-        if header.split("\t") != JUDGEMENT_HEADER:
-            raise UserError(f"{self._qrels}, line 1: expected the header {' '.join(JUDGEMENT_HEADER)}, got {header!r}")
-        for number, line in enumerate(lines, 2):
-            columns = line.split("\t")
-            if line.strip():
+        for line, columns in lines:
+            if "".join(columns).strip():
                 if len(columns) != len(JUDGEMENT_HEADER):
-                    raise UserError(f"{self._qrels}, line {number}: expected 3 columns, got {line!r}")
+                    raise bad_line(self._qrels, line, needed="3 columns", actual="\t".join(columns))
                 rows.append((columns[0], columns[1], columns[2]))
         return rows
 
