@@ -13,7 +13,7 @@ from graphrerank.config.components import ConfiguredComponent
 from graphrerank.config.manifest_guard import portable_arguments
 from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
 from graphrerank.models.registry import read_features, register_model
-from graphrerank.training.optimizers import component_entry
+from graphrerank.training.optimizers import component_entry, count_parameters
 from graphrerank.training.settings import DEFAULTS, FROM_START, FitSettings
 from graphrerank.training.training_data import TrainingData
 from graphrerank.training.training_module import TrainingModule
@@ -145,9 +145,7 @@ def optimization_entries(module: L.LightningModule) -> dict[str, Any]:
         Entries ``parameters`` (number of all parameters, and of those that are ``trained``), ``optimizer`` (name,
         arguments and parameter groups) and ``scheduler``. Only ``parameters`` for a module of another base class.
     """
-    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in module.parameters()]
-    counts = {"all": sum(size for size, _ in sizes), "trained": sum(size for size, is_trained in sizes if is_trained)}
-    entries: dict[str, Any] = {"parameters": counts}
+    entries: dict[str, Any] = {"parameters": count_parameters(module)._asdict()}
     if isinstance(module, TrainingModule):
         groups = {"parameter_groups": dict(module.parameter_groups)} if module.parameter_groups else {}
         entries["optimizer"] = component_entry(module.optimizer) | groups

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,38 @@ OptimizerFactory = Callable[..., torch.optim.Optimizer]
 ParameterGroups = Mapping[str, float | Mapping[str, float]]
 
 GROUP_SETTINGS = ("learning_rate", "weight_decay")
+
+
+class ParameterCounts(NamedTuple):
+    """Number of parameters of a module.
+
+    Attributes:
+        all: Number of all parameters.
+        trained: Number of parameters that are trained.
+    """
+
+    all: int
+    trained: int
+
+
+def count_parameters(module: nn.Module) -> ParameterCounts:
+    """Count the parameters of a module.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        Number of all parameters, and of those that are trained.
+
+    Example:
+        >>> count_parameters(nn.Linear(2, 3))
+        ParameterCounts(all=9, trained=9)
+    """
+    parameters = list(module.parameters())
+    return ParameterCounts(
+        sum(parameter.numel() for parameter in parameters),
+        sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+    )
 
 
 def accepted_arguments(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

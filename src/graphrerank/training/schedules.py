@@ -65,13 +65,11 @@ def cosine(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> 
         [0.5, 1.0, 1.0, 0.5, 0.0]
     """
 
-    def factor(step: int) -> float:
-        if step < warmup_steps:
-            return (step + 1) / warmup_steps
+    def decay(step: int) -> float:
         done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
-    return LambdaLR(optimizer, factor)
+    return _after_warmup(optimizer, warmup_steps, decay)
 
 
 def linear(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> LRScheduler:
@@ -92,12 +90,10 @@ def linear(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> 
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
 
-    def factor(step: int) -> float:
-        if step < warmup_steps:
-            return (step + 1) / warmup_steps
+    def decay(step: int) -> float:
         return max(0.0, (total_steps - step) / max(1, total_steps - warmup_steps))
 
-    return LambdaLR(optimizer, factor)
+    return _after_warmup(optimizer, warmup_steps, decay)
 
 
 def constant(optimizer: Optimizer, *, warmup_steps: int = 0) -> dict[str, Any]:
@@ -116,8 +112,16 @@ def constant(optimizer: Optimizer, *, warmup_steps: int = 0) -> dict[str, Any]:
         >>> rates_of(constant(optimizer, warmup_steps=2)["scheduler"], num_steps=4)
         [0.5, 1.0, 1.0, 1.0]
     """
-    scheduler = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / max(1, warmup_steps)))
-    return {"scheduler": scheduler, "interval": "step"}
+    return {"scheduler": _after_warmup(optimizer, warmup_steps, lambda step: 1.0), "interval": "step"}
+
+
+def _after_warmup(optimizer: Optimizer, warmup_steps: int, decay: Callable[[int], float]) -> LambdaLR:
+    """Return a schedule with a linear warm-up, whose factor in each later step is ``decay(step)``."""
+
+    def factor(step: int) -> float:
+        return (step + 1) / warmup_steps if step < warmup_steps else decay(step)
+
+    return LambdaLR(optimizer, factor)
 
 
 def plateau(

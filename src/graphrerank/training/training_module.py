@@ -13,7 +13,7 @@ from torch import nn
 
 from graphrerank.models.checkpoint import read_lightning_checkpoint
 from graphrerank.training.hyperparameters import build_checkpoint_model, build_loss, is_plain, model_entry
-from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups, build_optimizer
+from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups, build_optimizer, count_parameters
 from graphrerank.training.schedules import SchedulerFactory, bounded_warmup, build_schedules, cosine
 from graphrerank.utils.checks import UserError, check_not_negative, check_positive
 
@@ -217,8 +217,7 @@ class TrainingModule(L.LightningModule):
         """Log the number of parameters and of steps, and the warm-up if it was shortened."""
         if not self.trainer.is_global_zero:
             return
-        sizes = [(p.numel(), p.requires_grad) for p in self.model.parameters()]
-        total, trained = sum(size for size, _ in sizes), sum(size for size, is_trained in sizes if is_trained)
+        total, trained = count_parameters(self.model)
         parameters = f"{total:,}" if trained == total else f"{trained:,} of {total:,}"
         steps = "" if math.isinf(total_steps) else f" for {_count(total_steps, 'step')}"
         steps += f" ({_count(self.trainer.num_training_batches, 'batch', 'batches')} per epoch)"
