@@ -7,7 +7,7 @@ training, over processes, so they can be logged by any Lightning module and comb
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -89,7 +89,17 @@ class RankingMetric(_Mean):
         self._add(self.measure(ranked_relevance.cpu(), qrels.cpu()))
 
 
-class NormalizedDCG(RankingMetric):
+class _CutoffMetric(RankingMetric):
+    """Ranking measure at a cutoff. Subclasses set the name of the measure without the cutoff."""
+
+    base: ClassVar[str]
+
+    def __init__(self, top_k: int = 10, **settings: Any) -> None:
+        check_counts(top_k=top_k)
+        super().__init__(f"{self.base}@{top_k}", **settings)
+
+
+class NormalizedDCG(_CutoffMetric):
     """nDCG at a cutoff (:func:`~graphrerank.metrics.ndcg`).
 
     Args:
@@ -97,12 +107,10 @@ class NormalizedDCG(RankingMetric):
         **settings: Arguments of ``torchmetrics.Metric``.
     """
 
-    def __init__(self, top_k: int = 10, **settings: Any) -> None:
-        check_counts(top_k=top_k)
-        super().__init__(f"nDCG@{top_k}", **settings)
+    base = "nDCG"
 
 
-class Recall(RankingMetric):
+class Recall(_CutoffMetric):
     """Recall at a cutoff (:func:`~graphrerank.metrics.recall`).
 
     Args:
@@ -110,12 +118,10 @@ class Recall(RankingMetric):
         **settings: Arguments of ``torchmetrics.Metric``.
     """
 
-    def __init__(self, top_k: int = 10, **settings: Any) -> None:
-        check_counts(top_k=top_k)
-        super().__init__(f"R@{top_k}", **settings)
+    base = "R"
 
 
-class CappedRecall(RankingMetric):
+class CappedRecall(_CutoffMetric):
     """Capped recall at a cutoff (:func:`~graphrerank.metrics.capped_recall`).
 
     Args:
@@ -123,9 +129,7 @@ class CappedRecall(RankingMetric):
         **settings: Arguments of ``torchmetrics.Metric``.
     """
 
-    def __init__(self, top_k: int = 10, **settings: Any) -> None:
-        check_counts(top_k=top_k)
-        super().__init__(f"CR@{top_k}", **settings)
+    base = "CR"
 
 
 class PerfectRecall(RankingMetric):
