@@ -16,8 +16,8 @@ from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.evaluate import evaluate as evaluate_systems
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
 from graphrerank.evaluation.plan import CHECKPOINT, name_systems, short_names
-from graphrerank.evaluation.result import METRICS
 from graphrerank.utils.checks import UserError
+from graphrerank.utils.run_files import METRICS
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 
 

@@ -1,4 +1,4 @@
-"""Export of a checkpoint to an artifact, for ``graphrerank export`` and ``graphrerank export``."""
+"""Export of a checkpoint to an artifact, for ``graphrerank export`` and ``graphrerank serve``."""
 
 from pathlib import Path
 

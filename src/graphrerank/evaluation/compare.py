@@ -14,10 +14,10 @@ from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import across_datasets
 from graphrerank.evaluation.tables import percent_cell
 from graphrerank.utils.checks import UserError
+from graphrerank.utils.run_files import NOT_MEANS
 
 TOLERANCE = 1e-6  # largest difference between two means (fractions) that counts as equal
 NOTHING = "nothing"
-NO_MEANS = ("missing", "tied_share", "answers")  # entries of a system in `metrics.json` that are not means
 OF_SYSTEMS = ("counterfactuals", "reliability", "list_reliability")  # fields of a result with records per system
 Parts = Mapping[str, DatasetResult]  # results on one data set, by run
 
@@ -195,7 +195,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
         numbers |= {f"{name}: {fact}": dataset.get(fact) for fact in facts}
         for system, entry in dataset["systems"].items():
             means = {key: mean for key, mean in entry.items() if mean is None or isinstance(mean, int | float)}
-            numbers |= {f"{name}: {system} {key}": mean for key, mean in means.items() if key not in NO_MEANS}
+            numbers |= {f"{name}: {system} {key}": mean for key, mean in means.items() if key not in NOT_MEANS}
     return numbers
 
 

@@ -32,13 +32,14 @@ from graphrerank.evaluation.report import (
 from graphrerank.evaluation.tables import records_table, row_name
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import write_bytes, write_json, write_text
+from graphrerank.utils.run_files import METRICS
 from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, check_name, read_json, untrusted_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = 3  # version of `result.json`; increase it when older programs cannot read the file
-RESULT, METRICS = "result.json", "metrics.json"
+RESULT = "result.json"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

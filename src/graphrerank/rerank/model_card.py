@@ -8,10 +8,9 @@ from typing import Any
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.markdown import markdown_table
+from graphrerank.utils.run_files import METRICS, NOT_MEANS
 
 MODEL_CARD = "README.md"
-METRICS_FILE = "metrics.json"  # measures of a run of `graphrerank evaluate`
-NOT_MEANS = ("missing", "tied_share", "answers")  # entries of a system in `metrics.json` that are not means
 UNKNOWN_LICENSE = "No licence was stated for the weights."
 
 TEMPLATE = """---
@@ -150,7 +149,7 @@ def _measures(manifest: RerankerManifest, runs: Sequence[str | Path]) -> Iterato
 
 def _run_measures(run: Path) -> Iterator[str]:
     """Yield a sentence and a table for each data set of a run of ``graphrerank evaluate``, in percent."""
-    path = run / METRICS_FILE
+    path = run / METRICS
     try:
         for name, entry in json.loads(path.read_text(encoding="utf-8"))["datasets"].items():
             rows = {

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-METRICS = "metrics.json"
+from graphrerank.utils.run_files import METRICS
+
 REPORTS = ("report.md", "report.html", METRICS)
 PLOTS = ("*.png", "plots/*.png")
 CONTAINERS = ("datasets", "systems")  # keys of metrics.json that are omitted in log keys
