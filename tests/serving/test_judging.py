@@ -145,6 +145,7 @@ def test_what_cannot_be_judged_is_refused(store: JudgementStore, arguments: tupl
         ("qrels/test.csv", "query-id,corpus-id,score\n", "judgements can only be added to qrels/test.tsv"),
         ("qrels/test.tsv", "q1 0 a 1\n", "line 1: expected the header query-id corpus-id score"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\n", "line 2: expected 3 columns"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\tyes\n", "line 2: expected a number as score"),
         ("test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "judgements can only be added to qrels/test.tsv"),
         ("queries.jsonl", '{"text": "x"}\n', "line 1: expected `_id` and `text`"),
         ("queries/part.jsonl", "{}\n", "questions can only be added to queries.jsonl"),

@@ -1,13 +1,14 @@
 """Questions and judgements of a data set folder, which a page adds to, changes and removes."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphrerank.data.readers.judgements import JUDGEMENT_HEADER, qrels_files
-from graphrerank.data.readers.records import bad_line, find_record_files, read_jsonl, read_tsv
+from graphrerank.data.readers.records import bad_line, find_record_files, parse_number, read_jsonl, read_tsv
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_text
 
@@ -167,6 +168,8 @@ class JudgementStore:
             if "".join(columns).strip():
                 if len(columns) != len(JUDGEMENT_HEADER):
                     raise bad_line(self._qrels, line, needed="3 columns", actual="\t".join(columns))
+                if math.isnan(parse_number(columns[2])):
+                    raise bad_line(self._qrels, line, needed="a number as score", actual=columns[2])
                 rows.append((columns[0], columns[1], columns[2]))
         return rows
 
