@@ -1,5 +1,6 @@
 """Convert arguments (torch, NumPy or nested sequences) to arrays, and check their shapes and types."""
 
+import operator
 from numbers import Number
 from typing import Any
 
@@ -34,6 +35,59 @@ def to_floats(name: str, values: Any, shape: tuple[int | None, ...]) -> Tensor:
     return torch.from_numpy(array.astype(np.float32))
 
 
+def is_missing(entry: Any) -> bool:
+    """Return whether an entry of a list or of a data frame's column is missing: None, NaN or the NA of pandas.
+
+    Args:
+        entry: Entry of any type.
+
+    Example:
+        >>> is_missing(None), is_missing(float("nan")), is_missing("")
+        (True, True, False)
+    """
+    try:
+        return entry is None or bool(entry != entry)
+    except (TypeError, ValueError):  # NA has no truth value, and neither has the comparison of two arrays
+        return type(entry).__name__ == "NAType"
+
+
+def plain_integer(entry: Any) -> Any:
+    """Convert an integer of any library, or a float with an integer value, to ``int``.
+
+    Args:
+        entry: Entry of any type.
+
+    Returns:
+        The integer, or the entry itself if it is something else.
+
+    Example:
+        >>> plain_integer(np.int32(3)), plain_integer(2.0), plain_integer(0.5), plain_integer("a")
+        (3, 2, 0.5, 'a')
+    """
+    if isinstance(entry, float) and entry.is_integer():
+        return int(entry)
+    return operator.index(entry) if hasattr(entry, "__index__") and not isinstance(entry, bool) else entry
+
+
+def nan_for_missing(numbers: Any) -> Any:
+    """Replace missing entries of a sequence by NaN.
+
+    Args:
+        numbers: ``[n]`` numbers: a tensor, a NumPy array, a column of a data frame, or a sequence.
+
+    Returns:
+        List of the entries. Arrays of numbers, which cannot have other missing entries than NaN, are returned
+        unchanged.
+
+    Example:
+        >>> nan_for_missing([0.5, None])
+        [0.5, nan]
+    """
+    if isinstance(numbers, Tensor) or (isinstance(numbers, np.ndarray) and numbers.dtype.kind != "O"):
+        return numbers
+    return [np.nan if is_missing(number) else number for number in numbers]
+
+
 def repair_scores(name: str, scores: Any) -> tuple[Any, int]:
     """Replace scores that are not finite by the lowest finite score, and infinity by the highest.
 
@@ -52,10 +106,7 @@ def repair_scores(name: str, scores: Any) -> tuple[Any, int]:
         >>> repair_scores("scores", [0.5, None, 0.2, float("inf")])
         (array([0.5, 0.2, 0.2, 0.5]), 2)
     """
-    numbers = scores
-    if not hasattr(scores, "dtype") or getattr(scores.dtype, "kind", "") == "O":
-        numbers = [np.nan if score is None else score for score in scores]
-    array = to_array(name, numbers, (len(scores),), "iuf", "numbers").astype(np.float64)
+    array = to_array(name, nan_for_missing(scores), (len(scores),), "iuf", "numbers").astype(np.float64)
     is_finite = np.isfinite(array)
     num_bad = len(array) - int(is_finite.sum())
     check_entries(name, ~is_finite | (np.abs(array) <= MAX_MAGNITUDE), array, f"be at most {MAX_MAGNITUDE:g} in size")

@@ -1,7 +1,7 @@
 """Convert a :class:`RerankInput` to a :class:`CandidateList`, the form from which candidate graphs are built."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from graphrerank.features.candidate_graph_builder import CandidateList, ListVect
 from graphrerank.features.candidate_texts import CandidateTexts
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
-from graphrerank.rerank.arrays import to_array, to_floats, to_integers
+from graphrerank.rerank.arrays import is_missing, nan_for_missing, plain_integer, to_array, to_floats, to_integers
 from graphrerank.rerank.rerank_input import Numbers, RerankInput
 from graphrerank.utils.checks import UserError
 
@@ -129,7 +129,7 @@ def given_scores(
 
 
 def _cross_encoder_scores(
-    rerank_input: Numbers | Sequence[float | None], names: Sequence[str], count: int
+    cross_encoder_scores: Numbers | Sequence[float | None], names: Sequence[str], count: int
 ) -> dict[str, Tensor]:
     """Return the feature columns ``[n]`` of a cross-encoder's scores, which may be missing for some passages."""
     if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
@@ -137,12 +137,7 @@ def _cross_encoder_scores(
             "`cross_encoder_scores` require a model that was trained with them "
             f"(features=scores_match_typed_cross_encoder), got a model without {missing}"
         )
-    numbers = (
-        rerank_input
-        if hasattr(rerank_input, "dtype")
-        else [math.nan if score is None else score for score in rerank_input]
-    )
-    array = to_array("cross_encoder_scores", numbers, (count,), "iuf", "numbers")
+    array = to_array("cross_encoder_scores", nan_for_missing(cross_encoder_scores), (count,), "iuf", "numbers")
     is_unread = ~np.isfinite(array)
     scores = to_floats("cross_encoder_scores", np.where(is_unread, 0.0, array), (count,))
     columns = cross_encoder_columns(scores, torch.from_numpy(~is_unread))
@@ -163,13 +158,7 @@ def input_edges(rerank_input: RerankInput) -> TypedEdges:
     """
     parts = [(rerank_input.edge_list.pairs, rerank_input.edge_list.weights, rerank_input.edge_list.types)]
     if rerank_input.doc_ids is not None and rerank_input.chunk_ids is not None:
-        known = [
-            place
-            for place, ids in enumerate(zip(rerank_input.doc_ids, rerank_input.chunk_ids, strict=True))
-            if None not in ids
-        ]
-        chunk_ids = to_integers("chunk_ids", [rerank_input.chunk_ids[place] for place in known], (len(known),)).tolist()
-        edges = torch.tensor(known)[adjacency_edges([str(rerank_input.doc_ids[place]) for place in known], chunk_ids)]
+        edges = chunk_edges(rerank_input.doc_ids, rerank_input.chunk_ids)
         parts.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
     parts += [(edges.flip(1), weight, edge_type) for edges, weight, edge_type in parts]
     if rerank_input.entities is not None:
@@ -177,3 +166,31 @@ def input_edges(rerank_input: RerankInput) -> TypedEdges:
         edge_index, weight, _ = conceptual_edges(incidence, torch.arange(rerank_input.num_passages).unsqueeze(0))
         parts.append((edge_index.flip(0).T, weight, torch.full_like(edge_index[0], ENTITY)))
     return TypedEdges(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def chunk_edges(doc_ids: Iterable[Any], chunk_ids: Iterable[Any]) -> Tensor:
+    """Return the edges between consecutive chunks of the same document.
+
+    Args:
+        doc_ids: Id of the document of each of the ``n`` passages.
+        chunk_ids: Position of each of the ``n`` passages in its document. A passage with a missing position or a
+            missing document has no edge.
+
+    Returns:
+        Passage indices ``[M, 2]`` int64, each pair once.
+
+    Raises:
+        UserError: If a position is not an integer, or occurs twice in a document.
+
+    Example:
+        >>> chunk_edges(["x", "x", "y", "x"], [1, 0, 0, None]).tolist()
+        [[1, 0]]
+    """
+    chunks = [
+        (index, str(doc), plain_integer(chunk))
+        for index, (doc, chunk) in enumerate(zip(doc_ids, chunk_ids, strict=True))
+        if not (is_missing(doc) or is_missing(chunk))
+    ]
+    positions = to_integers("chunk_ids", [chunk for *_, chunk in chunks], (len(chunks),)).tolist()
+    indices = torch.tensor([index for index, *_ in chunks], dtype=torch.int64)
+    return indices[adjacency_edges([doc for _, doc, _ in chunks], positions)]

@@ -1,6 +1,5 @@
 """Parse edges among a query's passages from the formats that Python, HTTP and the integrations use."""
 
-import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,7 +11,7 @@ from torch import Tensor
 from graphrerank._moved import moved_names
 from graphrerank.corpus.edge_lists import count_repeated
 from graphrerank.corpus.edge_types import OTHER, edge_type_of
-from graphrerank.rerank.arrays import check_entries, to_floats, to_integers
+from graphrerank.rerank.arrays import check_entries, plain_integer, to_floats, to_integers
 from graphrerank.utils.checks import UserError
 
 __getattr__ = moved_names(__name__)
@@ -71,7 +70,7 @@ def parse_edges(
     """
     if isinstance(edges, EdgeList):
         return edges
-    ids = None if ids is None else list(map(_plain, _listed(ids)))
+    ids = None if ids is None else list(map(plain_integer, _listed(ids)))
     is_graph = hasattr(edges, "nodes") and hasattr(edges, "edges")
     is_directed = is_graph and edges.is_directed()
     if is_graph:
@@ -97,7 +96,7 @@ def parse_edges(
         weights = weights_of(rows) if weights is None else weights
         types = [row[3] for row in rows] if types is None else types
         ends = [end for row in rows for end in row[:2]]
-    ends = ends if set(map(type, ends)) <= {int} else list(map(_plain, ends))
+    ends = ends if set(map(type, ends)) <= {int} else list(map(plain_integer, ends))
     return _checked(
         _numbers(ends, ids, by_id=is_graph and ids is not None), num_passages, weights, types, is_directed=is_directed
     )
@@ -224,13 +223,6 @@ def type_numbers(names: Sequence[str | None], count: int) -> Tensor:
             raise UserError(f"`edge_types` must contain names, got {type(name).__name__} at index {index}")
     number = {name: OTHER if name is None else edge_type_of(name) for name in set(names)}
     return torch.tensor([number[name] for name in names], dtype=torch.int64)
-
-
-def _plain(end: Any) -> Any:
-    """Convert an integer of any library, or a float with an integer value, to ``int``. Return other ends unchanged."""
-    if isinstance(end, float) and end.is_integer():
-        return int(end)
-    return operator.index(end) if hasattr(end, "__index__") and not isinstance(end, bool) else end
 
 
 def _listed(sequence: Any) -> list[Any]:

@@ -232,7 +232,7 @@ class GraphReranker:
                 ignored if it occurs in more than 10 passages and in more than 0.1% of them.
             doc_ids: Ids of the documents that the ``n`` passages are chunks of. With ``chunk_ids``, consecutive chunks
                 of a document are joined.
-            chunk_ids: Positions of the ``n`` chunks in their documents. An entry of None here or in ``doc_ids`` marks a
+            chunk_ids: Positions of the ``n`` chunks in their documents. A missing entry here or in ``doc_ids`` marks a
                 passage that is not a chunk.
             ids: Ids of the ``n`` passages, which the result contains. If None, the ids are the indices 0 to ``n - 1``.
             query_vector: ``[d]`` vector of the query. Required with ``vectors`` by models that use vectors. For other

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphrerank.corpus.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.features.candidate_texts import matched_language
-from graphrerank.rerank.arrays import repair_scores
+from graphrerank.rerank.arrays import is_missing, repair_scores
 from graphrerank.rerank.edge_forms import EdgeList, parse_edges, read_edge_index
 from graphrerank.text.characters import whole_characters
 from graphrerank.text.languages import AUTO, language_of
@@ -39,10 +39,10 @@ class RerankInput:
     Single bad items are not errors. They are repaired where that is possible and left out otherwise, and the property
     ``bad_items`` counts them:
 
-    - A passage that is blank or None is ranked last.
-    - A score that is None, NaN or ``-inf`` becomes the lowest finite score of the list, and ``inf`` the highest. If no
+    - A passage that is blank or missing (None, NaN or the NA of pandas) is ranked last.
+    - A score that is missing or ``-inf`` becomes the lowest finite score of the list, and ``inf`` the highest. If no
       score is finite, all scores are ignored, which is an error if there are no passages.
-    - Entity names that are None or NaN are ignored, and an entry of None in ``entities`` is an empty list.
+    - Missing entity names are ignored, and a missing entry of ``entities`` is an empty list.
     - Incomplete surrogate pairs in texts are replaced.
     - Self-loops and repeated edges are ignored.
 
@@ -67,7 +67,7 @@ class RerankInput:
             it occurs in more than 10 passages and in more than 0.1% of them.
         doc_ids: Ids of the documents that the ``n`` passages are chunks of. With ``chunk_ids``, consecutive chunks of
             a document are joined.
-        chunk_ids: Positions of the ``n`` chunks in their documents. An entry of None here or in ``doc_ids`` marks a
+        chunk_ids: Positions of the ``n`` chunks in their documents. A missing entry here or in ``doc_ids`` marks a
             passage that is not a chunk.
         ids: Ids of the ``n`` passages, which the result contains. If None, the ids are the indices 0 to ``n - 1``.
         query_vector: ``[d]`` vector of the query. Required with ``vectors`` by models that use vectors. For other
@@ -147,7 +147,7 @@ class RerankInput:
                 if count != self.num_passages:
                     raise UserError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
         for index, passage in enumerate(() if self.passages is None else self.passages):
-            if not (isinstance(passage, str) or passage is None):
+            if not (isinstance(passage, str) or is_missing(passage)):
                 raise UserError(f"`passages` must contain strings, got {type(passage).__name__} at index {index}")
         self._replace_halves()
         self._repair_scores()
@@ -175,11 +175,12 @@ class RerankInput:
 
     def _replace_halves(self) -> None:
         """Replace incomplete surrogate pairs, which no text encoder accepts, and count the affected texts."""
-        texts = [self.query, *(text or "" for text in self.passages or ())]
-        query, *passages = whole = list(map(whole_characters, texts))
+        passages = () if self.passages is None else self.passages  # an array or a series has no truth value
+        texts = [self.query, *("" if is_missing(text) else text for text in passages)]
+        query, *whole_passages = whole = list(map(whole_characters, texts))
         self.__dict__.update(query=query, num_halved=sum(map(ne, texts, whole)))  # bypasses the frozen dataclass
         if self.passages is not None:
-            self.__dict__["passages"] = passages
+            self.__dict__["passages"] = whole_passages
 
     def _repair_scores(self) -> None:
         """Replace scores that are not finite numbers, or ignore all scores if none is finite."""
@@ -245,7 +246,8 @@ def checked_entity_names(names: Iterable[Any] | None, index: int) -> tuple[list[
     """Return the names of a passage's entities as strings, without missing ones.
 
     Args:
-        names: Strings or integers. None and NaN are missing names. If None, there are no names.
+        names: Strings or integers. None, NaN and the NA of pandas are missing names. If the whole entry is missing,
+            there are no names.
         index: Index of the passage, for error messages.
 
     Returns:
@@ -258,7 +260,7 @@ def checked_entity_names(names: Iterable[Any] | None, index: int) -> tuple[list[
         >>> checked_entity_names(["Metz", 90, None], 0)
         (['Metz', '90'], 1)
     """
-    if names is None:
+    if is_missing(names):
         return [], 0
     if isinstance(names, str | Mapping) or not isinstance(names, Iterable):
         raise UserError(f"`entities` must contain a list of names per passage, got {names!r} at index {index}")
@@ -269,7 +271,7 @@ def checked_entity_names(names: Iterable[Any] | None, index: int) -> tuple[list[
             checked.append(name)
         elif isinstance(name, Integral) and not isinstance(name, bool) and abs(int(name)) < 2**63:
             checked.append(str(int(name)))
-        elif not (name is None or name != name):
+        elif not is_missing(name):
             raise UserError(
                 f"`entities` must contain names, which are strings or integers, got {type(name).__name__} at index "
                 f"{index}. Pass the name of each entity"
