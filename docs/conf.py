@@ -87,3 +87,4 @@ def setup(app: Any) -> None:
     app.connect("env-check-consistency", check_reference)
     app.connect("autodoc-skip-member", api_reference.skip_member)
     app.connect("autodoc-process-docstring", api_reference.describe_fields, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", api_reference.add_shared_sections, priority=400)

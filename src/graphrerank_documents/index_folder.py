@@ -262,8 +262,7 @@ class FolderSource(DocumentSource):
     def list_files(self, out: Path) -> FileList:
         """List the files in the folder and its subfolders.
 
-        Args:
-            out: Data set folder to exclude.
+        See :meth:`~graphrerank_documents.sources.DocumentSource.list_files` for the arguments.
 
         Returns:
             Files to parse, other files, skipped files and files left out, with the reasons.
@@ -273,13 +272,7 @@ class FolderSource(DocumentSource):
     def read(self, names: Sequence[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
         """Parse files in parallel processes and yield the results in the order of ``names``.
 
-        Args:
-            names: Paths of the files, relative to the folder.
-            workers: Number of parser processes.
-            read_as: Suffix of the format of all files, such as ``.rst``. Defaults to those of the names.
-
-        Returns:
-            Iterator over the parsed files.
+        See :meth:`~graphrerank_documents.sources.DocumentSource.read` for the arguments and the result.
         """
         if read_as:  # files in an unknown format have not been checked
             names = [name for name in names if not unread_reason(f"{name}{read_as}", self._size_of(name))]
@@ -294,8 +287,7 @@ class FolderSource(DocumentSource):
     def has(self, file: ReadFile) -> bool:
         """Return whether the content of a file is the same as when it was parsed.
 
-        Args:
-            file: File parsed by an earlier run.
+        See :meth:`~graphrerank_documents.sources.DocumentSource.has` for the arguments.
         """
         with suppress(OSError):
             return hashlib.sha256((self._folder / file.path).read_bytes()).hexdigest() == file.sha256

@@ -1,13 +1,10 @@
 """Supported file formats by suffix, and their readers."""
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import PurePosixPath
+from typing import Protocol
 
 from graphrerank_documents.document import Document
-
-#: Function that parses the content of a file. The second argument is the path of the file, relative to the source.
-Reader = Callable[[bytes, str], list[Document]]
 
 _CODE = "py pyi js jsx mjs cjs ts tsx mts cts go java rs c h cc cpp cxx hh hpp hxx"
 _PLAIN = (
@@ -39,6 +36,25 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
 #: Reader of files whose names, rather than their suffixes, determine the format.
 NAMED_FILES = {"go.mod": "text.read_plain_text", "go.work": "text.read_plain_text"}
 READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+
+
+class Reader(Protocol):
+    """Function that parses the files of a format, such as :func:`~graphrerank_documents.formats.org.read_org`."""
+
+    def __call__(self, content: bytes, name: str, /) -> list[Document]:
+        """Parse the content of a file.
+
+        Args:
+            content: Bytes of the file.
+            name: Path of the file, relative to the source.
+
+        Returns:
+            Documents of the file. Most formats have one document with a section per heading.
+
+        Raises:
+            UnreadableError: If ``content`` is binary, has an unknown encoding, or does not have the format of the file.
+        """
+        ...
 
 
 def suffix_of(name: str) -> str:

@@ -56,11 +56,7 @@ class NeighbourSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Add the neighbours of each query's nodes, up to the budget.
 
-        Args:
-            state: State of the pipeline.
-
-        Returns:
-            State with the new ranking.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         graph, listed = self._graph, list[list[int]]()
         with self._resources.clock("graph"):
@@ -107,11 +103,7 @@ class PathSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search for paths between the retrieved nodes of each query.
 
-        Args:
-            state: State of the pipeline.
-
-        Returns:
-            State with the new ranking.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
         with self.resources.clock("graph"):

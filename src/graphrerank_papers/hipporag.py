@@ -244,11 +244,7 @@ class HippoRAGSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the entities of each query.
 
-        Args:
-            state: State of the pipeline.
-
-        Returns:
-            State with the new ranking.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         with self.resources.clock("retrieve"):
             seeds = padded_ranking(self._link(state)).to(self._names.device)
@@ -352,11 +348,7 @@ class FactGraphSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the facts of each query. Queries without facts keep their ranking.
 
-        Args:
-            state: State of the pipeline.
-
-        Returns:
-            State with the new ranking.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         clock, graph = self.resources.clock, self.resources.graph
         with clock("retrieve"):

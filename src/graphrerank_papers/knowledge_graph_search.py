@@ -85,11 +85,7 @@ class LightRAGSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search for entities, relations or both, depending on the mode.
 
-        Args:
-            state: State of ``B`` queries. Their retrieved passages are replaced.
-
-        Returns:
-            State with at most ``budget`` passages per query.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         with self.resources.clock("retrieve"):
             low, high = self._levels(state.queries)
@@ -240,11 +236,7 @@ class PathRAGSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search for paths between the entities that resemble each query.
 
-        Args:
-            state: State of ``B`` queries. Their retrieved passages are replaced.
-
-        Returns:
-            State with at most ``budget`` passages per query.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         with self.resources.clock("retrieve"):
             seeds = nearest(state.queries.encoded, self._entities, self.num_entities)

@@ -68,8 +68,7 @@ class HypotheticalPassages(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the vectors of the queries.
 
-        Args:
-            state: State of ``B`` queries.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments.
 
         Returns:
             State with the same ranking and new query vectors.
@@ -143,11 +142,7 @@ class ChainOfThought(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the results of all searches.
 
-        Args:
-            state: State of ``B`` queries.
-
-        Returns:
-            State with at most ``budget`` nodes per query.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         with self.resources.clock("retrieve"):
             ranking = self.retrieve(state.queries).to(state.nodes.device)
@@ -237,11 +232,7 @@ class KnowledgeGraphPrompting(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Extend the retrieved passages of each query along edges.
 
-        Args:
-            state: State of ``B`` queries with their retrieved passages.
-
-        Returns:
-            State with at most ``budget`` passages per query.
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
         ranked = [[node for node in row if node >= 0] for row in state.nodes.tolist()]
         order = [row[: self.num_seeds] for row in ranked]  # each passage comes after the one it was reached from

@@ -4,8 +4,6 @@ The settings of a command are a dataclass whose docstring describes each field u
 ``conf/<command>.yaml`` includes the defaults of the dataclass as ``<command>_settings`` and adds Hydra groups.
 """
 
-import inspect
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from textwrap import wrap
@@ -16,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from graphrerank.utils.checks import UserError, similar_name
+from graphrerank.utils.docstrings import docstring_entries
 
 SUFFIX = "_settings"  # suffix of the name of the defaults in Hydra's config store
 HELP_WIDTH = 100
 REQUIRED = "???"  # Hydra's value of a required setting
-_ATTRIBUTE = re.compile(r"^(\w+): (.*)$")
 
 
 def store_settings(command: str, settings_class: type[Any]) -> None:
@@ -68,26 +66,16 @@ def describe_settings(settings_class: type[Any]) -> dict[str, str]:
         Description by field name, without line breaks.
     """
     descriptions: dict[str, str] = {}
+    field_names = [field.name for field in fields(settings_class)]
     for base in reversed(settings_class.__mro__):
         if is_dataclass(base):
-            descriptions |= _attributes(inspect.cleandoc(base.__doc__ or ""))
-    return {field.name: descriptions[field.name] for field in fields(settings_class) if field.name in descriptions}
+            descriptions |= docstring_entries(base.__doc__, "Attributes")
+    return {name: _plain_description(descriptions[name]) for name in field_names if name in descriptions}
 
 
-def _attributes(docstring: str) -> dict[str, str]:
-    """Return the descriptions in the section ``Attributes:`` of a docstring by field name."""
-    descriptions: dict[str, str] = {}
-    _, _, section = docstring.partition("\nAttributes:\n")
-    name = ""
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            break  # the next section
-        if (attribute := _ATTRIBUTE.match(line.removeprefix("    "))) is not None:
-            name = attribute[1]
-            descriptions[name] = attribute[2].strip()
-        elif line.strip():
-            descriptions[name] += f" {line.strip()}"
-    return {name: text.replace("``", "") for name, text in descriptions.items()}
+def _plain_description(entry: str) -> str:
+    """Return the description in an entry of a docstring, without line breaks and marks of code."""
+    return " ".join(entry.partition(": ")[2].split()).replace("``", "")
 
 
 def help_lines(settings_class: type[Any], overrides: Mapping[str, Any], indent: str = "") -> Iterator[str]:

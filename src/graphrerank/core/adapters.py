@@ -49,7 +49,10 @@ class AdaptedRetriever(Retriever):
         return bool(getattr(self.wrapped, "is_lookup", super().is_lookup))
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus with the wrapped retriever."""
+        """Rank the corpus with the wrapped retriever.
+
+        See :meth:`~graphrerank.core.retriever.Retriever.retrieve` for the arguments and the result.
+        """
         ranking: Ranking = self.wrapped.retrieve(queries)
         return ranking
 
@@ -82,7 +85,10 @@ class AdaptedEncoder(Encoder):
             ) from error
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode texts with the wrapped encoder."""
+        """Encode texts with the wrapped encoder.
+
+        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
+        """
         vectors: Tensor = self.wrapped.encode(texts)
         return vectors
 
@@ -93,7 +99,10 @@ class AdaptedEncoder(Encoder):
         return self if encoder is self.wrapped else as_encoder(encoder)
 
     def count_cache_hits(self, number: int) -> None:
-        """Add to ``counts["cache_hits"]`` of the wrapped encoder, if it has this entry."""
+        """Add to ``counts["cache_hits"]`` of the wrapped encoder, if it has this entry.
+
+        See :meth:`~graphrerank.core.encoder.Encoder.count_cache_hits` for the arguments.
+        """
         if "cache_hits" in self.counts:
             self.wrapped.counts["cache_hits"] += number
 
@@ -124,12 +133,18 @@ class AdaptedPairEncoder(PairEncoder):
         return str(getattr(self.wrapped, "name", getattr(self.wrapped, "model", type(self.wrapped).__name__)))
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Encode pairs with the wrapped encoder."""
+        """Encode pairs with the wrapped encoder.
+
+        See :meth:`~graphrerank.core.encoder.PairEncoder.encode` for the arguments and the result.
+        """
         vectors: Tensor = self.wrapped.encode(query_texts, passages)
         return vectors
 
     def head(self, vectors: Tensor) -> Tensor:
-        """Score vectors with the wrapped encoder."""
+        """Score vectors with the wrapped encoder.
+
+        See :meth:`~graphrerank.core.encoder.PairEncoder.head` for the arguments and the result.
+        """
         logits: Tensor = self.wrapped.head(vectors)
         return logits
 
@@ -145,17 +160,26 @@ class AdaptedGraphScorer(GraphScorer):
         self.wrapped = wrapped
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the input of the model with the wrapped scorer."""
+        """Build the input of the model with the wrapped scorer.
+
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.candidate_graphs` for the arguments and the result.
+        """
         graphs: CandidateGraphs = self.wrapped.candidate_graphs(queries, ranking, feature_names)
         return graphs
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Score candidates with the wrapped scorer."""
+        """Score candidates with the wrapped scorer.
+
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.score` for the arguments and the result.
+        """
         scores: Tensor = self.wrapped.score(graphs)
         return scores
 
     def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
-        """Return the attribute ``over`` of the wrapped scorer, or the default."""
+        """Return the attribute ``over`` of the wrapped scorer, or the default.
+
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.factory_over` for the arguments.
+        """
         over: GraphScorerFactory = getattr(self.wrapped, "over", factory)
         return over
 

@@ -328,11 +328,7 @@ class StoredVectors(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return the vectors of the passages that follow those of the previous call.
 
-        Args:
-            texts: Next ``n`` passages.
-
-        Returns:
-            Vectors ``[n, d]``.
+        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments.
         """
         nodes, self._left = self._left[: len(texts)], self._left[len(texts) :]
         return self._embedding[nodes]

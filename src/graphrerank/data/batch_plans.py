@@ -70,8 +70,7 @@ class FixedBatches(BatchPlan):
     def epoch(self, generator: torch.Generator | None) -> Iterator[list[int]]:
         """Yield batches in which each item occurs once.
 
-        Args:
-            generator: Source of the order. If None, items are not shuffled.
+        See :meth:`~graphrerank.data.batch_plans.BatchPlan.epoch` for the arguments.
         """
         items = torch.arange(self.size) if generator is None else torch.randperm(self.size, generator=generator)
         return (batch.tolist() for batch in torch.split(items, self.batch_size) if len(batch))
@@ -79,8 +78,7 @@ class FixedBatches(BatchPlan):
     def passes(self, generator: torch.Generator) -> Iterator[list[int]]:
         """Yield batches of one size without end. Items are shuffled in each pass.
 
-        Args:
-            generator: Source of the order.
+        See :meth:`~graphrerank.data.batch_plans.BatchPlan.passes` for the arguments.
         """
         waiting: list[int] = []
         step = min(self.batch_size, self.size)
@@ -146,8 +144,7 @@ class BudgetBatches(BatchPlan):
     def passes(self, generator: torch.Generator) -> Iterator[list[int]]:
         """Yield batches without end. Items are shuffled in each pass.
 
-        Args:
-            generator: Source of the order.
+        See :meth:`~graphrerank.data.batch_plans.BatchPlan.passes` for the arguments.
         """
         while True:
             yield from self.epoch(generator)

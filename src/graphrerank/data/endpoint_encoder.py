@@ -105,19 +105,14 @@ class EndpointEncoder(Encoder):
     def count_cache_hits(self, number: int) -> None:
         """Count texts that were found in the cache around this encoder.
 
-        Args:
-            number: Number of texts.
+        See :meth:`~graphrerank.core.encoder.Encoder.count_cache_hits` for the arguments.
         """
         self.counts["cache_hits"] += number
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts.
 
-        Args:
-            texts: ``n`` texts.
-
-        Returns:
-            Unit vectors ``[n, d]`` float32.
+        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
 
         Raises:
             RefusedTextError: If the endpoint refuses a single text, for example because it is too long.

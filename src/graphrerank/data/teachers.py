@@ -116,9 +116,7 @@ class CrossEncoderTeacher(Teacher):
     def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
         """Return the logits of the cross-encoder for the top candidates.
 
-        Args:
-            prepared: Data set with candidates.
-            queries: Query numbers ``[B]``.
+        See :meth:`~graphrerank.data.teachers.Teacher.score` for the arguments.
 
         Returns:
             Logits ``[B, K]``, NaN after the first ``top_k`` candidates.
@@ -156,9 +154,7 @@ class RunTeacher(Teacher):
     def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
         """Return the scores of the run.
 
-        Args:
-            prepared: Data set with candidates.
-            queries: Query numbers ``[B]``.
+        See :meth:`~graphrerank.data.teachers.Teacher.score` for the arguments.
 
         Returns:
             Scores ``[B, K]``, NaN for candidates that the run does not contain.
@@ -215,9 +211,7 @@ class SoftLabelTeacher(Teacher):
     def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
         """Return the soft labels.
 
-        Args:
-            prepared: Data set with candidates.
-            queries: Query numbers ``[B]``.
+        See :meth:`~graphrerank.data.teachers.Teacher.score` for the arguments.
 
         Returns:
             Soft labels ``[B, K]``, NaN for candidates without one.

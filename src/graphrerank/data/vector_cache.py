@@ -60,11 +60,7 @@ class VectorCache(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts, or read their vectors from disk.
 
-        Args:
-            texts: ``n`` texts.
-
-        Returns:
-            Unit vectors ``[n, d]`` float32.
+        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
 
         Raises:
             ValueError: If the encoder returns vectors that are not finite, or if the cache cannot be written.
@@ -124,9 +120,7 @@ class PairCache(PairEncoder):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode pairs, or read their vectors from disk.
 
-        Args:
-            query_texts: Query of each of the ``M`` pairs.
-            passages: Passage of each of the ``M`` pairs.
+        See :meth:`~graphrerank.core.encoder.PairEncoder.encode` for the arguments.
 
         Returns:
             Vectors ``[M, hidden_size]`` float32 on the CPU.
@@ -201,11 +195,7 @@ class PairCache(PairEncoder):
     def head(self, vectors: Tensor) -> Tensor:
         """Compute logits from vectors.
 
-        Args:
-            vectors: Vectors ``[..., hidden_size]``.
-
-        Returns:
-            Logits ``[...]``.
+        See :meth:`~graphrerank.core.encoder.PairEncoder.head` for the arguments and the result.
         """
         return self.encoder.head(vectors)
 
@@ -214,13 +204,7 @@ class PairCache(PairEncoder):
     ) -> tuple[Tensor, Tensor]:
         """Encode pairs without their last layers. States are not cached, because they take hundreds of times the space.
 
-        Args:
-            query_texts: Query of each of the ``M`` pairs.
-            passages: Passage of each of the ``M`` pairs.
-            without_last: Number of last layers that are omitted.
-
-        Returns:
-            States of all tokens ``[T, h]``, and the boundaries of the pairs ``[M + 1]``.
+        See :meth:`~graphrerank.core.encoder.PairEncoder.encode_states` for the arguments and the result.
         """
         return self.encoder.encode_states(query_texts, passages, without_last=without_last)
 
@@ -288,11 +272,7 @@ class MemoryVectorCache(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts, or return their cached vectors.
 
-        Args:
-            texts: ``n`` texts.
-
-        Returns:
-            Unit vectors ``[n, d]`` float32.
+        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
 
         Raises:
             ValueError: If the encoder returns vectors that are not finite.

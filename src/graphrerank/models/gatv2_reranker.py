@@ -251,8 +251,7 @@ class GATv2Reranker(Reranker):
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Return the names of a candidate's features.
 
-        Args:
-            score_names: Names of the scores of the retriever.
+        See :meth:`~graphrerank.core.reranker.Reranker.feature_names` for the arguments.
         """
         if self.features == "paper":
             return ["gcs", "query_vector", "node_vector"]

@@ -64,8 +64,7 @@ class GRankerLayers(Reranker):
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Return the names of a candidate's features. Scores of the retriever are not among them.
 
-        Args:
-            score_names: Names of the scores of the retriever, which are ignored.
+        See :meth:`~graphrerank.core.reranker.Reranker.feature_names` for the arguments.
         """
         return ["token_states", "degree"]
 

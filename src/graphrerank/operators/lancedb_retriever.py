@@ -166,7 +166,10 @@ class LanceDBRetriever(VectorStoreRetriever):
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """Store consecutive passages in one commit."""
+        """Store consecutive passages in one commit.
+
+        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.add` for the arguments.
+        """
         import pyarrow as pa
 
         dtype = np.float16 if self._half else np.float32
@@ -184,7 +187,10 @@ class LanceDBRetriever(VectorStoreRetriever):
             self._table.add(pa.table(columns, schema=self._schema))
 
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """Return the passages with the largest dot products."""
+        """Return the passages with the largest dot products.
+
+        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.nearest` for the arguments.
+        """
         nearest = np.full((len(vectors), depth), -1, dtype=np.int64)
         with self._named():
             for row, vector in zip(nearest, vectors, strict=True):

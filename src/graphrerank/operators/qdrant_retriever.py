@@ -94,7 +94,10 @@ class QdrantRetriever(VectorStoreRetriever):
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
-        """Store consecutive passages. Adding the same points from two processes is safe."""
+        """Store consecutive passages. Adding the same points from two processes is safe.
+
+        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.add` for the arguments.
+        """
         from qdrant_client import models
 
         payloads: list[dict[str, Any]] = [{"id": node_id} for node_id in node_ids]
@@ -114,7 +117,10 @@ class QdrantRetriever(VectorStoreRetriever):
             self._client.upsert(self._collection, points=points, wait=True)
 
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """Return the passages with the largest dot products."""
+        """Return the passages with the largest dot products.
+
+        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.nearest` for the arguments.
+        """
         from qdrant_client import models
 
         params = None  # local mode has no index and always searches exactly

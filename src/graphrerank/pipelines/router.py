@@ -81,7 +81,10 @@ class Router(Step):
         self._graph = resources.build(graph, "graph")
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Retrieve the queries of each path in one batch, and restore the order of the queries."""
+        """Retrieve the queries of each path in one batch, and restore the order of the queries.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         device = state.nodes.device
         with self._resources.clock("route"):
             complexity = self._adapter.score(state.queries.texts).to(device)

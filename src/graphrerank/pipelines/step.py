@@ -157,7 +157,7 @@ class Step(ABC):
             state: State after the previous step.
 
         Returns:
-            State after this step.
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
 
     def factory_over(self, factory: "StepFactory") -> "StepFactory":
@@ -184,12 +184,18 @@ class AdaptedStep(Step):
         self.wrapped = wrapped
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Run the wrapped step."""
+        """Run the wrapped step.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         after: RetrievalState = self.wrapped.run(state)
         return after
 
     def factory_over(self, factory: "StepFactory") -> "StepFactory":
-        """Return the method ``over`` of the wrapped step, or ``factory`` if it has none."""
+        """Return the method ``over`` of the wrapped step, or ``factory`` if it has none.
+
+        See :meth:`~graphrerank.pipelines.step.Step.factory_over` for the arguments.
+        """
         over: StepFactory = getattr(self.wrapped, "over", factory)
         return over
 

@@ -61,7 +61,10 @@ class VectorSearch(Step):
         self._retriever = (retriever or resources.retriever)(resources.graph, top_k=resources.budget)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Replace the retrieved nodes by the ranking of the retriever."""
+        """Replace the retrieved nodes by the ranking of the retriever.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         with self._resources.clock("retrieve"):
             ranking = self._retriever.retrieve(state.queries).to(state.nodes.device)
             width = min(self.top_k, self._resources.graph.num_nodes)
@@ -86,7 +89,10 @@ class Rerank(Step):
         self._encoder = resources.cross_encoder
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Encode new pairs, and rank all retrieved nodes."""
+        """Encode new pairs, and rank all retrieved nodes.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         state = self._resources.encode_pairs(state)
         with self._resources.clock("rerank"):
             return state.scored(self._encoder.head(state.vectors[state.nodes >= 0]))
@@ -116,7 +122,10 @@ class GRanker(Step):
         self._degree = resources.graph.num_neighbours
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Encode new pairs, smooth the vectors, and rank all retrieved nodes."""
+        """Encode new pairs, smooth the vectors, and rank all retrieved nodes.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         state = self._resources.encode_pairs(state)
         with self._resources.clock("graph"):
             edge_index, _, _, _ = candidate_edges(self._resources.graph, state.nodes)
@@ -147,11 +156,17 @@ class GraphRerank(Step):
         self.scorer: GraphScorer = as_graph_scorer(self._factory(resources.graph, text_encoder=resources.text_encoder))
 
     def factory_over(self, factory: StepFactory) -> StepFactory:
-        """Return a factory of this step for another corpus, which shares the model if the scorer supports it."""
+        """Return a factory of this step for another corpus, which shares the model if the scorer supports it.
+
+        See :meth:`~graphrerank.pipelines.step.Step.factory_over` for the arguments.
+        """
         return partial(GraphRerank, scorer=self.scorer.factory_over(self._factory))
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Build the candidate graphs, score them, and rank all nodes."""
+        """Build the candidate graphs, score them, and rank all nodes.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         with self._resources.clock("graph"):
             graphs = self.candidate_graphs(state)
         with self._resources.clock("rerank"):
@@ -199,7 +214,10 @@ class PageRank(Step):
         self._operator = CorpusPPR(resources.graph, restart_prob=restart_prob)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Replace the retrieved nodes by the best nodes of the corpus."""
+        """Replace the retrieved nodes by the best nodes of the corpus.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         with self._resources.clock("graph"):
             lowest = state.scores.masked_fill(state.nodes < 0, torch.inf).amin(1, keepdim=True)
             seeds = Ranking(state.nodes, state.scores - lowest.clamp(max=torch.finfo(lowest.dtype).max))
@@ -234,7 +252,10 @@ class STeX(Step):
         self._resources = resources
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Add up to ``batch`` nodes."""
+        """Add up to ``batch`` nodes.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         with self._resources.clock("graph"):
             limit = self._resources.remaining(state).clamp(max=self.batch)
             neighbours = semantic_topological_expansion(
@@ -276,7 +297,10 @@ class AlternateFrontier(Step):
         self._resources = resources
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Add up to ``batch`` nodes. All retrieved nodes must be scored."""
+        """Add up to ``batch`` nodes. All retrieved nodes must be scored.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         with self._resources.clock("graph"):
             limit = self._resources.remaining(state).clamp(max=self.batch)
             frontier, pool = self._frontier(state, limit), state.next_in_pool(limit)
@@ -314,7 +338,10 @@ class UntilBudget(Step):
         self._steps = resources.build(steps)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Repeat the steps."""
+        """Repeat the steps.
+
+        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        """
         while bool(self._resources.remaining(state).any()):
             before = state.num_retrieved
             for step in self._steps:

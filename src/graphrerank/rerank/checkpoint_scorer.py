@@ -81,7 +81,10 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
         return other
 
     def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
-        """Return :meth:`over`, so that all scorers share the loaded model."""
+        """Return :meth:`over`, so that all scorers share the loaded model.
+
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.factory_over` for the arguments.
+        """
         return self.over
 
     def with_model(self, model: "str | Path | CheckpointScorer") -> "CheckpointScorer":
@@ -100,13 +103,10 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the candidate graphs with the features that the model was trained on.
 
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.candidate_graphs` for the other arguments and the result.
+
         Args:
             queries: ``B`` queries, with vectors if the model uses vectors.
-            ranking: ``[B, K]`` candidates with ``features [B, K, F]``.
-            feature_names: Names of the ``F`` features.
-
-        Returns:
-            ``B`` packed graphs.
 
         Raises:
             UserError: If the ranking lacks a feature of the model.
@@ -116,7 +116,10 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
 
     @torch.no_grad()
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Return the scores ``[N]`` of the candidates, on the model's device. They are comparable within a query."""
+        """Return the scores ``[N]`` of the candidates, on the model's device. They are comparable within a query.
+
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.score` for the arguments.
+        """
         scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores
 

@@ -55,10 +55,7 @@ class OperatorScorer(GraphScorer):
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the graphs of the candidates.
 
-        Args:
-            queries: ``B`` queries.
-            ranking: Candidates ``[B, K]`` with ``features [B, K, F]``.
-            feature_names: Names of the ``F`` features.
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.candidate_graphs` for the arguments.
 
         Returns:
             ``B`` packed graphs, with the columns ``features``.
@@ -76,10 +73,6 @@ class OperatorScorer(GraphScorer):
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score the candidates with the operator.
 
-        Args:
-            graphs: Graphs from :meth:`candidate_graphs`.
-
-        Returns:
-            Scores ``[N]``.
+        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.score` for the arguments and the result.
         """
         return self.operator.score(graphs)

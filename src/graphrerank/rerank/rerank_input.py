@@ -77,7 +77,7 @@ class RerankInput:
             were not scored. Only for models of ``features=scores_match_typed_cross_encoder``, which also work without
             these scores.
         features: ``[n]`` values of further features by name, for features of the model that cannot be computed from
-            the other attributes (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
+            the other inputs (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
         top_n: Maximum number of passages to return. If None, all are returned.
         min_probability: Minimum probability of relevance of a returned passage, in [0, 1]. Requires a calibrated
             model. If None, no passage is removed.

@@ -56,9 +56,7 @@ class LocalEngine(TaskEngine):
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Apply a function to each task.
 
-        Args:
-            function: Function or callable object.
-            tasks: Arguments of the function.
+        See :meth:`~graphrerank.task_engines.base.TaskEngine.map` for the arguments.
 
         Returns:
             Results in the order of the tasks.

@@ -43,15 +43,7 @@ _MODULES = re.compile(r"(.*/|)modules/([^/]+)/")
 def read_asciidoc(content: bytes, name: str) -> list[Document]:
     """Parse an AsciiDoc file. Included files are not opened.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
-
-    Returns:
-        One document with a section per heading.
-
-    Raises:
-        UnreadableError: If ``content`` is binary or its encoding is unknown.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
     """
     return _AsciiDoc(content, name).read()
 

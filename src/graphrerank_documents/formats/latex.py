@@ -77,15 +77,10 @@ _RULES = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule|endhead|cline\{[^{}]{0,5
 def read_latex(content: bytes, name: str) -> list[Document]:
     """Parse a LaTeX file. Included files are not opened.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document with a section per sectioning command.
-
-    Raises:
-        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     return _LaTeX(content, name).read()
 

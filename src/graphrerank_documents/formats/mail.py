@@ -59,9 +59,7 @@ class _Mail(NamedTuple):
 def read_mbox(content: bytes, name: str) -> list[Document]:
     """Parse the messages of a mail archive. Messages that cannot be parsed are skipped.
 
-    Args:
-        content: Bytes of the archive.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per message.
@@ -92,9 +90,7 @@ def read_mbox(content: bytes, name: str) -> list[Document]:
 def read_eml(content: bytes, name: str) -> list[Document]:
     """Parse a single message.
 
-    Args:
-        content: Bytes of the message.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document.

@@ -80,15 +80,10 @@ _ROLES = {
 def read_markdown(content: bytes, name: str) -> list[Document]:
     """Parse a Markdown page.
 
+    See :class:`~graphrerank_documents.readers.Reader` for the other arguments and the result.
+
     Args:
-        content: Bytes of the file.
         name: Path of the file, relative to the source. The suffix distinguishes MDX from Markdown.
-
-    Returns:
-        One document with a section per heading.
-
-    Raises:
-        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     reader = MarkdownReader(content, name)
     said = front_matter(reader.text, name)
@@ -205,7 +200,10 @@ class MarkdownReader(LinedReader):
     def add(
         self, text: str, line: int, links: Sequence[Link] = (), *, is_whole: bool = False, header: str = ""
     ) -> None:
-        """Add a block with the pending anchors and links. Without text, the links remain pending."""
+        """Add a block with the pending anchors and links. Without text, the links remain pending.
+
+        See :meth:`~graphrerank_documents.formats.lined_reader.LinedReader.add` for the arguments.
+        """
         self.links += links
         if text:
             self._mark()

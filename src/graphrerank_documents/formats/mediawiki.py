@@ -63,15 +63,13 @@ class _Page(NamedTuple):
 def read_wikitext(content: bytes, name: str) -> list[Document]:
     """Parse a file of wikitext.
 
+    See :class:`~graphrerank_documents.readers.Reader` for the other arguments.
+
     Args:
-        content: Bytes of the file.
         name: Path of the file, relative to the source. The title of the page is the name of the file.
 
     Returns:
         One document with a section per heading. A page that redirects to another one consists of a link.
-
-    Raises:
-        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     return _Wikitext(content, name, PurePosixPath(name).stem.replace("_", " "), {}).read()
 
@@ -82,9 +80,7 @@ def read_dump(content: bytes, name: str) -> list[Document]:
     A page that redirects is an alias of the page to which it redirects. Pages of templates, modules, discussions and
     the interface are left out.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per page.

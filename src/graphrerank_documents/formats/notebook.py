@@ -20,12 +20,7 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 
     Line numbers are 0, because the lines of the file are lines of JSON.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
-
-    Returns:
-        One document with a section per heading.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
 
     Raises:
         UnreadableError: If ``content`` is binary or its encoding is unknown.

@@ -40,12 +40,7 @@ _HEADER_ROWS = 20  # number of rows in which the header row of a sheet is search
 def read_docx(content: bytes, name: str) -> list[Document]:
     """Parse a Word document by converting it to HTML.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
-
-    Returns:
-        One document with a section per heading.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
 
     Raises:
         UnreadableError: If ``content`` is not a DOCX file, or is encrypted or too large.
@@ -180,9 +175,7 @@ def add_rows(out: Sections, rows: Sequence[Sequence[str]], *, has_header: bool |
 def read_pptx(content: bytes, name: str) -> list[Document]:
     """Parse a presentation. Each slide is a section with its title, texts, tables and notes.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document.
@@ -242,9 +235,7 @@ def _read_frame(out: Sections, frame: Any, pages: dict[str, int], *, is_list: bo
 def read_xlsx(content: bytes, name: str) -> list[Document]:
     """Parse a workbook. Formulas are replaced by the values that were saved with them.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per sheet that is not empty.
@@ -305,9 +296,7 @@ def _shown(cell: object) -> str:
 def read_epub(content: bytes, name: str) -> list[Document]:
     """Parse an e-book.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per chapter, and per page outside the order of reading to which one links. Unreadable

@@ -59,9 +59,7 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
 
     A file that is not JSON is parsed as JSON Lines.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per record.
@@ -91,9 +89,7 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
 def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
     """Parse a JSON Lines file.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per line.
@@ -117,15 +113,10 @@ def _lines(text: str) -> Iterator[_Row]:
 def read_table_documents(content: bytes, name: str) -> list[Document]:
     """Parse a text table. The separator and the header row are detected.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document per row.
-
-    Raises:
-        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     text = decode_text(content)
     said = _SEPARATOR.match(text)

@@ -44,9 +44,7 @@ _TRANSFORMS = (references.AnonymousHyperlinks, references.IndirectHyperlinks, re
 def read_rst(content: bytes, name: str) -> list[Document]:
     """Parse a reStructuredText file with or without Sphinx markup. Included files are not opened.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document with a section per heading and per described object.

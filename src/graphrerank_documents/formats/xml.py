@@ -38,9 +38,7 @@ def read_xml(content: bytes, name: str) -> list[Document]:
 
     Ids of elements become labels.
 
-    Args:
-        content: Bytes of the file.
-        name: Path of the file, relative to the source.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
     Returns:
         One document, or one per page of a dump of MediaWiki.

@@ -47,12 +47,10 @@ class RouteEngine(Engine[RouteRequest]):
     def answer(self, jobs: Mapping[str, RouteRequest], check: Check = lambda: None) -> dict[str, RouteResponse]:
         """Route the queries of a batch of requests.
 
-        Args:
-            jobs: Requests by id.
-            check: Not used, because a batch takes milliseconds.
+        See :meth:`~graphrerank.serving.engine.Engine.answer` for the other arguments and the result.
 
-        Returns:
-            Responses by request id.
+        Args:
+            check: Not used, because a batch takes milliseconds.
         """
         low, high = self._scorer.low, self._scorer.high
         with STAGE_SECONDS.labels("route").time():

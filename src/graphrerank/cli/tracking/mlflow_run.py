@@ -48,13 +48,7 @@ class MLflowRun(TrackedRun):
     def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "MLflowRun":
         """Start or continue a run, with the group as the tag ``group``.
 
-        Args:
-            settings: Settings of the logger, in the form of ``conf/logger``.
-            run_id: Id of the run to continue. If None, a new run starts.
-            group: Group name that all runs of a command, or of a sweep, have in common.
-
-        Returns:
-            The run.
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.open` for the arguments and the result.
         """
         for variable, setting in ENVIRONMENT.items():
             os.environ.setdefault(variable, setting)
@@ -67,18 +61,27 @@ class MLflowRun(TrackedRun):
         return str(self.logger.run_id)
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Log parameters unless the run already has parameters, and replace ``settings.json``."""
+        """Log parameters unless the run already has parameters, and replace ``settings.json``.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_settings` for the arguments.
+        """
         self.logger.log_hyperparams(dict(settings))
         self._log_json(settings, "settings.json")
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Log the numbers as metrics, in batches of at most :data:`MAX_METRICS`."""
+        """Log the numbers as metrics, in batches of at most :data:`MAX_METRICS`.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_numbers` for the arguments.
+        """
         names = list(numbers)
         for start in range(0, len(names), MAX_METRICS):
             self.logger.log_metrics({name: numbers[name] for name in names[start : start + MAX_METRICS]})
 
     def log_table(self, table: ResultTable) -> None:
-        """Log a table in the format of ``MlflowClient.log_table``, which would need pandas."""
+        """Log a table in the format of ``MlflowClient.log_table``, which would need pandas.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_table` for the arguments.
+        """
         name = re.sub(r"[^\w.,@ -]+", "-", table.name)
         file = f"tables/{name}.json"
         self._log_json({"columns": list(table.columns), "data": [list(row) for row in table.rows]}, file)
@@ -89,11 +92,17 @@ class MLflowRun(TrackedRun):
             client.set_tag(run_id, LOGGED_TABLES, json.dumps([*logged, entry]))
 
     def log_image(self, name: str, path: Path) -> None:
-        """Log an image to the folder ``plots``."""
+        """Log an image to the folder ``plots``.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_image` for the arguments.
+        """
         self.logger.experiment.log_artifact(self.logger.run_id, str(path), "plots")
 
     def log_input(self, artifact: TrackedArtifact) -> None:
-        """Log a data set or a checkpoint as a dataset input, because MLflow has no other kind of input."""
+        """Log a data set or a checkpoint as a dataset input, because MLflow has no other kind of input.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_input` for the arguments.
+        """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         content = {"source": _json({"name": artifact.name}), "profile": _json(artifact.facts)}
@@ -103,7 +112,10 @@ class MLflowRun(TrackedRun):
         self.logger.experiment.log_inputs(self.logger.run_id, datasets=[DatasetInput(dataset, tags)])
 
     def log_output(self, artifact: TrackedArtifact) -> None:
-        """Log the files to the folder ``<kind>/<name>`` of the artifact, and the fingerprint as a tag."""
+        """Log the files to the folder ``<kind>/<name>`` of the artifact, and the fingerprint as a tag.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_output` for the arguments.
+        """
         client, run_id = self.logger.experiment, self.logger.run_id
         for name, path in artifact.files.items():
             client.log_artifact(run_id, str(path), str(Path(artifact.kind, artifact.name, name).parent))

@@ -28,34 +28,55 @@ class TensorBoardRun(TrackedRun):
         self._test: Mapping[str, float] = {}
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Log the settings as a text. :meth:`close` also logs the settings of a trained system as hyperparameters."""
+        """Log the settings as a text. :meth:`close` also logs the settings of a trained system as hyperparameters.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_settings` for the arguments.
+        """
         self._settings = settings
         self._log_json("settings", settings)
 
     def log_test(self, numbers: Mapping[str, float]) -> None:
-        """Store the test measures until :meth:`close` logs them with the hyperparameters."""
+        """Store the test measures until :meth:`close` logs them with the hyperparameters.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_test` for the arguments.
+        """
         self._test = {**self._test, **numbers}
 
     def log_table(self, table: ResultTable) -> None:
-        """Log a table as Markdown text."""
+        """Log a table as Markdown text.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_table` for the arguments.
+        """
         self.logger.experiment.add_text(f"tables/{table.name}", table.markdown)
 
     def log_image(self, name: str, path: Path) -> None:
-        """Log an image."""
+        """Log an image.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_image` for the arguments.
+        """
         from matplotlib.image import imread
 
         self.logger.experiment.add_image(f"plots/{name}", imread(path)[..., :3], dataformats="HWC")
 
     def log_input(self, artifact: TrackedArtifact) -> None:
-        """Log the metadata as a text."""
+        """Log the metadata as a text.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_input` for the arguments.
+        """
         self._log_json(f"inputs/{artifact.label}", artifact.facts)
 
     def log_output(self, artifact: TrackedArtifact) -> None:
-        """Log the metadata and the names of the files as a text."""
+        """Log the metadata and the names of the files as a text.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_output` for the arguments.
+        """
         self._log_json(f"outputs/{artifact.label}", {**artifact.facts, "files": list(artifact.files)})
 
     def close(self, *, failed: bool) -> None:
-        """Log hyperparameters and test measures, which TensorBoard accepts once per run, and close the files."""
+        """Log hyperparameters and test measures, which TensorBoard accepts once per run, and close the files.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.close` for the arguments.
+        """
         if self._test:
             self.logger.log_hyperparams(dict(self._settings), dict(self._test))
         super().close(failed=failed)

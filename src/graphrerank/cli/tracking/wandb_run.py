@@ -49,13 +49,7 @@ class WandbRun(TrackedRun):
         If the settings or the environment set the run id, as ``wandb agent`` does, all systems of a command share the
         run.
 
-        Args:
-            settings: Settings of the logger, in the form of ``conf/logger``.
-            run_id: Id of the run to continue. If None, a new run starts.
-            group: Group name that all runs of a command, or of a sweep, have in common.
-
-        Returns:
-            The run.
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.open` for the arguments and the result.
         """
         import wandb
 
@@ -78,22 +72,34 @@ class WandbRun(TrackedRun):
         return str(self.logger.experiment.id)
 
     def log_settings(self, settings: Mapping[str, Any]) -> None:
-        """Add the settings to the run's config."""
+        """Add the settings to the run's config.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_settings` for the arguments.
+        """
         self.logger.log_hyperparams(dict(settings))
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Add the numbers to the run's summary. In the history, each number would be a chart with one point."""
+        """Add the numbers to the run's summary. In the history, each number would be a chart with one point.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_numbers` for the arguments.
+        """
         self.logger.experiment.summary.update(dict(numbers))
 
     def log_table(self, table: ResultTable) -> None:
-        """Log a ``wandb.Table``."""
+        """Log a ``wandb.Table``.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_table` for the arguments.
+        """
         import wandb
 
         content = wandb.Table(list(table.columns), [list(row) for row in table.rows], allow_mixed_types=True)
         self.logger.experiment.log({f"tables/{table.name}": content})
 
     def log_image(self, name: str, path: Path) -> None:
-        """Log a ``wandb.Image``."""
+        """Log a ``wandb.Image``.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_image` for the arguments.
+        """
         self.logger.log_image(f"plots/{name}", [str(path)])
 
     def log_input(self, artifact: TrackedArtifact) -> None:
@@ -101,6 +107,8 @@ class WandbRun(TrackedRun):
 
         ``Run.use_artifact`` does not work offline, because it waits for a reply of the server. The record that it
         writes can also be written offline; ``wandb sync`` uploads it later.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_input` for the arguments.
         """
         run = self.logger.experiment
         if not run.offline:
@@ -115,11 +123,17 @@ class WandbRun(TrackedRun):
             )
 
     def log_output(self, artifact: TrackedArtifact) -> None:
-        """Log an artifact as an output of the run."""
+        """Log an artifact as an output of the run.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_output` for the arguments.
+        """
         self.logger.experiment.log_artifact(wandb_artifact(artifact))
 
     def close(self, *, failed: bool) -> None:
-        """Finish the run, with exit code 1 if the command failed."""
+        """Finish the run, with exit code 1 if the command failed.
+
+        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.close` for the arguments.
+        """
         super().close(failed=failed)
         if not self._is_shared:
             self.logger.experiment.finish(exit_code=int(failed))

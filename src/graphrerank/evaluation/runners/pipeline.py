@@ -53,8 +53,7 @@ class PipelineRunner(SystemRunner):
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
         """Rank the queries of a task with every pipeline.
 
-        Args:
-            task: Data set and queries.
+        See :meth:`~graphrerank.evaluation.runners.base.SystemRunner.run` for the arguments.
 
         Returns:
             One row per pipeline, by label.

@@ -33,8 +33,7 @@ class RunFileRunner(SystemRunner):
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
         """Read the run files of a task's data set.
 
-        Args:
-            task: Data set and queries.
+        See :meth:`~graphrerank.evaluation.runners.base.SystemRunner.run` for the arguments.
 
         Returns:
             One row per run file, by label.

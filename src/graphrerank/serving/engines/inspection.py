@@ -55,12 +55,7 @@ class InspectEngine(Engine[InspectRequest]):
     def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
         """Inspect the searches of a batch of requests.
 
-        Args:
-            jobs: Requests by id.
-            check: Function that raises TimeoutError once nobody waits for the batch.
-
-        Returns:
-            Responses by id.
+        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result.
 
         Raises:
             ValueError: If there are too many edges to explain.

@@ -86,9 +86,7 @@ class RerankEngine(Engine[RerankRequest]):
     def answer(self, jobs: Mapping[str, RerankRequest], check: Check = lambda: None) -> dict[str, RankedDocuments]:
         """Rank the documents of a batch of requests.
 
-        Args:
-            jobs: Requests by id.
-            check: Function that raises TimeoutError once nobody waits for the batch.
+        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments.
 
         Returns:
             Ranked documents by request id.
