@@ -37,7 +37,8 @@ class Link:
             - ``label``: one of :attr:`Section.labels` in any document, as in Sphinx's ``:ref:``, or a message id.
             - ``symbol``: qualified name in code, such as ``pump.Motor.start``, as in :attr:`Section.symbols`. Unknown
               symbols are not reported as broken links.
-        edge: Type of the resulting edge: link, reply, call, import, inherits or tests.
+        edge: Type of the resulting edge: link, reply, call, import, inherits or tests. Redirects have the type redirect
+            in the report and no edge.
     """
 
     target: str
@@ -111,6 +112,8 @@ class Document:
         includes: Paths of files that the document includes, as written.
         names: Definitions for this and other documents, by name
             (see :func:`~graphrerank_documents.deferred_names.definition_of`).
+        redirect: Page to which the document sends its readers. Such a document has no text, and links to it lead to
+            that page. None for other documents.
     """
 
     name: str
@@ -123,3 +126,4 @@ class Document:
     is_page: bool = False
     includes: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    redirect: Link | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphrerank_documents.ignore_rules import IGNORE_FILE, MAX_BYTES, IgnoreRule, IgnoreRules, parse_rules
+from graphrerank_documents.redirects import Redirect
 from graphrerank_documents.selection import (
     EXCLUDED,
     IGNORED,
@@ -26,6 +27,8 @@ from graphrerank_documents.sources import (
 
 #: Maximum number of files to count in the folders that are left out. Links may point to the files counted.
 MAX_COUNTED = 20_000
+#: Reason to skip a symbolic link to a file. Links to it lead to the file.
+SYMBOLIC_LINK = "a symbolic link"
 _GIT = ".git"
 _MAX_PARENTS = 20  # maximum number of folders above the source whose ignore files are read
 
@@ -67,6 +70,7 @@ class _Walk:
         self._left_out: defaultdict[str, _LeftOutFiles] = defaultdict(_LeftOutFiles)
         self._rules: dict[str, IgnoreRules] = {}  # rules by folder
         self._inherited: dict[str, str] = {}  # reason by folder that is entered although it is left out
+        self._redirects: list[Redirect] = []  # symbolic links to files
         self._counted = 0
 
     def run(self) -> FileList:
@@ -79,7 +83,7 @@ class _Walk:
             for name in sorted(files):
                 self._add_file(Path(root, name), path)
         left_out = {reason: LeftOut(each.names, each.num_files) for reason, each in self._left_out.items()}
-        return FileList(self._names, self._others, self._unread, left_out)
+        return FileList(self._names, self._others, self._unread, left_out, self._redirects)
 
     def _note_error(self, error: OSError) -> None:
         self._note(f"folder cannot be opened: {error.strerror}", _relative(Path(error.filename), self._folder))
@@ -143,6 +147,8 @@ class _Walk:
         elif reason := _unread_reason(path, name, is_hidden_read=is_included):
             self._note(reason, name)
             self._others.append(name)
+            if reason == SYMBOLIC_LINK and (target := _target_of(path)):
+                self._redirects.append(Redirect(name, target))
         else:
             self._names.append(name)
 
@@ -152,10 +158,18 @@ def _unread_reason(path: Path, name: str, *, is_hidden_read: bool) -> str:
     if path.name.startswith(".") and not is_hidden_read:
         return HIDDEN
     if path.is_symlink():
-        return "a symbolic link"
+        return SYMBOLIC_LINK
     if not path.is_file():
         return "not a regular file"  # reading from a named pipe would block forever
     return unread_reason(name, path.stat().st_size, is_hidden_read=is_hidden_read)
+
+
+def _target_of(path: Path) -> str:
+    """Return the relative path to which a symbolic link points, or an empty string if its target is absolute."""
+    with suppress(OSError):
+        target = path.readlink()
+        return "" if target.is_absolute() else target.as_posix()
+    return ""
 
 
 def _names_in(folder: Path) -> list[str]:

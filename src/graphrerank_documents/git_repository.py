@@ -13,7 +13,7 @@ from graphrerank.utils.checks import UserError
 from graphrerank_documents.git_reader import MAX_BYTES, FileChange, PassageSpan, TreeFile, TreeList
 from graphrerank_documents.limited_processes import LimitedProcesses, ProcessReply, Task
 from graphrerank_documents.reading import ReadFile, file_of_reply, seconds_for
-from graphrerank_documents.site import CONFIGS, Site, SiteConfig, is_near, site_of
+from graphrerank_documents.site import CONFIG_NAMES, Site, SiteConfig, is_near, site_of
 from graphrerank_documents.sources import DocumentSource, FileList
 
 #: Time limit in seconds for listing all commits, or all files of a tree.
@@ -199,9 +199,9 @@ class GitTree(DocumentSource):
 
     def site(self) -> Site:
         """Return the site of the documents, based on the site configurations in the tree."""
-        order = list(CONFIGS)
+        order = list(CONFIG_NAMES)
         paths = [PurePosixPath(path) for path in self._files]
-        found = [path for path in paths if path.name in CONFIGS and is_near(path.parent)]
+        found = [path for path in paths if path.name in CONFIG_NAMES and is_near(path.parent)]
         configs = [
             SiteConfig(path.parent.as_posix().removeprefix("."), path.name, self._repository.start_of(file.blob))
             for path in sorted(found, key=lambda path: (path.parent.parts, order.index(path.name)))

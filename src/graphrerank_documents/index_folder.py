@@ -37,6 +37,7 @@ from graphrerank_documents.notes import is_vault, vault_note
 from graphrerank_documents.passages import Passage, passages_of
 from graphrerank_documents.readers import READERS, suffix_of
 from graphrerank_documents.reading import ReadFile, read_files
+from graphrerank_documents.redirects import redirect_documents
 from graphrerank_documents.selection import FileSelection
 from graphrerank_documents.site import Site, find_site
 from graphrerank_documents.sources import MAX_BYTES, UNKNOWN_FORMAT, DocumentSource, FileList, LeftOut, unread_reason
@@ -48,12 +49,14 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 6"
+FORMAT = "graphrerank documents 7"
 EDGES = "edges.tsv"
 _RST = ".rst"
 _MAX_INCLUDES = 4  # maximum depth of included files in included files that are not parsed as RST otherwise
 #: Reason why a file or record has no passages. Links and imports may still point to it.
 NO_TEXT = "no text"
+#: Reason why a page that sends its readers to another one has no passages. Links to it lead to that page.
+REDIRECTED = "a redirect to another page"
 _NOT_DIVIDED = "cannot be divided into passages"
 _WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
 
@@ -199,6 +202,7 @@ def index_folder(
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
         raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{found}")
+    documents += redirect_documents((*site.redirects, *files.redirects), documents)
     names = {*files.names, *files.others}
     manifests = {file.path: file.manifest for file in read if file.manifest is not None}
     symbols = SymbolIndex(documents, manifests=manifests, files=names, failures=unread)
@@ -380,7 +384,7 @@ def _divide(
             (with_text if document_passages else without_text).append(document)
             passages += document_passages
             if not document_passages:
-                unread[NO_TEXT].append(document.name)
+                unread[NO_TEXT if document.redirect is None else REDIRECTED].append(document.name)
     return [*with_text, *without_text], passages, dict(dropped)
 
 

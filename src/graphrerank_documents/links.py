@@ -20,6 +20,7 @@ from graphrerank_documents.includes import includers_of
 from graphrerank_documents.pages import FILE, NOWHERE, OUTSIDE, PageNames, Pages
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.readers import suffix_of
+from graphrerank_documents.redirects import REDIRECT
 from graphrerank_documents.site import Site
 from graphrerank_documents.symbols import SymbolIndex
 
@@ -35,6 +36,7 @@ _PLURALS = {"reply": "replies", "property": "properties", "inherits": "bases", "
 _NOT_RESOLVED = "read, but links cannot be resolved"
 _KEYWORD = "keyword:"  # prefix of labels of the role `keyword`, which is external without such a label
 _MAX_INCLUDERS = 5  # maximum number of including files to which a link may be relative
+_MAX_REDIRECTS = 8  # maximum length of a chain of redirects
 _MAX_PATTERNS = 1000  # limit on glob patterns, because each is compared with all document names
 
 #: Document number and section number. The section is None if a link points to the document as a whole.
@@ -63,6 +65,7 @@ class LinkAccount:
             that contains them are not counted.
         resolved: Number of internal links whose target exists.
         to_section: Number of resolved links that point to a section rather than to a whole document.
+        redirected: Number of resolved links to pages that redirect, which lead to the target of the redirect.
         dead: Source document, line and target of each broken link. If only the section is missing, the link is broken
             but there is still an edge to the document.
         foreign: Number of links to other sites and to files outside the folder.
@@ -81,11 +84,14 @@ class LinkAccount:
     code: Mapping[str, int] = field(default_factory=dict)
     by_type: Mapping[str, TypeCount] = field(default_factory=dict)
     dead_imports: Sequence[tuple[str, int, str]] = ()
+    redirected: int = 0
 
     def __str__(self) -> str:
         """Summarise the number of links, the first broken links and the number of code edges."""
         links = f"{self.within:,} link{'s' * (self.within != 1)} within the folder: {self.resolved:,} resolved"
-        links += f" ({self.to_section:,} to a section)"
+        links += (
+            f" ({self.to_section:,} to a section{f', {self.redirected:,} through a redirect' * bool(self.redirected)})"
+        )
         if self.dead:
             links += f", {len(self.dead):,} broken: {_shown(self.dead)}"
         rows = [links]
@@ -116,10 +122,12 @@ class _Found(NamedTuple):
     Attributes:
         places: Target documents and sections. Empty if the link is broken.
         missing: Note for the report if the target document exists but the section does not. Otherwise empty.
+        is_redirected: Whether the link leads to the target through a redirect.
     """
 
     places: tuple[Place, ...] = ()
     missing: str = ""
+    is_redirected: bool = False
 
 
 def resolve_links(
@@ -167,7 +175,7 @@ def resolve_links(
     resolved_by_type: Counter[str] = Counter()
     dead: list[tuple[str, int, str]] = []
     dead_imports: list[tuple[str, int, str]] = []
-    within = to_section = foreign = 0
+    within = to_section = foreign = redirected = 0
     for passage in passages:
         own = numbers[passage.document]
         for link in passage.links:
@@ -181,6 +189,7 @@ def resolve_links(
             if link.kind != SYMBOL and (found.missing or not is_own):
                 within += 1
                 to_section += not found.missing and any(section is not None for _, section in found.places)
+                redirected += found.is_redirected and not found.missing
                 if not found.places or found.missing:
                     dead.append((passage.document, link.line, link.target + found.missing))
             if link.edge != "link" and (found.places or resolver.is_within(own, link)):
@@ -192,10 +201,21 @@ def resolve_links(
                 if target and target != passage.id and (edge := (passage.id, target, link.edge)) not in edges:
                     edges[edge] = None
                     code[link.edge] += link.kind == SYMBOL
+    for number, document in enumerate(documents):
+        if document.redirect is None:
+            continue
+        if (found := resolver.find(number, document.redirect)) is None:
+            foreign += 1
+            continue
+        within += 1
+        within_by_type[REDIRECT] += 1
+        resolved_by_type[REDIRECT] += bool(found.places)
+        if not found.places or found.missing:
+            dead.append((document.name, document.redirect.line, document.redirect.target + found.missing))
     edges_of_code = {name: count for name, count in code.items() if count}
     by_type = {name: TypeCount(count, resolved_by_type[name]) for name, count in within_by_type.items()}
     account = LinkAccount(
-        within, within - len(dead), to_section, dead, foreign, edges_of_code, by_type, tuple(dead_imports)
+        within, within - len(dead), to_section, dead, foreign, edges_of_code, by_type, tuple(dead_imports), redirected
     )
     return list(edges), account
 
@@ -210,6 +230,8 @@ class _Resolver:
         self._site = re.compile(rf"(?:{'|'.join(bases) or '(?!)'})(?![^/?#])(.*)", re.IGNORECASE | re.DOTALL)
         self._anchors = cache(self._anchors_of)
         self._patterns = 0
+        self._redirects: dict[int, _Found | None] = {}  # target of each redirect
+        self._open_redirects: list[int] = []  # redirects that are being followed
 
     @cached_property
     def _includers(self) -> dict[int, list[int]]:
@@ -283,15 +305,16 @@ class _Resolver:
         page, colon, heading = link.target.partition(":")
         if colon and (number := self._pages.find(own, f"/{page}")) >= 0:  # syntax of sphinx.ext.autosectionlabel
             section = self._section(number, heading)
-            return _Found() if section.missing else section
+            return _Found() if section is not None and section.missing else section
         return None if colon or link.target in _BUILT or link.edge != "link" else _Found()
 
     def _document(self, own: int, target: str) -> _Found | None:
         if _GLOB.search(target) and (numbers := self._matches(own, target)):
             return _Found(tuple((number, None) for number in numbers))
-        number = self._pages.find(own, target)
-        is_away = number == FILE or (number < 0 and (":" in target or target in _BUILT))
-        return None if is_away else _Found(((number, None),) * (number >= 0))
+        if (number := self._pages.find(own, target)) >= 0:
+            return self._section(number, "")
+        is_away = number == FILE or ":" in target or target in _BUILT
+        return None if is_away else _Found()
 
     def _matches(self, own: int, target: str) -> list[int]:
         """Return the numbers of the documents that match a glob pattern."""
@@ -331,7 +354,9 @@ class _Resolver:
             number = self._names.find(own, path)
         if number >= 0:
             found = self._section(number, anchor)
-            if found.missing and not path:  # a target that is only an anchor may name a label or symbol in the folder
+            if (
+                found is not None and found.missing and not path
+            ):  # a target that is only an anchor may name a label or symbol in the folder
                 name = unquote(anchor)
                 symbol = self._symbol(own, Link(name, kind=SYMBOL)) if "." in name else found
                 return self._named(own, name) or (symbol if symbol.places else found)
@@ -339,8 +364,13 @@ class _Resolver:
         label = None if "/" in path or "." in path else self._named(own, path)  # MyST writes labels like paths
         return label or (None if number in (FILE, OUTSIDE) else _Found())
 
-    def _section(self, number: int, anchor: str) -> _Found:
-        """Find a section of a document by anchor, by normalised slug or by line number."""
+    def _section(self, number: int, anchor: str) -> _Found | None:
+        """Find a section of a document by anchor, by normalised slug or by line number.
+
+        If the document redirects, the section is that of its target, or None if the target is on another site.
+        """
+        if (redirect := self._documents[number].redirect) is not None:
+            return self._redirected(number, redirect, anchor)
         anchor = anchor.partition(":~:")[0]
         if not anchor or anchor == "top":
             return _Found(((number, None),))
@@ -350,6 +380,23 @@ class _Resolver:
             lines = [each.line for each in self._documents[number].sections]
             section = max(0, bisect_right(lines, int(line[1])) - 1) if any(lines) else None
         return _Found(((number, section),), missing="" if section is not None else " (no such section)")
+
+    def _redirected(self, number: int, redirect: Link, anchor: str) -> _Found | None:
+        """Return the target of a redirect, or that section of it which a link names."""
+        if number not in self._redirects:
+            self._redirects[number] = _Found()  # ends circles of redirects
+            if len(self._open_redirects) < _MAX_REDIRECTS:
+                self._open_redirects.append(number)
+                self._redirects[number] = self._find(number, redirect)
+                self._open_redirects.pop()
+        if (found := self._redirects[number]) is None:
+            return None
+        if not found.places:
+            return found._replace(missing=" (a redirect to a missing page)")
+        (target, section), *_ = found.places
+        if section is None and anchor:
+            found = self._section(target, anchor) or found
+        return found._replace(is_redirected=True)
 
 
 def _slug(name: str) -> str:

@@ -4,8 +4,11 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+
+from graphrerank_documents.redirects import MAX_REDIRECTS, READERS, Redirect, redirects_of
 
 #: Configuration files of site generators, and the settings from which the URL of the site is built.
 CONFIGS = {
@@ -19,6 +22,8 @@ CONFIGS = {
     "book.toml": ("site-url",),
     "conf.py": ("html_baseurl",),
 }
+#: Names of all configuration files to read: those with the URL of a site, and those with redirects.
+CONFIG_NAMES = (*CONFIGS, *(name for name in READERS if name not in CONFIGS))
 #: Configuration files of tools whose links contain the file name of a page without its folder.
 VAULT = ".obsidian"
 NAMING = ("writerside.cfg", VAULT)
@@ -37,12 +42,14 @@ class Site:
         roots: Folders that contain a configuration, such as ``docs``. Empty for the folder of documents itself.
         by_name: Whether links contain the file name of a page without its folder.
         is_vault: Whether the folder is a vault of Obsidian, in which the name of a note's file is its title.
+        redirects: Redirects of pages that moved.
     """
 
     bases: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     by_name: bool = False
     is_vault: bool = False
+    redirects: tuple[Redirect, ...] = ()
 
 
 class SiteConfig(NamedTuple):
@@ -51,7 +58,7 @@ class SiteConfig(NamedTuple):
     Attributes:
         folder: Path of the folder that contains the file, relative to the folder of documents, such as ``docs``. Empty
             for the folder of documents itself, and None for a folder outside it.
-        name: File name, one of :data:`CONFIGS`.
+        name: File name, one of :data:`CONFIG_NAMES`.
         content: First :data:`MAX_CONFIG` bytes of the file.
     """
 
@@ -76,7 +83,7 @@ def find_site(source: Path) -> Site:
     folders = (*_near_folders(source), *source.parents[:2])
     for folder in folders:
         within = folder.relative_to(source).as_posix() if folder.is_relative_to(source) else None
-        for path in (folder / name for name in CONFIGS):
+        for path in (folder / name for name in CONFIG_NAMES):
             if path.is_file() and not path.is_symlink():
                 configs.append(SiteConfig("" if within == "." else within, path.name, _start_of(path)))
     naming = {name for folder in folders for name in NAMING if (folder / name).exists()}
@@ -96,8 +103,20 @@ def site_of(configs: Sequence[SiteConfig], name: str = "", *, naming: Collection
         Location of the documents on their site.
     """
     bases = dict.fromkeys(base for config in configs for base in _bases(config))
-    roots = dict.fromkeys(config.folder for config in configs if config.folder is not None)
-    return Site((*bases, *[f"/{name}/"] * bool(name)), tuple(roots), bool(naming), VAULT in naming)
+    roots = dict.fromkeys(config.folder for config in configs if config.folder is not None and config.name in CONFIGS)
+    redirects = (
+        redirect
+        for config in configs
+        if config.folder is not None and config.name in READERS
+        for redirect in redirects_of(config.name, config.content, config.folder)
+    )
+    return Site(
+        (*bases, *[f"/{name}/"] * bool(name)),
+        tuple(roots),
+        bool(naming),
+        VAULT in naming,
+        tuple(islice(redirects, MAX_REDIRECTS)),
+    )
 
 
 def is_near(folder: PurePosixPath) -> bool:
@@ -133,6 +152,6 @@ def _bases(config: SiteConfig) -> list[str]:
     for name, value in _SETTING.findall(config.content.decode("utf-8", "replace")):
         settings.setdefault(name.lower(), value)
     address = ""
-    for value in (settings.get(name, "") for name in CONFIGS[config.name]):
+    for value in (settings.get(name, "") for name in CONFIGS.get(config.name, ())):
         address = value if "://" in value else f"{address.rstrip('/')}/{value.strip('/')}" if value else address
     return [f"{address.rstrip('/')}/"] if address.strip("/") else []

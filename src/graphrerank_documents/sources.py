@@ -8,6 +8,7 @@ from pathlib import Path
 from graphrerank.data.folder_layout import ACCOUNT, CORPUS
 from graphrerank_documents.readers import suffix_of
 from graphrerank_documents.reading import ReadFile
+from graphrerank_documents.redirects import Redirect
 from graphrerank_documents.site import Site
 
 #: Maximum size of a file in bytes. Larger files are skipped and reported.
@@ -40,12 +41,14 @@ class FileList:
         others: Files that exist but are not parsed. Links may point to them.
         unread: Skipped files and folders, by reason.
         left_out: Files and folders that are not chosen to be read, by reason.
+        redirects: Symbolic links to files of the source, which are not parsed. Links to them lead to those files.
     """
 
     names: Sequence[str]
     others: Sequence[str] = ()
     unread: Mapping[str, Sequence[str]] = field(default_factory=dict)
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    redirects: Sequence[Redirect] = ()
 
 
 class DocumentSource(ABC):

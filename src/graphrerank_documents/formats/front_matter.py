@@ -17,6 +17,7 @@ _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.MULTILINE | re.DOTAL
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$", re.MULTILINE)
 _MAX_CHARS = 20_000  # maximum length of front matter; longer metadata is treated as text
 _ALIASES = ("aliases", "alias", "redirect_from", "permalink", "url")
+_REDIRECTS = ("redirect_to", "redirect")  # properties with the target of a page that redirects
 _NAMES = ("aliases", "alias")  # properties whose values are names of the page
 _WIKI = re.compile(r"!?\[\[([^\[\]\n]{1,2000})\]\]")
 _DATA = re.compile(r"[\d\s.,+-]*\Z|.*\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)  # no page
@@ -32,6 +33,7 @@ class FrontMatter:
         description: Description, or empty.
         aliases: Alternative names: wiki names, and paths of the site that start with ``/``.
         links: Wiki links in the values of the properties, except in aliases.
+        redirect: URL or path of the page to which this one redirects, or empty.
         text: Properties as lines of the form ``name: value``, for a page without text.
         length: Number of characters of the front matter at the start of the file. 0 if there is none.
     """
@@ -40,6 +42,7 @@ class FrontMatter:
     description: str = ""
     aliases: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    redirect: str = ""
     text: str = ""
     length: int = 0
 
@@ -66,7 +69,9 @@ def front_matter(text: str, name: str) -> FrontMatter:
     title, description = (" ".join(said.get(key, ("",))[0].split()) for key in ("title", "description"))
     rows = (f"{key}: {', '.join(map(_shown, texts))}" for key, texts in said.items() if key not in (*_ALIASES, "title"))
     links = _property_links(text[:length])
-    return FrontMatter(title[:MAX_NAME], description, aliases, links, "\n".join(rows), length)
+    targets = (each.strip() for key in _REDIRECTS for each in said.get(key, ())[:1])
+    redirect = next((target for target in targets if "/" in target or "." in target), "")
+    return FrontMatter(title[:MAX_NAME], description, aliases, links, redirect, "\n".join(rows), length)
 
 
 def _property_links(head: str) -> tuple[Link, ...]:

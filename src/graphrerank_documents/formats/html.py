@@ -3,12 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from graphrerank.installation.extras import optional
-from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section, UnreadableError
+from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, UnreadableError
+from graphrerank_documents.formats.redirect_pages import redirecting, refresh_url, script_url
 from graphrerank_documents.formats.sections import Sections
 from graphrerank_documents.formats.text import DATA_URI, decode_text, without_blobs
 
@@ -53,9 +54,9 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")
 _NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # around a heading
 _BEFORE_SITE = " -\u2013\u2014|\u00b7:\u00bb"  # separators between a title and the name of the site
-_REFRESH = re.compile(r"\s*[\d.]*\s*[;,]\s*url\s*=\s*[\"']?\s*([^\"'\s]+)", re.IGNORECASE)
 _ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # the parts of a URL other than the path
 _MAX_MARKS = 3  # a text of at most this many characters is dropped if it contains no word
+_MAX_SCRIPT = 5000  # number of characters of a script in which a redirect is searched for
 _MENU = 30  # maximum number of characters per link in a menu
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
 
@@ -69,7 +70,7 @@ def read_html(content: bytes, name: str, *, is_chapter: bool = False) -> list[Do
         is_chapter: Whether the page is a chapter of a book, whose whole body is read, including asides such as notes.
 
     Returns:
-        One document. A page that redirects to another one consists of a link.
+        One document. A page that redirects to another one has no text.
 
     Raises:
         UnreadableError: If ``content`` is binary, its encoding is unknown or too many elements are unclosed.
@@ -83,8 +84,6 @@ def read_html(content: bytes, name: str, *, is_chapter: bool = False) -> list[Do
         raise UnreadableError(f"more than {_MAX_OPEN:,} unclosed elements")
     page, stem = parser(text), PurePosixPath(name).stem[:MAX_NAME]
     base = _said(page, "base[href]", "href")
-    if refresh := _REFRESH.match(_said(page, 'meta[http-equiv="refresh" i]', "content")):
-        return [Document(name, stem, (Section("", (Block(stem, links=(Link(refresh[1]),)),)),), base=base)]
     walk, is_main = _chapter(page) if is_chapter else _main_part(page)
     ids = [element.attributes["id"] or "" for element in page.css("[id]")]
     sections = walk.out.end(ids, None if is_main else _is_menu)
@@ -97,7 +96,11 @@ def read_html(content: bytes, name: str, *, is_chapter: bool = False) -> list[Do
     named = next((each for each in headings if each and title.startswith(each) and _REST.match(title, len(each))), "")
     title = named or walk.out.titled or title or _said(page, 'meta[property="og:title"]', "content") or stem
     dropped = walk.dropped + Counter({"data URIs": uris})  # adding counters drops zeros
-    return [Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)]
+    url = refresh_url(_said(page, 'meta[http-equiv="refresh" i]', "content"))
+    if not url and not any(section.blocks for section in sections):
+        url = next((target for script in page.css("script") if (target := script_url(script.text()[:_MAX_SCRIPT]))), "")
+    document = Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)
+    return [redirecting(replace(document, aliases=()), url) if url else document]
 
 
 def _is_menu(block: Block) -> bool:

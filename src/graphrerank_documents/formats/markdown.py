@@ -24,6 +24,7 @@ from graphrerank_documents.document import (
 from graphrerank_documents.formats.front_matter import FrontMatter, file_title, front_matter
 from graphrerank_documents.formats.lined_reader import LinedReader, Row
 from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, markdown_parser, written_target
+from graphrerank_documents.formats.redirect_pages import markup_url, redirecting
 from graphrerank_documents.formats.slugs import Slugs
 from graphrerank_documents.formats.text import code_block
 
@@ -88,11 +89,13 @@ def read_markdown(content: bytes, name: str) -> list[Document]:
     reader = MarkdownReader(content, name)
     said = front_matter(reader.text, name)
     text = "\n" * reader.text.count("\n", 0, said.length) + reader.text[said.length :]
+    has_redirect = "<meta" in text or "<Redirect" in text
+    url = said.redirect or (markup_url(_CODE.sub("", text)) if has_redirect else "")
     text = (_MDX if reader.is_mdx else _IMPORT).sub(_without_code, text)
     text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
     reader.define(text)
     reader.read(text)
-    return [reader.document(said)]
+    return [redirecting(reader.document(said), url)]
 
 
 def _without_code(found: re.Match[str]) -> str:

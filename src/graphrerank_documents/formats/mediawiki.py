@@ -12,11 +12,13 @@ from typing import NamedTuple
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, PAGE, Document, Link, UnreadableError
 from graphrerank_documents.formats.lined_reader import LineReader, Row
+from graphrerank_documents.formats.redirect_pages import redirecting
+from graphrerank_documents.redirects import REDIRECT
 
 _NAMESPACES = frozenset((8, 10, 274, 710, 828))  # interface texts, templates, widgets, timed texts, modules
 _MAX_REDIRECTS = 8  # maximum length of a chain of redirects
 _MAX_ATTRIBUTES = 500
-_REDIRECT = re.compile(r"\s*#\S{1,30}\s{0,9}:?\s{0,9}\[\[([^\[\]|#\n]{1,500})", re.IGNORECASE)
+_REDIRECT = re.compile(r"\s*#\S{1,30}\s{0,9}:?\s{0,9}\[\[([^\[\]|#\n]{1,500})(#[^\[\]|\n]{1,500})?", re.IGNORECASE)
 _ITEM = re.compile(r"([*#:;]+)[ \t]*(.*)")
 _DIRECTION = re.compile(r"__[A-Z]{3,30}__")
 _COMMENT = re.compile(r"<!--(?:.*?-->|.*)", re.DOTALL)
@@ -52,12 +54,14 @@ class _Page(NamedTuple):
         namespace: Number of the namespace, 0 for articles.
         text: Wikitext of the last revision in the dump.
         redirect: Title of the page to which this one redirects, or empty.
+        section: Section of that page, which begins with ``#``, or empty.
     """
 
     title: str
     namespace: int
     text: str
     redirect: str
+    section: str = ""
 
 
 def read_wikitext(content: bytes, name: str) -> list[Document]:
@@ -69,16 +73,19 @@ def read_wikitext(content: bytes, name: str) -> list[Document]:
         name: Path of the file, relative to the source. The title of the page is the name of the file.
 
     Returns:
-        One document with a section per heading. A page that redirects to another one consists of a link.
+        One document with a section per heading. A page that redirects to another one has no text.
     """
-    return _Wikitext(content, name, PurePosixPath(name).stem.replace("_", " "), {}).read()
+    reader = _Wikitext(content, name, PurePosixPath(name).stem.replace("_", " "), {})
+    written = _REDIRECT.match(reader.text)
+    target = written[1].strip() + (written[2] or "") if written else ""
+    return [redirecting(document, target, PAGE) for document in reader.read()]
 
 
 def read_dump(content: bytes, name: str) -> list[Document]:
     """Parse an XML dump.
 
-    A page that redirects is an alias of the page to which it redirects. Pages of templates, modules, discussions and
-    the interface are left out.
+    A page that redirects is an alias of the page to which it redirects, or a document that redirects to its section.
+    Pages of templates, modules, discussions and the interface are left out.
 
     See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
@@ -92,10 +99,13 @@ def read_dump(content: bytes, name: str) -> list[Document]:
     kept = [page for page in pages if page.namespace % 2 == 0 and page.namespace not in _NAMESPACES]
     target_of = {_key(page.title): page.redirect for page in kept if page.redirect}
     aliases: dict[str, list[str]] = {}
-    for page in kept:
-        if page.redirect:
-            aliases.setdefault(_last_target(page.redirect, target_of), []).append(page.title)
     documents = []
+    for page in kept:
+        if page.redirect and page.section:
+            link = Link(page.redirect + page.section, kind=PAGE, edge=REDIRECT)
+            documents.append(Document(f"{name}#{page.title}"[:MAX_NAME], page.title[:MAX_NAME], (), redirect=link))
+        elif page.redirect:
+            aliases.setdefault(_last_target(page.redirect, target_of), []).append(page.title)
     for page in kept:
         if not page.redirect:
             (document,) = _Wikitext(
@@ -129,7 +139,9 @@ def _pages(content: bytes) -> tuple[dict[str, int], list[_Page]]:
             title = " ".join((element.findtext("{*}title") or "").split())
             number = _integer(element.findtext("{*}ns"))
             if title:
-                pages.append(_Page(title, number, text, target or (written[1].strip() if written else "")))
+                section = (written[2] or "").strip() if written else ""
+                target, _, anchor = (target or (written[1].strip() if written else "")).partition("#")
+                pages.append(_Page(title, number, text, target, f"#{anchor}" if anchor else section))
             element.clear()
     except (etree.XMLSyntaxError, ValueError) as error:
         raise UnreadableError("not XML") from error
@@ -224,9 +236,7 @@ class _Wikitext(LineReader):
     def line(self, line: str) -> None:
         """Parse a line: a heading, a list item, a table, code or a part of a paragraph."""
         mark = _KEPT.match(line.strip())
-        if redirect := _REDIRECT.match(line) if self.at == 1 else None:
-            self.add(redirect[1], self.at, [Link(redirect[1].strip(), self.at, PAGE)])
-        elif heading := _heading(line):
+        if heading := _heading(line):
             self.flush()
             text, links = self.inline(heading, self.at)
             self.open(text, self.at, links)

@@ -8,6 +8,7 @@ from typing import Any
 from graphrerank.installation.extras import importing
 from graphrerank_documents.document import PATH, Document, Link, UnreadableError
 from graphrerank_documents.formats.lined_reader import LinedReader, Row, Span
+from graphrerank_documents.formats.redirect_pages import markup_url, redirecting
 from graphrerank_documents.formats.sphinx_markup import directive_of, role_of
 
 with importing("documents", "an RST file"):
@@ -52,7 +53,10 @@ def read_rst(content: bytes, name: str) -> list[Document]:
     Raises:
         UnreadableError: If ``content`` is binary or too long, or its encoding is unknown.
     """
-    return _RST(content, name).read()
+    reader = _RST(content, name)
+    documents = reader.read()
+    url = markup_url(reader.text) if "refresh" in reader.text.lower() else ""
+    return [redirecting(document, url) for document in documents]
 
 
 def _inline_text(state: Any, text: str, lineno: int) -> Any:

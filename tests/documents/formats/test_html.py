@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrerank_documents.document import Document, UnreadableError
+from graphrerank_documents.document import Document, Link, UnreadableError
 from graphrerank_documents.formats.html import read_html
 
 pytest.importorskip("selectolax", reason="selectolax is optional")
@@ -128,7 +128,8 @@ def test_titles_redirects_and_addresses():
     sites = "<title>Valve (Pump manual)</title><h1>Pump manual</h1><h2>2.1 Valve</h2><p>x"
     assert page(sites).title == page("<title>Valve - Pump manual</title><p>x<h2>Opening").title[:5] == "Valve"
     document = page("<title>Valves</title><meta http-equiv=Refresh content='0; URL=\"b.html?a&amp;copy=1\"'><body>")
-    assert (document.title, targets(document)) == ("a", ["b.html?a&copy=1"])
+    assert document.redirect == Link("b.html?a&copy=1", edge="redirect")
+    assert document.sections == ()
     link = "<link rel=canonical href='https://x.org/en/{}'><p>x"
     assert page(link.format("a.html")).aliases == ("/en/a.html",)
     assert page(link.format("a/")).aliases == page(link.format("a/"), "a/index.html").aliases == ("/en/a/",)

@@ -136,8 +136,16 @@ def test_tables_have_rows_and_captions() -> None:
     assert [link.target for link in links_of(document)] == ["Red"]
 
 
-def test_a_file_that_redirects_is_a_link() -> None:
-    assert [(link.kind, link.target) for link in links_of(page("#REDIRECT [[Valve]]"))] == [("page", "Valve")]
+def test_a_file_that_redirects_has_no_text() -> None:
+    document = page("#REDIRECT [[Valve#Use]]")
+    assert document.sections == ()
+    assert document.redirect == Link("Valve#Use", 1, "page", "redirect")
+
+
+def test_a_page_of_a_dump_that_redirects_to_a_section_leads_there() -> None:
+    pages = dump(("Old", 0, "#REDIRECT [[Valve#Use]]"), ("Valve", 0, "Text.\n== Use ==\nOpen it."))
+    redirects = [(each.title, each.redirect.target) for each in read_dump(pages, "d.xml") if each.redirect]
+    assert redirects == [("Old", "Valve#Use")]
 
 
 @pytest.mark.parametrize(

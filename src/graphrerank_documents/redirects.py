@@ -1,0 +1,191 @@
+"""Redirects of pages that moved, as the configuration of a site generator or a web host names them.
+
+Configurations are untrusted. They are parsed as text and never executed.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from posixpath import join, normpath
+from typing import Any, NamedTuple
+
+from graphrerank.installation.extras import optional
+from graphrerank_documents.document import MAX_TARGET, Document, Link
+
+#: Maximum number of redirects of a site.
+MAX_REDIRECTS = 20_000
+#: Type of the links of redirects in the report.
+REDIRECT = "redirect"
+_MAX_PATTERNS = 100  # maximum number of redirects of whole folders, because each is compared with all documents
+_FOLDERS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # URLs omit these folders
+_TEXT = r"""["'`]([^"'`\n]{1,1000})["'`]"""
+_OBJECT = re.compile(r"\{([^{}]{1,5000})\}")
+_FROM = re.compile(rf"""["']?\b(?:from|source)["']?\s{{0,9}}:\s{{0,9}}(?:\[([^\[\]]{{1,5000}})\]|{_TEXT})""")
+_TO = re.compile(rf"""["']?\b(?:to|destination)["']?\s{{0,9}}:\s{{0,9}}{_TEXT}""")
+_TEXTS = re.compile(_TEXT)
+_PAIR = re.compile(rf"""{_TEXT}\s{{0,9}}:\s{{0,9}}{_TEXT}""")
+_SPHINX = re.compile(r"^(redirects|rediraffe_redirects)\b[^=\n]{0,50}=\s{0,9}\{([^{}]{0,500000})\}", re.MULTILINE)
+_WILDCARD = re.compile(r"(?:\*|:[\w]{1,50}\*)\Z")
+_SPLAT = re.compile(r"(?::[\w]{1,50}\*?|\*|\$1)\Z")
+
+
+class Redirect(NamedTuple):
+    """Redirect of a page.
+
+    Attributes:
+        source: Path of the page that moved, relative to the folder of documents. It may end with ``*``, which matches
+            every page below a folder.
+        target: URL or path of the page to which it moved. A path is relative to ``source`` or, with a leading ``/``,
+            to the site.
+    """
+
+    source: str
+    target: str
+
+
+def redirects_of(name: str, content: bytes, folder: str) -> list[Redirect]:
+    """Return the redirects in a configuration file.
+
+    Args:
+        name: Name of the file, one of :data:`READERS`.
+        content: Content of the file.
+        folder: Path of the folder that contains the file, relative to the folder of documents.
+
+    Returns:
+        Redirects, at most :data:`MAX_REDIRECTS`. Empty if the file has none or is damaged.
+
+    Example:
+        >>> redirects_of("_redirects", b"/old /new 301", "public")
+        [Redirect(source='public/old', target='/new')]
+    """
+    redirects = []
+    with suppress(Exception):  # a damaged configuration names no redirects
+        for source, target in islice(READERS[name](content.decode("utf-8-sig", "replace")), MAX_REDIRECTS):
+            path = re.sub(r"^[a-z]+://[^/]*", "", source.strip()).partition("?")[0].partition("#")[0]
+            path = normpath(join(folder, path.lstrip("/")))
+            if path not in (".", "..") and not path.startswith("../") and 0 < len(target) <= MAX_TARGET >= len(path):
+                redirects.append(Redirect(path, target.strip()))
+    return redirects
+
+
+def redirect_documents(redirects: Sequence[Redirect], documents: Iterable[Document]) -> list[Document]:
+    """Return a document without text for each page that moved, so that links to its path are resolved.
+
+    Args:
+        redirects: Redirects of a site.
+        documents: All documents. Redirects of whole folders are expanded to the pages that exist in the new folder.
+
+    Returns:
+        Documents that redirect, without those whose names other documents have.
+    """
+    names = {document.name for document in documents}
+    plain = [each for each in redirects if not each.source.endswith("*")]
+    patterns = [each for each in redirects if each.source.endswith("*")][:_MAX_PATTERNS]
+    expanded = (each for pattern in patterns for each in _expanded(pattern, names))
+    pages: dict[str, Document] = {}
+    for redirect in islice((*plain, *expanded), MAX_REDIRECTS):
+        if redirect.source not in names:
+            link = Link(redirect.target, edge=REDIRECT)
+            pages.setdefault(redirect.source, Document(redirect.source, "", (), redirect=link))
+    return list(pages.values())
+
+
+def _expanded(pattern: Redirect, names: Collection[str]) -> Iterator[Redirect]:
+    """Yield a redirect for each page of the folder to which a whole folder moved."""
+    folder = _SPLAT.sub("", pattern.target)
+    if folder == pattern.target or not folder.startswith("/") or len(folder) < 2:
+        return
+    starts = tuple(join(top, folder.lstrip("/")) for top in _FOLDERS)
+    source = pattern.source.rstrip("*")
+    for name in names:
+        if (start := next((start for start in starts if name.startswith(start)), None)) is not None:
+            yield Redirect(source + name[len(start) :], f"/{name}")
+
+
+def _mkdocs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of ``redirect_maps``. Both paths are relative to the folder of the pages."""
+    root = _yaml(text)
+    pages = getattr(_entry(root, "docs_dir"), "value", "docs")
+    plugins = getattr(_entry(root, "plugins"), "value", None) or []
+    settings = [value for plugin in plugins for _, value in _items(plugin)]
+    for source, target in (pair for each in settings for pair in _items(_entry(each, "redirect_maps"))):
+        yield f"{pages}/{source}", target.value if "://" in target.value else f"/{target.value}"
+
+
+def _gitbook(text: str) -> Iterator[tuple[str, str]]:
+    for source, target in _items(_entry(_yaml(text), "redirects")):
+        yield source, target.value if "://" in target.value else f"/{target.value.lstrip('./')}"
+
+
+def _yaml(text: str) -> Any:
+    """Return the root node of YAML. Nodes are read without constructing objects."""
+    yaml = optional("yaml", "site configurations")
+    return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _items(node: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a mapping of YAML with the nodes of their values."""
+    for pair in node.value if getattr(node, "tag", "").endswith(":map") else ():
+        if isinstance(pair[0].value, str):
+            yield pair[0].value, pair[1]
+
+
+def _entry(node: Any, key: str) -> Any:
+    """Return the node of a value in a mapping of YAML, or None."""
+    return next((value for name, value in _items(node) if name == key), None)
+
+
+def _script(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the objects with ``from`` and ``to``, or ``source`` and ``destination``, of a program or of JSON."""
+    for found in _OBJECT.finditer(text):
+        sources, target = _FROM.search(found[1]), _TO.search(found[1])
+        if sources and target:
+            for source in _TEXTS.findall(sources[1]) if sources[1] else [sources[2]]:
+                yield _WILDCARD.sub("*", source), target[1]
+
+
+def _sphinx(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the redirects of sphinx-reredirects, relative to the old page, and of sphinxext-rediraffe."""
+    for kind, entries in _SPHINX.findall(text):
+        for source, target in _PAIR.findall(entries):
+            yield source, target if kind == "redirects" or "://" in target else f"/{target}"
+
+
+def _host(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file of redirects, such as ``/old /new 301``."""
+    for words in (line.split() for line in text.split("\n") if not line.lstrip().startswith("#")):
+        if len(words) > 1:
+            yield words[0], words[1]
+
+
+def _toml(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of ``netlify.toml`` and of mdBook's ``book.toml``."""
+    data = tomllib.loads(text)
+    for each in data.get("redirects") or []:
+        yield str(each["from"]), str(each["to"])
+    output = data.get("output") or {}
+    for source, target in ((output.get("html") or {}).get("redirect") or {}).items():
+        yield f"src/{source.lstrip('/')}", str(target)
+
+
+def _json(text: str) -> Iterator[tuple[str, str]]:
+    yield from _script(json.dumps(json.loads(text).get("redirects") or []))
+
+
+#: Functions that return the redirects in a configuration file, by its name.
+READERS: dict[str, Callable[[str], Iterator[tuple[str, str]]]] = {
+    "mkdocs.yml": _mkdocs,
+    ".gitbook.yaml": _gitbook,
+    **dict.fromkeys(("docusaurus.config.js", "docusaurus.config.ts", "docusaurus.config.mjs"), _script),
+    **dict.fromkeys(("next.config.js", "next.config.mjs", "next.config.ts"), _script),
+    "conf.py": _sphinx,
+    "_redirects": _host,
+    "netlify.toml": _toml,
+    "book.toml": _toml,
+    "vercel.json": _json,
+    "docs.json": _json,
+    "mint.json": _json,
+}

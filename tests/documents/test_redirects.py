@@ -1,0 +1,121 @@
+"""Redirects lead links to the page that moved, whether a page or a configuration names them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from graphrerank_documents.document import PAGE, Document, Link, Section
+from graphrerank_documents.index_folder import IndexedFolder, index_folder
+from graphrerank_documents.links import resolve_links
+from graphrerank_documents.passages import Passage
+from graphrerank_documents.redirects import REDIRECT, Redirect, redirect_documents, redirects_of
+
+NEW = {"docs/new.md": "# New\n\nThe text.\n\n## Usage\n\nUse it.\n"}
+
+
+def index(tmp_path: Path, files: Mapping[str, str]) -> tuple[IndexedFolder, set[tuple[str, str]]]:
+    for name, text in files.items():
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
+    edges = tmp_path / "out" / "edges.tsv"
+    rows = edges.read_text().splitlines()[1:] if edges.exists() else []
+    return made, {(row.split("\t")[0], row.split("\t")[1]) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "folder", "expected"),
+    [
+        (
+            "mkdocs.yml",
+            "plugins:\n  - search\n  - redirects:\n      redirect_maps:\n        old.md: a/new.md#x\n        b.md: https://x.org\n",
+            "",
+            [("docs/old.md", "/a/new.md#x"), ("docs/b.md", "https://x.org")],
+        ),
+        (
+            "docusaurus.config.js",
+            "redirects: [{to: '/docs/new', from: ['/docs/a', '/docs/b']}, {from: \"/c\", to: \"/docs/new\"}]",
+            "site",
+            [("site/docs/a", "/docs/new"), ("site/docs/b", "/docs/new"), ("site/c", "/docs/new")],
+        ),
+        ("next.config.js", "{source: '/old/:path*', destination: '/new/:path*'}", "", [("old/*", "/new/:path*")]),
+        ("conf.py", "redirects = {\n  'old': 'new.html',\n}\n", "docs", [("docs/old", "new.html")]),
+        ("conf.py", 'rediraffe_redirects = {"a.rst": "b/c.rst"}', "", [("a.rst", "/b/c.rst")]),
+        ("_redirects", "/old /new\n/x/* /y/:splat\n", "public", [("public/old", "/new"), ("public/x/*", "/y/:splat")]),
+        ("netlify.toml", '[[redirects]]\nfrom = "/old"\nto = "/new"\n', "", [("old", "/new")]),
+        ("book.toml", '[output.html.redirect]\n"/a.html" = "b.html"\n', "", [("src/a.html", "b.html")]),
+        ("vercel.json", '{"redirects": [{"source": "/old", "destination": "/new"}]}', "", [("old", "/new")]),
+        (".gitbook.yaml", "redirects:\n  old/page: new/page.md\n", "", [("old/page", "/new/page.md")]),
+        ("mkdocs.yml", "plugins: [", "", []),
+        ("conf.py", 'redirects = {"../../etc": "x"}', "", []),
+    ],
+)  # fmt: skip
+def test_redirects_of_a_configuration(name: str, content: str, folder: str, expected: list[tuple[str, str]]) -> None:
+    assert redirects_of(name, content.encode(), folder) == [Redirect(*pair) for pair in expected]
+
+
+def test_a_redirect_of_a_folder_is_expanded_to_the_pages_in_it() -> None:
+    pages = [Document(name, "", ()) for name in ("docs/new/a.md", "docs/new/b/c.md", "docs/other.md")]
+    made = redirect_documents([Redirect("old/*", "/new/:splat"), Redirect("docs/other.md", "/x")], pages)
+    assert {(each.name, each.redirect.target) for each in made if each.redirect} == {
+        ("old/a.md", "/docs/new/a.md"),
+        ("old/b/c.md", "/docs/new/b/c.md"),
+    }
+
+
+PAGES = {
+    "meta.html": "<html><head><meta http-equiv='refresh' content='0; url=new.html'></head><h1>Redirecting</h1></html>",
+    "script.html": "<script>window.location.replace('new.html')</script>",
+    "front.md": "---\nredirect_to: /new/\n---\n",
+    "element.md": '# Moved\n\n<meta http-equiv="refresh" content="0; URL=\'new/\'" />\n',
+    "component.mdx": "import {Redirect} from '@docusaurus/router';\n\n<Redirect to=\"./new\" />\n",
+    "raw.rst": '.. raw:: html\n\n   <meta http-equiv="refresh" content="0; url=new.html" />\n',
+    "meta.rst": ".. meta::\n   :http-equiv=Refresh: 0; url=new.html\n",
+    "page.wiki": "#REDIRECT [[New]]\n",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_link_to_a_page_that_redirects_leads_to_its_target(name: str, tmp_path: Path) -> None:
+    made, edges = index(tmp_path, NEW | {f"docs/{name}": PAGES[name], "docs/a.md": f"[b]({name}) [c]({name}#usage)"})
+    assert edges == {("docs/a.md", "docs/new.md#new"), ("docs/a.md", "docs/new.md#usage")}
+    assert made.unread == {"a redirect to another page": [f"docs/{name}"]}
+    assert (made.links.resolved, made.links.redirected, made.links.by_type[REDIRECT].resolved) == (3, 2, 1)
+    assert "2 through a redirect" in str(made)
+
+
+def test_a_page_about_redirects_is_a_page(tmp_path: Path) -> None:
+    text = '# Redirects\n\n```html\n<meta http-equiv="refresh" content="0; url=new.html">\n```\n'
+    made, edges = index(tmp_path, NEW | {"docs/a.md": "[b](b.md)", "docs/b.md": text})
+    assert ("docs/a.md", "docs/b.md#redirects") in edges
+    assert not made.unread
+
+
+def test_redirects_of_a_site_and_symbolic_links_lead_to_their_targets(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "LINK.md").symlink_to("docs/new.md")
+    config = (
+        "plugins:\n  - redirects:\n      redirect_maps:\n        old.md: new.md#usage\n        gone.md: nowhere.md\n"
+    )
+    made, edges = index(tmp_path, NEW | {"mkdocs.yml": config, "docs/a.md": "[o](old.md) [l](../LINK.md) [g](gone.md)"})
+    assert edges == {("docs/a.md", "docs/new.md#usage"), ("docs/a.md", "docs/new.md#new")}
+    redirects = made.links.by_type[REDIRECT]
+    assert (redirects.within, redirects.resolved) == (3, 2)
+    assert ("docs/gone.md", 0, "/nowhere.md") in made.links.dead
+
+
+def test_circles_and_long_chains_of_redirects_end() -> None:
+    def stub(name: str, target: str) -> Document:
+        return Document(name, name[:-5], (), redirect=Link(target, kind=PAGE, edge=REDIRECT))
+
+    chain = [stub(f"{number}.wiki", str(number + 1)) for number in range(3000)]
+    documents = [Document("a.wiki", "a", (Section(""),)), stub("b.wiki", "c"), stub("c.wiki", "b"), *chain]
+    links = tuple(Link(target, kind=PAGE) for target in ("b", "0"))
+    edges, account = resolve_links(documents, [Passage("a", "a", "text", "a.wiki", 0, "", 0, 1, links)])
+    assert (edges, account.redirected) == ([], 0)
+    assert {(name, target) for name, _, target in account.dead} >= {
+        ("a.wiki", "b (a redirect to a missing page)"),
+        ("a.wiki", "0 (a redirect to a missing page)"),
+    }
