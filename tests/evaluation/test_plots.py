@@ -1,12 +1,14 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
-from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, merged_bins, svg
+from graphrerank.evaluation.plots import ACCENT, INK, WARM, count_crossings, dataset_pictures, merged_bins, svg
 from graphrerank.evaluation.records import Cost, DatasetResult, Reliability, SystemResult
 from tests.support.results import Outline
 
@@ -73,6 +75,16 @@ def test_a_label_does_not_lie_on_the_interval_of_its_neighbour() -> None:
     label = next(text for text in axes.texts if text.get_text() == "first").get_window_extent()
     (x, low), (_, high) = axes.transData.transform([(1.15, 30.0), (1.15, 70.0)])
     assert not (label.x0 <= x <= label.x1 and low <= label.y1 and label.y0 <= high)
+
+
+def test_crossings_against_naive_loop() -> None:
+    generator = np.random.default_rng(0)
+    samples = generator.integers(0, 12, (30, 3, 2)).astype(float)  # whole numbers: points on the edges of the box, too
+    box = Bbox([[3.0, 4.0], [7.0, 6.0]])
+    expected = sum(any(box.contains(x, y) for x, y in line) for line in samples)
+    assert 0 < expected < len(samples)
+    assert count_crossings(box, samples) == expected
+    assert count_crossings(box, np.zeros((0, 3, 2))) == 0
 
 
 @pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (0.07, 1e6)])

@@ -11,6 +11,8 @@ from math import isnan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphrerank.evaluation.latency import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
 from graphrerank.evaluation.tables import Cell, points_cell, row_name
@@ -262,44 +264,70 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]], lines: Sequ
     figure.set_layout_engine("none")  # keeps the axes in place while labels are added
     centres = [axes.transData.transform((x, y)) for x, y, _ in places]
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
-    crossed = [Bbox(axes.transData.transform(line)) for line in lines]
+    samples = _sample_lines([axes.transData.transform(line) for line in lines])
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": INK, "zorder": 4}
     for index, (x, y, text) in enumerate(places):
         label = axes.annotate(fill(text, NAME), (x, y), xytext=(0, 0), **style)
         others = [*taken[:index], *taken[index + 1 :]]
+        boxes = _boxes_at_offsets(label, pixels_per_point=figure.dpi / 72)
         costs = []
-        for offset in OFFSETS:
-            box = _move_label(label, offset)
+        for box in boxes:
             inside = axes.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
             # text over text is unreadable, text over a thin line is only ugly
-            costs.append(OVER_TEXT * (box.count_overlaps(others) + (not inside)) + _count_crossings(box, crossed))
-        taken.append(_move_label(label, OFFSETS[costs.index(min(costs))]))
+            costs.append(OVER_TEXT * (box.count_overlaps(others) + (not inside)) + count_crossings(box, samples))
+        best = costs.index(min(costs))
+        _move_label(label, OFFSETS[best])
+        taken.append(boxes[best])
 
 
-def _move_label(label: "Annotation", offset: tuple[int, int]) -> "Bbox":
-    """Move a label to an offset from its point in points, and return its box on the screen."""
+def _boxes_at_offsets(label: "Annotation", *, pixels_per_point: float) -> "list[Bbox]":
+    """Return the box of a label on the screen at each of ``OFFSETS``.
+
+    The text is laid out only once per side of the point, because that is the slowest part of a plot.
+    """
+    box_of_side = {}
+    for side, _ in OFFSETS[:2]:
+        _move_label(label, (side, 0))
+        box_of_side[side] = label.get_window_extent()
+    return [box_of_side[side].translated(0, up * pixels_per_point) for side, up in OFFSETS]
+
+
+def _move_label(label: "Annotation", offset: tuple[int, int]) -> None:
+    """Move a label to an offset from its point, in points."""
     label.xyann = offset
     label.set_horizontalalignment("left" if offset[0] > 0 else "right")
-    return label.get_window_extent()
 
 
-def _count_crossings(box: "Bbox", lines: "Sequence[Bbox]") -> int:
-    """Return the number of lines through a box. A sloped line is sampled."""
-    count = 0
-    for line in lines:
-        shares = [step / SAMPLES for step in range(SAMPLES + 1)]
-        points = [(line.x0 + s * (line.x1 - line.x0), line.y0 + s * (line.y1 - line.y0)) for s in shares]
-        count += any(box.contains(x, y) for x, y in points)
-    return count
+def _sample_lines(lines: Sequence[np.ndarray]) -> np.ndarray:
+    """Return points along lines, ``[num_lines, SAMPLES + 1, 2]``, of which each has two ends ``[2, 2]``."""
+    ends = np.array(lines, dtype=np.float64).reshape(-1, 2, 2)
+    shares = np.arange(SAMPLES + 1)[None, :, None] / SAMPLES
+    return ends[:, :1] + shares * (ends[:, 1:] - ends[:, :1])
+
+
+def count_crossings(box: "Bbox", samples: np.ndarray) -> int:
+    """Return the number of lines through a box.
+
+    Args:
+        box: Box on the screen.
+        samples: Points along the lines, ``[num_lines, num_samples, 2]``.
+
+    Returns:
+        Number of lines with at least one point in the box. Points on its edge count.
+    """
+    is_inside = (samples >= box.min) & (samples <= box.max)
+    return int(is_inside.all(axis=2).any(axis=1).sum())
 
 
 def _render(picture: Picture, form: str, title: str = "") -> bytes:
     from matplotlib import style  # imported here because it is slow; the object interface needs no display
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     content = BytesIO()
     with style.context(["default", {**STYLE, "svg.hashsalt": picture.name}]):
         figure = Figure(figsize=(WIDTH, picture.height), layout="constrained")
+        FigureCanvasAgg(figure)  # measures texts with one renderer; the default canvas makes one for every text
         axes = figure.subplots()
         if title:
             axes.set_title(fill(title, TITLE), fontsize=10)
