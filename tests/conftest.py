@@ -19,6 +19,7 @@ torch.set_num_threads(1)
 pytest_plugins = [
     "tests.support.browser",
     "tests.support.commands",
+    "tests.support.composition",
     "tests.support.corpora",
     "tests.support.encoders",
     "tests.support.extractors",
