@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,17 @@ FIRST = (
 )  # fmt: skip
 
 
+@cache
+def parsed_module(path: Path) -> ast.Module:
+    """Return the syntax tree of a module, which callers do not change.
+
+    Args:
+        path: Path of the module.
+    """
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def public_modules() -> dict[str, Path]:
     """Return the path of each public module by its name."""
     modules = {}
@@ -80,7 +92,7 @@ def _becomes_object(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.Cla
 
 def _statements(path: Path) -> list[ast.stmt]:
     """Return the statements of a module, those of branches included."""
-    statements = ast.parse(path.read_text(encoding="utf-8")).body
+    statements = list(parsed_module(path).body)
     for statement in statements:  # grows within the loop
         if isinstance(statement, ast.If | ast.Try):
             statements += [*statement.body, *statement.orelse]
@@ -121,7 +133,7 @@ def _comment(lines: list[str], statement: ast.stmt) -> str:
 
 def exported_names(path: Path) -> list[str]:
     """Return ``__all__`` of a module, or an empty list."""
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+    for statement in parsed_module(path).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             try:
                 return list(ast.literal_eval(statement.value))
@@ -134,7 +146,7 @@ def missing_packages() -> list[str]:
     """Return the third-party packages that modules import and that are not installed; autodoc replaces them."""
     roots = set()
     for path in public_modules().values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed_module(path)):
             if isinstance(node, ast.Import):
                 roots |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -238,7 +250,7 @@ def packages() -> dict[str, list[str]]:
 
 def summary(module: str) -> str:
     """Return the first sentence of a module's docstring."""
-    docstring = ast.get_docstring(ast.parse(public_modules()[module].read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(parsed_module(public_modules()[module])) or ""
     return " ".join(docstring.partition("\n\n")[0].split())
 
 

@@ -25,9 +25,12 @@ def composes_faster() -> Iterator[None]:
     pickled: dict[tuple[object, ...], bytes] = {}
 
     def load_once(file: Any) -> Any:
-        if not isinstance(file, str | Path) and not hasattr(file, "fileno"):
+        if isinstance(file, str | Path):
+            state = Path(file).stat()
+        elif hasattr(file, "fileno"):
+            state = os.fstat(file.fileno())
+        else:
             return LOAD(file)
-        state = os.stat(file if isinstance(file, str | Path) else file.fileno())
         key = (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size)
         if key not in pickled:
             pickled[key] = pickle.dumps(LOAD(file))

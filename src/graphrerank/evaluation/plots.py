@@ -12,6 +12,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphrerank.evaluation.latency import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
@@ -298,14 +299,14 @@ def _move_label(label: "Annotation", offset: tuple[int, int]) -> None:
     label.set_horizontalalignment("left" if offset[0] > 0 else "right")
 
 
-def _sample_lines(lines: Sequence[np.ndarray]) -> np.ndarray:
+def _sample_lines(lines: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return points along lines, ``[num_lines, SAMPLES + 1, 2]``, of which each has two ends ``[2, 2]``."""
     ends = np.array(lines, dtype=np.float64).reshape(-1, 2, 2)
     shares = np.arange(SAMPLES + 1)[None, :, None] / SAMPLES
     return ends[:, :1] + shares * (ends[:, 1:] - ends[:, :1])
 
 
-def count_crossings(box: "Bbox", samples: np.ndarray) -> int:
+def count_crossings(box: "Bbox", samples: NDArray[np.float64]) -> int:
     """Return the number of lines through a box.
 
     Args:
