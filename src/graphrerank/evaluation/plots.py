@@ -316,8 +316,8 @@ def count_crossings(box: "Bbox", samples: NDArray[np.float64]) -> int:
     Returns:
         Number of lines with at least one point in the box. Points on its edge count.
     """
-    is_inside = (samples >= box.min) & (samples <= box.max)
-    return int(is_inside.all(axis=2).any(axis=1).sum())
+    is_inside = np.all((samples >= box.min) & (samples <= box.max), axis=2)
+    return int(np.count_nonzero(np.any(is_inside, axis=1)))
 
 
 def _render(picture: Picture, form: str, title: str = "") -> bytes:
