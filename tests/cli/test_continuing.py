@@ -68,6 +68,30 @@ def test_a_signal_saves_the_state_and_prints_the_command_to_resume(run_command, 
     assert all(torch.equal(expected[key], found[key]) for key in expected)
 
 
+@pytest.mark.parametrize("buffer", [5, 1000])
+def test_a_buffer_writes_candidates_to_files_and_resumes(
+    run_command, job: tuple[str, ...], tmp_path: Path, buffer: int
+):
+    """A buffer with room for all queries gives the weights of a training in memory, a smaller one others."""
+    settings = (*job, "features=scores_match", "trainer.max_epochs=3", f"paths.cache={tmp_path / 'cache'}")
+    run_command("train.py", *settings, f"hydra.run.dir={tmp_path / 'memory'}")
+    assert not list((tmp_path / "cache" / "candidates").rglob("table.json"))
+    settings = (*settings, f"batches.buffer={buffer}")
+    run_command("train.py", *settings, f"hydra.run.dir={tmp_path / 'whole'}")
+    assert len(list((tmp_path / "cache" / "candidates").rglob("table.json"))) == 1
+    stop = "+callbacks.stop={_target_: tests.support.stopping.SignalInEpoch, epoch: 1}"
+    run_command("train.py", *settings, stop, f"hydra.run.dir={tmp_path / 'mine'}", status=143)
+    run_command("train.py", *settings, f"ckpt_path={tmp_path / 'mine'}")
+    memory, whole, resumed = (weights_of(tmp_path / name / "gatv2", "last") for name in ("memory", "whole", "mine"))
+    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert all(torch.equal(memory[key], whole[key]) for key in whole) == (buffer == 1000)
+    refused = run_command(
+        "train.py", *settings, "batches.buffer=7", f"ckpt_path={tmp_path / 'mine'}",
+        f"hydra.run.dir={tmp_path / 'other'}", status=1,
+    )  # fmt: skip
+    assert f"which has buffer={buffer}, got 7" in refused.stderr
+
+
 def test_callbacks_trec_run_writes_the_test_split(run_command, job: tuple[str, ...], tmp_path: Path):
     run_command("train.py", *job, "trainer.max_epochs=1", "callbacks=trec_run", f"hydra.run.dir={tmp_path / 'mine'}")
     lines = (tmp_path / "mine" / "gatv2" / "predictions.trec").read_text().splitlines()

@@ -11,6 +11,7 @@ import torch
 from graphrerank.core.model_inputs import PAIRS, VECTORS
 from graphrerank.data import datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.batch_plans import FixedBatches
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches
 from graphrerank.data.dataset import Dataset
@@ -243,3 +244,85 @@ def test_invalid_settings_of_loading_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         CandidateDataModule(prepared, **settings)
+
+
+def windows_of(prepared: PreparedDataset, **settings: Any) -> list[list[int]]:
+    loader = CandidateDataModule(prepared, batch_size=4, seed=3, **settings).train_dataloader()
+    batches = [graphs.query_index.tolist() for graphs in loader]
+    assert len(batches) == len(loader)
+    return batches
+
+
+@pytest.mark.parametrize("budget", [{}, {"max_nodes": 20}])
+@pytest.mark.parametrize("shares", [None, {"ring": 1.0, "shifted": 3.0}])
+@pytest.mark.parametrize("is_augmented", [True, False])
+def test_a_buffer_for_all_queries_gives_the_batches_without_a_buffer(
+    parts: dict[str, PreparedDataset], budget: dict[str, int], shares: dict[str, float] | None, is_augmented: bool
+) -> None:
+    augmentation = CandidateAugmentation(parts["ring"].feature_names, score_dropout=0.5) if is_augmented else None
+    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "augmentation": augmentation, "shares": shares, **budget}
+    plain, buffered = CandidateDataModule(parts, **settings), CandidateDataModule(parts, buffer=1000, **settings)
+    for number in range(2):
+        loaders = plain.train_dataloader(), buffered.train_dataloader()
+        for loader in loaders:
+            loader.sampler.set_epoch(number)
+        for one, other in zip(*loaders, strict=True):
+            assert torch.equal(one.query_index, other.query_index)
+            assert torch.equal(one.x, other.x)
+
+
+@pytest.mark.parametrize("budget", [{}, {"max_nodes": 20}, {"max_nodes": 20, "max_edges": 26}])
+@pytest.mark.parametrize("buffer", [1, 5, 8])
+def test_a_small_buffer_serves_each_query_once_in_an_order_of_the_seed(
+    prepared: PreparedDataset, budget: dict[str, int], buffer: int
+) -> None:
+    data = CandidateDataModule(prepared, batch_size=4, seed=3, buffer=buffer, **budget)
+    plain = CandidateDataModule(prepared, batch_size=4, seed=3, **budget)
+    orders = []
+    for number in (0, 1, 0):
+        loader = data.train_dataloader()
+        loader.sampler.set_epoch(number)
+        batches = [graphs.query_index.tolist() for graphs in loader]
+        assert len(batches) == len(loader) == len(plain.train_dataloader())
+        assert sorted(chain.from_iterable(batches)) == prepared.answerable("train").tolist()
+        orders.append(batches)
+    assert orders[0] == orders[2]
+    assert orders[0] != orders[1]
+    assert [q for graphs in data.val_dataloader() for q in graphs.query_index.tolist()] == list(range(24, 30))
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_processes_do_not_change_the_order_of_a_buffer(prepared: PreparedDataset, num_workers: int) -> None:
+    assert windows_of(prepared, buffer=5) == windows_of(prepared, buffer=5, num_workers=num_workers, prefetch=3)
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000])
+def test_consecutive_items_of_a_buffer_come_from_few_places(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of blocks that are read for a window does not depend on the number of items."""
+    monkeypatch.setattr("graphrerank.data.batch_plans.SHUFFLE_BLOCK", 8)
+    plan = FixedBatches(size, 10, buffer=80)
+    items = list(chain.from_iterable(plan.epoch(torch.Generator().manual_seed(1))))
+    assert sorted(items) == list(range(size))
+    starts = range(0, size - 160, 80)
+    blocks = [len({item // 8 for item in items[start : start + 80]}) for start in starts]
+    assert max(blocks) <= 20  # a window that is one item short shifts those after it
+    assert items != sorted(items)
+
+
+def test_a_mixture_keeps_the_windows_of_each_data_set(parts: dict[str, PreparedDataset]) -> None:
+    data = CandidateDataModule(parts, batch_size=2, seed=2, buffer=10)
+    sampler = data.train_dataloader().sampler
+    for number in range(2):
+        sampler.set_epoch(number)
+        drawn = list(sampler)
+        assert len({batch.seed for batch in drawn}) == len(drawn) == len(sampler)
+        assert [batch.part for batch in drawn] != sorted(batch.part for batch in drawn)
+        generator = torch.Generator().manual_seed(2 * 1_000_003 + number)
+        for part, (plan, count) in enumerate(zip(sampler.plans, sampler.counts, strict=True)):
+            expected = [items for items, _ in zip(plan.passes(generator), range(count), strict=False)]
+            assert [batch.items for batch in drawn if batch.part == part] == expected
+
+
+def test_an_invalid_buffer_is_refused(prepared: PreparedDataset) -> None:
+    with pytest.raises(ValueError, match="`buffer` must be a positive integer, got 0"):
+        CandidateDataModule(prepared, buffer=0)

@@ -48,10 +48,11 @@ def parts(tmp_path: Path) -> ComponentFactory:
 
 
 def small(folder: Path, parts: ComponentFactory, **arguments):
-    usual = {"retriever": "bm25", "encoder": None, "features": "scores", "max_epochs": 2, "trainer": QUIET}
-    return fit(
-        Dataset.from_folder(folder, edges=["edges.tsv"]), parts=parts, run_dir=folder / "run", **{**usual, **arguments}
-    )
+    usual = {
+        "retriever": "bm25", "encoder": None, "features": "scores", "max_epochs": 2, "trainer": QUIET,
+        "run_dir": folder / "run",
+    }  # fmt: skip
+    return fit(Dataset.from_folder(folder, edges=["edges.tsv"]), parts=parts, **{**usual, **arguments})
 
 
 def test_a_fitted_reranker_is_saved_and_loaded_by_every_command(
@@ -246,3 +247,40 @@ def test_a_module_is_a_class_with_further_arguments() -> None:
     assert (named.func, dict(named.keywords)) == (TrainingModule, {"seed": 3})
     assert module_factory({"divergence": 0.1}).func is RerankerModule
     assert dict(module_factory(None).keywords) == {}
+
+
+def test_a_buffer_for_all_queries_gives_the_scores_of_a_training_in_memory(
+    folder: Path, parts: ComponentFactory
+) -> None:
+    weights = []
+    for buffer in (None, 100, 3):
+        reranker = small(
+            folder, parts, run_dir=folder / str(buffer), buffer=buffer, batch_size=4, features="scores_match"
+        )
+        weights.append(torch.cat([weight.flatten() for weight in reranker.checkpoint.model.parameters()]))
+        assert len(list((parts.cache / "candidates").rglob("table.json"))) == (buffer is not None)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert read_manifest(folder / "3" / "gatv2").content["training"]["buffer"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"buffer": 0}, "`buffer` must be a positive integer, got 0"),
+        ({"buffer": 5, "model": "granker_head", "pair_encoder": "cross_encoder"}, "`buffer` must be null for models"),
+        (
+            {"buffer": 5, "features": "scores_match_typed_cross_encoder", "pair_encoder": "cross_encoder"},
+            "`buffer` must be null for models and features of a cross-encoder, got 5",
+        ),
+        (
+            {"buffer": 5, "loss": "kl", "teacher": "cross_encoder", "pair_encoder": "cross_encoder"},
+            "`buffer` must be null for a training with a teacher, got 5",
+        ),
+    ],
+)
+def test_a_buffer_is_refused_with_scores_for_all_queries(
+    folder: Path, parts: ComponentFactory, changes: dict, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(folder, parts, **changes)

@@ -62,16 +62,19 @@ class StopAt(L.Callback):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_run_with_a_budget_resumes_within_an_epoch(toy: PreparedDataset, tmp_path: Path, num_workers: int) -> None:
+@pytest.mark.parametrize("buffer", [None, 7])
+def test_a_run_with_a_budget_resumes_within_an_epoch(
+    toy: PreparedDataset, tmp_path: Path, num_workers: int, buffer: int | None
+) -> None:
     def run(*callbacks: L.Callback, resume: Path | None = None) -> Tensor:
-        module, data = network_module(), CandidateDataModule(toy, num_workers=num_workers, **BUDGET)
+        module, data = network_module(), CandidateDataModule(toy, num_workers=num_workers, buffer=buffer, **BUDGET)
         trainer(callbacks=list(callbacks), enable_checkpointing=bool(callbacks)).fit(
             module, datamodule=data, ckpt_path=resume, weights_only=True
         )
         return weights(module)
 
     whole = run()
-    steps = 2 * len(CandidateDataModule(toy, **BUDGET).train_dataloader())
+    steps = 2 * len(CandidateDataModule(toy, buffer=buffer, **BUDGET).train_dataloader())
     stop = steps // 2 + 2  # in the second epoch
     with pytest.raises(RuntimeError, match="power cut"):
         run(ModelCheckpoint(tmp_path, save_last=True, every_n_train_steps=1), StopAt(stop))

@@ -27,6 +27,7 @@ from graphrerank.config.dataset_checks import check_vectors, warn_without_edges
 from graphrerank.config.manifest_guard import check_no_code, plain_arguments, portable_arguments, trusted_arguments
 from graphrerank.core import Encoder, RetrieverFactory
 from graphrerank.corpus_store.opening import is_corpus_folder
+from graphrerank.data.candidate_table import AddFeatures, prepare_on_disk
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.vector_cache import PairCache, VectorCache
@@ -398,6 +399,49 @@ class ComponentFactory:
             build_retriever=build_retriever,
             cache=self.cache / "candidates",
             keep_retriever=keep_retriever,
+        )
+
+    def prepare_on_disk(
+        self,
+        data: Any,
+        *,
+        retriever: Any,
+        encoder: Any,
+        reads_vectors: bool,
+        splits: Sequence[str],
+        add_features: AddFeatures,
+        features: str,
+    ) -> PreparedDataset:
+        """Load and encode a data set, and write the candidates of its queries to files that are mapped.
+
+        Args:
+            data: Any description that :meth:`dataset` accepts.
+            retriever: Any description of a retriever that :meth:`component` accepts.
+            encoder: Any description of a text encoder that :meth:`component` accepts, or None to run without vectors.
+            reads_vectors: Whether vectors of queries and passages are inputs of the model.
+            splits: Names of splits that the data set must have.
+            add_features: Function that adds features to the candidates of a block of queries.
+            features: Description of ``add_features`` for the key of the cache.
+
+        Returns:
+            Result of :func:`~graphrerank.data.candidate_table.prepare_on_disk`.
+
+        Raises:
+            ValueError: If the data set is already prepared, vectors are required and there is no encoder, or a split is
+                missing.
+        """
+        if isinstance(data, PreparedDataset):
+            raise UserError("`buffer` must be None for a data set whose candidates are already in memory")
+        dataset, text_encoder, build_retriever = self.load(
+            data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
+        )
+        return prepare_on_disk(
+            dataset,
+            encoder=text_encoder,
+            build_retriever=build_retriever,
+            cache=self.cache / "candidates",
+            add_features=add_features,
+            features=features,
         )
 
     def pair_encoder(self, description: Any, *, label: str | None = None) -> PairCache:

@@ -10,6 +10,7 @@ from torch import Tensor
 from graphrerank.utils.checks import UserError, check_counts
 
 BUCKET_WIDTH = 8  # items with room for n to n + n / 8 others share a bucket, so at most a ninth of a budget is unused
+SHUFFLE_BLOCK = 32  # consecutive items that enter a shuffle buffer together, so that a disk reads them at once
 
 
 class GraphSizes(NamedTuple):
@@ -25,7 +26,19 @@ class GraphSizes(NamedTuple):
 
 
 class BatchPlan(ABC):
-    """Division of the items of one data set into batches, with the same number of batches in each epoch."""
+    """Division of the items of one data set into batches, with the same number of batches in each epoch.
+
+    Args:
+        size: Number of items.
+        buffer: Number of items that are shuffled together (:func:`shuffled_windows`). If None or at least ``size``,
+            all items are.
+    """
+
+    def __init__(self, size: int, *, buffer: int | None = None) -> None:
+        check_counts(buffer=buffer)
+        self.size = size
+        #: Number of items that are shuffled together. None if all items are.
+        self.buffer = None if buffer is None or buffer >= size else buffer
 
     @property
     @abstractmethod
@@ -56,10 +69,11 @@ class FixedBatches(BatchPlan):
         size: Number of items.
         batch_size: Number of items per batch. The last batch of an epoch may be smaller. In endless passes, all batches
             have the same size, which is that of the data set if it has fewer items.
+        buffer: Number of items that are shuffled together. If None, all items are.
     """
 
-    def __init__(self, size: int, batch_size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, batch_size: int, *, buffer: int | None = None) -> None:
+        super().__init__(size, buffer=buffer)
         self.batch_size = batch_size
 
     @property
@@ -72,7 +86,7 @@ class FixedBatches(BatchPlan):
 
         See :meth:`~graphrerank.data.batch_plans.BatchPlan.epoch` for the arguments.
         """
-        items = torch.arange(self.size) if generator is None else torch.randperm(self.size, generator=generator)
+        items = torch.arange(self.size) if generator is None else self._shuffled(generator)
         return (batch.tolist() for batch in torch.split(items, self.batch_size) if len(batch))
 
     def passes(self, generator: torch.Generator) -> Iterator[list[int]]:
@@ -83,10 +97,13 @@ class FixedBatches(BatchPlan):
         waiting: list[int] = []
         step = min(self.batch_size, self.size)
         while True:
-            waiting += torch.randperm(self.size, generator=generator).tolist()
+            waiting += self._shuffled(generator).tolist()
             while len(waiting) >= step:
                 yield waiting[:step]
                 del waiting[:step]
+
+    def _shuffled(self, generator: torch.Generator) -> Tensor:
+        return torch.cat(list(shuffled_windows(self.size, generator, buffer=self.buffer)))
 
 
 class BudgetBatches(BatchPlan):
@@ -98,6 +115,8 @@ class BudgetBatches(BatchPlan):
 
     Args:
         capacity: Number of items that fit into a batch if all have the size of the item, ``[Q]`` int64, at least 1.
+        buffer: Number of items that are shuffled together. An item waits in its bucket until there are enough items of
+            its size for a batch. If None, all items are shuffled together.
 
     Example:
         >>> plan = BudgetBatches(torch.tensor([1, 4, 4, 4, 4, 2]))
@@ -105,13 +124,15 @@ class BudgetBatches(BatchPlan):
         (3, [[1, 2, 3, 4], [5], [0]])
     """
 
-    def __init__(self, capacity: Tensor) -> None:
+    def __init__(self, capacity: Tensor, *, buffer: int | None = None) -> None:
+        super().__init__(len(capacity), buffer=buffer)
         limits = torch.tensor(bucket_limits(int(capacity.max()) if len(capacity) else 1))
         bucket = limits[torch.searchsorted(limits, capacity, right=True) - 1]
         #: Items of each bucket by the number of items per batch, from the smallest items to the largest.
         self.buckets = {
             limit: (bucket == limit).nonzero().flatten() for limit in sorted(set(bucket.tolist()), reverse=True)
         }
+        self._limits = bucket  # number of items per batch in the bucket of each item
 
     @property
     def num_batches(self) -> int:
@@ -128,6 +149,8 @@ class BudgetBatches(BatchPlan):
         Args:
             generator: Source of the order of items and batches. If None, nothing is shuffled.
         """
+        if generator is not None and self.buffer is not None:
+            return self._windowed_epoch(generator)
         batches, left_over = list[list[int]](), torch.tensor([], dtype=torch.int64)
         for limit, items in self.buckets.items():
             items = torch.cat([left_over, items])
@@ -141,6 +164,27 @@ class BudgetBatches(BatchPlan):
         order = range(len(batches)) if generator is None else torch.randperm(len(batches), generator=generator).tolist()
         return (batches[index] for index in order)
 
+    def _windowed_epoch(self, generator: torch.Generator) -> Iterator[list[int]]:
+        """Yield the batches of one window of items after the other. Their number is that of an unwindowed epoch."""
+        waiting: dict[int, list[int]] = {limit: [] for limit in self.buckets}
+        for window in shuffled_windows(self.size, generator, buffer=self.buffer):
+            batches = list[list[int]]()
+            for item, limit in zip(window.tolist(), self._limits[window].tolist(), strict=True):
+                waiting[limit].append(item)
+                if len(waiting[limit]) == limit:
+                    batches.append(waiting[limit])
+                    waiting[limit] = []
+            for index in torch.randperm(len(batches), generator=generator).tolist():
+                yield batches[index]
+        left_over: list[int] = []
+        for limit, items in waiting.items():
+            left_over = left_over + items
+            while len(left_over) >= limit:
+                yield left_over[:limit]
+                left_over = left_over[limit:]
+        if left_over:
+            yield left_over
+
     def passes(self, generator: torch.Generator) -> Iterator[list[int]]:
         """Yield batches without end. Items are shuffled in each pass.
 
@@ -148,6 +192,38 @@ class BudgetBatches(BatchPlan):
         """
         while True:
             yield from self.epoch(generator)
+
+
+def shuffled_windows(size: int, generator: torch.Generator, *, buffer: int | None) -> Iterator[Tensor]:
+    """Yield all items in shuffled windows of at most ``buffer`` items.
+
+    A window consists of random blocks of at most ``SHUFFLE_BLOCK`` consecutive items, so that a window of rows in a
+    file is read in a few places.
+
+    Args:
+        size: Number of items.
+        generator: Source of the order.
+        buffer: Maximum number of items of a window. If None or at least ``size``, there is one window with a
+            permutation of all items.
+
+    Yields:
+        Items of each window, int64.
+
+    Example:
+        >>> windows = list(shuffled_windows(10, torch.Generator().manual_seed(0), buffer=4))
+        >>> sorted(len(window) for window in windows), torch.cat(windows).sort().values.tolist()
+        ([2, 4, 4], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    if buffer is None or buffer >= size:
+        yield torch.randperm(size, generator=generator)
+        return
+    length = min(SHUFFLE_BLOCK, buffer)
+    starts = torch.arange(0, size, length)
+    order = starts[torch.randperm(len(starts), generator=generator)]
+    for blocks in torch.split(order, buffer // length):
+        items = (blocks[:, None] + torch.arange(length)).flatten()
+        items = items[items < size]
+        yield items[torch.randperm(len(items), generator=generator)]
 
 
 def bucket_limits(largest: int) -> list[int]:

@@ -22,6 +22,7 @@ from graphrerank.core.adapters import as_retriever, query_encoder
 from graphrerank.core.model_inputs import SCORES
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.corpus.edge_types import SIMILARITY
+from graphrerank.corpus.mapped_pages import MappedPages
 from graphrerank.data.batch_plans import GraphSizes
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import encode_passages
@@ -37,6 +38,7 @@ from graphrerank.utils.progress import advance, progress_bar
 CANDIDATES_FORMAT = 2  # Version of cached candidate lists. Increase it whenever the same arguments give other lists.
 CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # Number of queries whose words are matched at once.
+ANSWER_QUERIES = 1 << 14  # Number of queries whose candidates are compared with the judgements at once.
 SIZE_QUERIES = 256  # Number of queries whose graphs are built at once to count their edges.
 PAIR_QUERIES = 1024  # Number of queries whose pairs are encoded at once.
 
@@ -71,6 +73,8 @@ class PreparedDataset:
         pair_encoder: Cross-encoder of queries and candidates. None if no model needs pairs.
         retriever: Retriever that ranked the candidates. None if it was discarded.
         teacher: Scores of a teacher for distillation. None without a teacher.
+        pages: Mapped files of ``ranking`` and ``query_vectors``, whose pages are released while batches are built. None
+            if they are in memory.
         top_k: Number of candidates per query.
     """
 
@@ -83,6 +87,7 @@ class PreparedDataset:
     pair_encoder: PairEncoder | None = None
     retriever: Retriever | None = field(default=None, repr=False)
     teacher: TeacherScores | None = None
+    pages: MappedPages | None = field(default=None, repr=False, compare=False)
 
     @property
     def top_k(self) -> int:
@@ -117,6 +122,8 @@ class PreparedDataset:
         candidates = self._candidates(queries, with_edges=edges)
         builder = CandidateGraphBuilder(inputs, pair_encoder=self.pair_encoder)
         graphs = replace(builder.from_corpus(candidates), query_index=queries)
+        if self.pages is not None:
+            self.pages.release()
         if split is None:
             return graphs
         qrels, nodes = self._judgements(split), candidates.ranking.nodes
@@ -134,7 +141,8 @@ class PreparedDataset:
         Returns:
             Numbers of candidates and, if they are counted, of edges between candidates.
         """
-        nodes = (self.ranking.nodes[queries] >= 0).sum(1)
+        blocks = torch.split(queries, ANSWER_QUERIES)
+        nodes = torch.cat([(self.ranking.nodes[block] >= 0).sum(1) for block in blocks])
         if not with_edges:
             return GraphSizes(nodes)
         edges = torch.zeros_like(nodes)
@@ -161,26 +169,31 @@ class PreparedDataset:
         if inputs.reads_pairs and self.pair_encoder is None:
             raise UserError(f"the model needs a `pair_encoder` for data set {self.dataset.name!r}, got None")
 
-    def with_features(self, names: Sequence[str]) -> "PreparedDataset":
+    def with_features(self, names: Sequence[str], *, text_match: TextMatch | None = None) -> "PreparedDataset":
         """Return a copy with the features that a trained model uses.
 
         Args:
             names: Names of the features, in the model's order. Word matches are computed from the texts and the
                 candidate graphs if the retriever does not provide them.
+            text_match: Matcher for the texts of the corpus. If None, it is built if it is needed.
 
         Returns:
-            Copy with these features (:func:`~graphrerank.features.feature_columns.feature_columns`).
+            Copy with these features (:func:`~graphrerank.features.feature_columns.feature_columns`). The data set
+            itself if these are its features.
 
         Raises:
             UserError: If a feature is unknown.
         """
+        if tuple(names) == self.feature_names:
+            return self
         assert self.ranking.features is not None
-        columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
+        match = partial(self._match, text_match=text_match)
+        columns = feature_columns(names, self.feature_names, self.ranking.features, match=match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
-    def _match(self, with_words: bool) -> Tensor:
+    def _match(self, with_words: bool, *, text_match: TextMatch | None) -> Tensor:
         """Return the word matches of all candidates, ``[Q, K, 3]`` or, with words, ``[Q, K, 27]``, padded with 0."""
-        text_match = TextMatch.of(self.dataset.graph)
+        text_match = TextMatch.of(self.dataset.graph) if text_match is None else text_match
         names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         matches = torch.zeros(*self.ranking.nodes.shape, len(names))
         with progress_bar(f"comparing queries of {self.dataset.name} with passages", len(matches)):
@@ -218,8 +231,9 @@ class PreparedDataset:
             UserError: If the split does not exist.
         """
         qrels, num_nodes = self._judgements(split), self.dataset.graph.num_nodes
-        gains = qrels.relevance(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
-        return qrels.queries[(gains > 0).any(1)]
+        blocks = torch.split(qrels.queries, ANSWER_QUERIES)
+        gains = (qrels.relevance(block, self.ranking.nodes[block], num_nodes=num_nodes) for block in blocks)
+        return qrels.queries[torch.cat([(block_gains > 0).any(1) for block_gains in gains])]
 
     def _judgements(self, split: str) -> Qrels:
         """Return the judgements of a split. With a teacher, a missing split has none."""
@@ -285,16 +299,12 @@ def prepare(
         UserError: If there is no encoder, and the retriever or ``knn`` edges need vectors.
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
-    described, fingerprint = describe_retriever(build_retriever), "" if encoder is None else encoder.fingerprint
-    retriever = as_retriever(build_retriever(dataset.graph))
-    decisive = [dataset.fingerprint, fingerprint, described, retriever.fingerprint]
+    retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
     path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(CANDIDATES_FORMAT), *decisive]))}.safetensors"
     vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
 
     def rank() -> dict[str, Tensor]:
-        ranking = retriever.retrieve(Queries(dataset.query_ids, dataset.query_texts, vectors))
-        if ranking.base_nodes is None:
-            ranking = replace(ranking, base_nodes=ranking.nodes)
+        ranking = retrieve(retriever, Queries(dataset.query_ids, dataset.query_texts, vectors))
         return {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
 
     return PreparedDataset(
@@ -303,9 +313,42 @@ def prepare(
         Ranking(**cached_tensors(path, CANDIDATE_TENSORS, rank)),
         retriever.feature_names,
         None if encoder is None else encoder.name,
-        fingerprint or None,
+        None if encoder is None else encoder.fingerprint or None,
         retriever=retriever if keep_retriever else None,
     )
+
+
+def retrieve(retriever: Retriever, queries: Queries) -> Ranking:
+    """Retrieve the candidates of queries. Without expansion, they are also the ``base_nodes``.
+
+    Args:
+        retriever: Retriever over the corpus.
+        queries: Queries with the vectors that the retriever needs.
+
+    Returns:
+        Candidates with features and ``base_nodes``.
+    """
+    ranking = retriever.retrieve(queries)
+    return replace(ranking, base_nodes=ranking.nodes) if ranking.base_nodes is None else ranking
+
+
+def keyed_retriever(
+    dataset: Dataset, encoder: Encoder | None, build_retriever: RetrieverFactory
+) -> tuple[Retriever, list[str]]:
+    """Build the retriever of a data set, and list everything that decides its candidates, for the key of a cache.
+
+    Args:
+        dataset: Data set, with vectors if there is an encoder.
+        encoder: Text encoder, or None.
+        build_retriever: ``functools.partial`` of a retriever class.
+
+    Returns:
+        The retriever, and the fingerprints of data set, encoder and retriever with the retriever's description.
+    """
+    described = describe_retriever(build_retriever)
+    retriever = as_retriever(build_retriever(dataset.graph))
+    fingerprint = "" if encoder is None else encoder.fingerprint
+    return retriever, [dataset.fingerprint, fingerprint, described, retriever.fingerprint]
 
 
 def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Dataset:

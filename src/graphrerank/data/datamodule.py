@@ -6,7 +6,7 @@ of the queries, which may be empty, so an epoch has the same steps with the same
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 import lightning as L
@@ -111,6 +111,10 @@ class CandidateDataModule(ResumableDataModule):
         max_nodes: Maximum number of candidates per batch. If ``max_nodes`` or ``max_edges`` is set, a batch has as many
             queries of similar size as fit, and ``batch_size`` is ignored. If None, it is not limited.
         max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
+        buffer: Number of training queries that are shuffled together. Candidates that are mapped from files
+            (:func:`~graphrerank.data.candidate_table.prepare_on_disk`) are then read in a few places at a time. Several
+            data sets have shares in proportion to their numbers of queries. If None or at least the number of all
+            training queries, all of them are shuffled together.
         test_split: Name of the split of ``Trainer.test`` and ``Trainer.predict``.
         tested: Names of the data sets of ``Trainer.test`` and ``Trainer.predict``, in order. If None, those in
             ``validated``.
@@ -136,11 +140,12 @@ class CandidateDataModule(ResumableDataModule):
         prefetch: int | None = None,
         max_nodes: int | None = None,
         max_edges: int | None = None,
+        buffer: int | None = None,
         test_split: str = "test",
         tested: Sequence[str] | None = None,
     ) -> None:
         super().__init__(batch_size=batch_size, seed=seed)
-        check_counts(prefetch=prefetch, max_nodes=max_nodes, max_edges=max_edges)
+        check_counts(prefetch=prefetch, max_nodes=max_nodes, max_edges=max_edges, buffer=buffer)
         check_workers(num_workers, prefetch, reads_pairs=inputs.reads_pairs)
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
         if not self.parts:
@@ -162,6 +167,7 @@ class CandidateDataModule(ResumableDataModule):
         self.prefetch = prefetch
         self.max_nodes = max_nodes
         self.max_edges = max_edges
+        self.buffer = buffer
         self._plans: dict[tuple[str, str], BudgetBatches] = {}  # by data set and split
         self.test_split = test_split
         self.tested = self.validated if tested is None else list(tested)
@@ -174,7 +180,8 @@ class CandidateDataModule(ResumableDataModule):
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
             shares = [float((self.shares or sizes)[name]) for name in self.parts]
-        plans = [self._plan(name, queries[name], self.train_split) for name in self.parts]
+        buffers = buffer_shares(self.buffer, sizes)
+        plans = [self._plan(name, queries[name], self.train_split, buffer=buffers[name]) for name in self.parts]
         sampler = self.training_batches([*sizes.values()], shares=shares, plans=plans)
         return self._loader(graphs, sampler, self.augmentation)
 
@@ -246,14 +253,14 @@ class CandidateDataModule(ResumableDataModule):
         items = served if dataset is None else _WithIds(served, dataset)
         return Loader(items, batch_size=None, sampler=sampler, **options)
 
-    def _plan(self, name: str, queries: Tensor, split: str) -> BatchPlan:
+    def _plan(self, name: str, queries: Tensor, split: str, *, buffer: int | None = None) -> BatchPlan:
         """Return the division of queries into batches. Sizes of graphs are measured once per data set and split."""
         if self.max_nodes is None and self.max_edges is None:
-            return FixedBatches(len(queries), self.batch_size)
+            return FixedBatches(len(queries), self.batch_size, buffer=buffer)
         if (name, split) not in self._plans:
             sizes = self.parts[name].graph_sizes(queries, with_edges=self.max_edges is not None)
             capacity = budget_capacity(sizes, max_nodes=self.max_nodes, max_edges=self.max_edges)
-            self._plans[name, split] = BudgetBatches(capacity)
+            self._plans[name, split] = BudgetBatches(capacity, buffer=buffer)
         return self._plans[name, split]
 
     def _graphs(self, dataset_index: PreparedDataset, queries: Tensor, split: str) -> Graphs:
@@ -370,6 +377,11 @@ class EpochBatches(Sampler[Batch]):
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
+        if any(plan.buffer is not None for plan in self.plans):  # the batches of a data set stay in their order
+            drawn, following = [batches[index].part for index in order], list(accumulate(self.counts, initial=0))
+            for position, part in enumerate(drawn):
+                order[position] = following[part]
+                following[part] += 1
         return (batches[index]._replace(seed=seeds[index]) for index in order)
 
 
@@ -443,6 +455,27 @@ class Loader(DataLoader[Any]):
         for batch in super().__iter__():
             self.sampler.progress["served"] += 1
             yield batch
+
+
+def buffer_shares(buffer: int | None, sizes: Mapping[str, int]) -> dict[str, int | None]:
+    """Divide a shuffle buffer among data sets, in proportion to their sizes.
+
+    Args:
+        buffer: Number of items that are shuffled together, or None for all.
+        sizes: Number of items of each data set.
+
+    Returns:
+        Number of items of each data set that are shuffled together, at least 1. None for all, also if the buffer has
+        room for the items of all data sets.
+
+    Example:
+        >>> buffer_shares(30, {"a": 100, "b": 50}), buffer_shares(150, {"a": 100, "b": 50})
+        ({'a': 20, 'b': 10}, {'a': None, 'b': None})
+    """
+    total = sum(sizes.values())
+    if buffer is None or buffer >= total:
+        return dict.fromkeys(sizes)
+    return {name: max(1, buffer * size // total) for name, size in sizes.items()}
 
 
 def can_fork(reads_pairs: bool) -> bool:

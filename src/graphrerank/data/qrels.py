@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -123,8 +124,9 @@ class Qrels:
         Returns:
             Gains ``[B, K]`` float32, 0 for padding and for candidates without a judgement.
         """
-        keys = self.query * num_nodes + self.node
-        return look_up(keys, self.gain, pair_keys(queries, nodes, num_nodes=num_nodes), missing=0.0)
+        rows = self._rows_of(queries)
+        keys = self.query[rows] * num_nodes + self.node[rows]
+        return look_up(keys, self.gain[rows], pair_keys(queries, nodes, num_nodes=num_nodes), missing=0.0)
 
     def gains(self, queries: Tensor) -> Tensor:
         """Return all gains of each query, as for a perfect ranking.
@@ -135,13 +137,28 @@ class Qrels:
         Returns:
             Gains ``[B, R]``, padded with 0.
         """
-        order = torch.argsort(self.query, stable=True)
-        query, gain = self.query[order], self.gain[order]
+        order, query = self._by_query
+        gain = self.gain[order]
         start = torch.searchsorted(query, queries)
         count = torch.searchsorted(query, queries, right=True) - start
         slot = torch.arange(int(count.max()) if count.numel() else 0)
         is_gain = slot < count[:, None]
         return torch.where(is_gain, gain[(start[:, None] + slot).clamp(max=max(gain.numel() - 1, 0))], 0.0)
+
+    @cached_property
+    def _by_query(self) -> tuple[Tensor, Tensor]:
+        """Rows of the judgements ordered by query, and the query of each."""
+        order = torch.argsort(self.query, stable=True)
+        return order, self.query[order]
+
+    def _rows_of(self, queries: Tensor) -> Tensor:
+        """Return the rows of the judgements of queries, without sorting all judgements again for each batch."""
+        order, query = self._by_query
+        wanted = torch.unique(queries)
+        start = torch.searchsorted(query, wanted)
+        count = torch.searchsorted(query, wanted, right=True) - start
+        first = torch.repeat_interleave(start - count.cumsum(0) + count, count)
+        return order[first + torch.arange(len(first))]
 
     def share_complete(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> float:
         """Return the share of queries whose relevant passages are all among their candidates.

@@ -23,6 +23,9 @@ class FitSettings:
             set, a batch has as many queries of similar size as fit, and ``batch_size`` is ignored. If None, it is not
             limited.
         max_edges: Maximum number of edges per batch, before augmentation. If None, it is not limited.
+        buffer: Number of training queries that are shuffled together. If set, the candidates of all queries are written
+            to files instead of being loaded into memory, and batches are read from there. If None, all candidates are
+            in memory and all training queries are shuffled together.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the restart probabilities and calibrates the scores.
         test_split: Split of ``Trainer.test`` and ``Trainer.predict``, such as for the callback
@@ -69,6 +72,7 @@ class FitSettings:
     prefetch: int | None = None
     max_nodes: int | None = None
     max_edges: int | None = None
+    buffer: int | None = None
     train_split: str = "train"
     val_split: str = "val"
     test_split: str = "test"
@@ -87,7 +91,7 @@ class FitSettings:
     restart_probs: Mapping[str, float | None] | None = None
 
     def __post_init__(self) -> None:
-        check_counts(prefetch=self.prefetch, max_nodes=self.max_nodes, max_edges=self.max_edges)
+        check_counts(prefetch=self.prefetch, max_nodes=self.max_nodes, max_edges=self.max_edges, buffer=self.buffer)
         if self.num_queries is not None:
             check_counts(num_queries=self.num_queries)
         if self.max_epochs is not None and self.max_epochs != -1:

@@ -432,6 +432,7 @@ class RerankerTrainer:
             prefetch=settings.prefetch,
             max_nodes=settings.max_nodes,
             max_edges=settings.max_edges,
+            buffer=settings.buffer,
         )
 
     def calibrate(self, training: BuiltTraining) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.teachers import Teacher
 from graphrerank.data.vector_cache import PairCache
-from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES
+from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.models.checkpoint import PAIR_SCORE_LAYER
 from graphrerank.models.registry import read_inputs
 from graphrerank.training.distillation import unjudged_queries, with_teacher
@@ -128,6 +128,9 @@ def prepare_training(
     """
     _check_limits(settings, data)
     inputs = [declared_inputs(model) for model in models]
+    if settings.buffer is not None:
+        reads_pairs = any(declared.reads_pairs for declared in inputs) or bool(features.get("cross_encoder_top_k"))
+        _check_buffer(settings.buffer, reads_pairs=reads_pairs, has_teacher=teacher is not None)
     reader = pair_reader(parts, pair_encoder) if any(declared.reads_pairs for declared in inputs) else None
     retriever = replace(retriever, instance=None) if retriever.settings is not None else retriever
     prepared: dict[str, PreparedDataset] = {}
@@ -135,13 +138,17 @@ def prepare_training(
         is_table = table_split is not None and not prepared
         splits = [settings.train_split, settings.val_split, *([str(table_split)] if is_table else [])]
         reads_vectors = any(declared.reads_vectors for declared in inputs)
-        ranked = parts.prepare(
-            dataset,
-            retriever=retriever,
-            encoder=encoder,
-            reads_vectors=reads_vectors,
-            splits=splits if teacher is None else (),
-        )
+        described: dict[str, Any] = {"retriever": retriever, "encoder": encoder, "reads_vectors": reads_vectors}
+        if settings.buffer is None:
+            ranked = parts.prepare(dataset, **described, splits=splits if teacher is None else ())
+        else:
+            ranked = parts.prepare_on_disk(
+                dataset,
+                **described,
+                splits=splits,
+                add_features=TextMatchFeatures(features),
+                features=TextMatchFeatures(features).description,
+            )
         if teacher is not None and is_table:
             _check_table_split(ranked, str(table_split), val_split=settings.val_split)
         unjudged = unjudged_queries(ranked.dataset)
@@ -154,7 +161,7 @@ def prepare_training(
         if top_k := features.get("cross_encoder_top_k"):
             ranked, read = _queries_of_pairs(ranked, name, settings, splits)
             ranked = parts.with_cross_encoder(ranked, pair_encoder, read, top_k=top_k)
-        prepared[name] = with_matches(ranked, features)
+        prepared[name] = ranked if settings.buffer is not None else with_matches(ranked, features)
     if reader is not None:
         prepared = {name: parts.with_pair_encoder(ranked, reader) for name, ranked in prepared.items()}
     training_data = TrainingData(prepared, data, retriever, encoder, pair_encoder, teacher)
@@ -177,6 +184,14 @@ def _check_limits(settings: FitSettings, data: Mapping[str, ConfiguredComponent]
     limits = settings.cross_encoder_queries
     if isinstance(limits, Mapping) and (unknown := set(limits) - set(data)):
         raise UserError(f"`cross_encoder_queries` must be keyed by data sets in {sorted(data)}, got {sorted(unknown)}")
+
+
+def _check_buffer(buffer: int, *, reads_pairs: bool, has_teacher: bool) -> None:
+    """Refuse a shuffle buffer with scores that are computed for all queries in memory."""
+    if reads_pairs:
+        raise UserError(f"`buffer` must be null for models and features of a cross-encoder, got {buffer}")
+    if has_teacher:
+        raise UserError(f"`buffer` must be null for a training with a teacher, got {buffer}")
 
 
 def pair_reader(parts: ComponentFactory, pair_encoder: ConfiguredComponent | None) -> PairCache:
@@ -234,12 +249,45 @@ def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -
     return replace(prepared, dataset=dataset)
 
 
-def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> PreparedDataset:
+class TextMatchFeatures:
+    """Add the text-match features to one block of queries after the other, with one matcher for all of them.
+
+    Args:
+        features: Settings in the form of a file of ``conf/features``. ``text_match`` and ``num_words`` are used.
+    """
+
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        self._features = features
+        self._text_match: TextMatch | None = None
+
+    @property
+    def description(self) -> str:
+        """Description of the features for the key of a cache."""
+        return repr({name: self._features.get(name) or 0 for name in ("text_match", "num_words")})
+
+    def __call__(self, prepared: PreparedDataset) -> PreparedDataset:
+        """Return a copy of the data set with the additional features.
+
+        Args:
+            prepared: Data set with the candidates of a block of queries.
+
+        Returns:
+            Result of :func:`with_matches`.
+        """
+        if self._text_match is None and self._features.get("text_match"):
+            self._text_match = TextMatch.of(prepared.dataset.graph)
+        return with_matches(prepared, self._features, text_match=self._text_match)
+
+
+def with_matches(
+    prepared: PreparedDataset, features: Mapping[str, Any], *, text_match: TextMatch | None = None
+) -> PreparedDataset:
     """Add the text-match features. Cross-encoder scores come before the features of single words and after all others.
 
     Args:
         prepared: Data set with its candidates.
         features: Settings in the form of a file of ``conf/features``. ``text_match`` and ``num_words`` are used.
+        text_match: Matcher for the texts of the corpus. If None, it is built.
 
     Returns:
         The data set with the additional features, or with its present features if ``text_match`` is false.
@@ -249,7 +297,7 @@ def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> Prep
         words = WORD_FEATURES[: features.get("num_words") or 0]
         of_pairs = [name for name in names if name in CROSS_ENCODER_FEATURES]
         names = [name for name in names if name not in of_pairs] + list(MATCH_FEATURES[:2] if words else MATCH_FEATURES)
-    return prepared.with_features([*names, *of_pairs, *words])
+    return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
 
 
 def _queries_of_pairs(

@@ -45,6 +45,9 @@ class BatchSettings:
         max_nodes: Maximum number of candidates per batch, summed over all devices. A batch has as many queries of
             similar size as fit. null does not limit it.
         max_edges: Maximum number of edges per batch, before augmentation. null does not limit it.
+        buffer: Number of training queries that are shuffled together. If set, the candidates of all queries are written
+            to files instead of being loaded into memory. null keeps all candidates in memory and shuffles all training
+            queries together.
         seed: Seed of the order of the queries.
         train_split: Split to train on.
         val_split: Split that selects the epoch, tunes the baselines and calibrates the scores.
@@ -55,6 +58,7 @@ class BatchSettings:
     prefetch: int | None = None
     max_nodes: int | None = None
     max_edges: int | None = None
+    buffer: int | None = None
     seed: int = 1
     train_split: str = "train"
     val_split: str = "val"
