@@ -41,6 +41,24 @@ def test_feedback_joins_what_was_shown_whatever_the_order(tmp_path: Path) -> Non
     assert r2.time == NOW - 3600
 
 
+def test_withdrawn_feedback_does_not_count_and_can_be_replaced(tmp_path: Path) -> None:
+    """The order of the lines is not that of the events."""
+    path = write(
+        tmp_path / "log.jsonl",
+        shown("r1"),
+        feedback("r1", time=NOW - 60, withdrawn=["a"]),
+        feedback("r1", time=NOW - 80, accepted=["a"], clicked=["b"]),
+        feedback("r1", time=NOW - 70, dismissed=["a"], withdrawn=["a"]),
+        shown("r2"),
+        feedback("r2", time=NOW - 80, accepted=["a"]),
+        feedback("r2", time=NOW - 70, withdrawn=[1], dismissed=["a"]),
+        feedback("r2", time=NOW - 60, withdrawn=["a"], clicked=["a"]),
+    )
+    log = read_log(path, now=NOW)
+    assert not log.left_out
+    assert [session.gains for session in log.sessions] == [(0.0, 1.0, 0.0), (1.0, 0.0, 0.0)]
+
+
 def test_bad_lines_are_counted_by_reason_and_the_rest_is_kept(tmp_path: Path) -> None:
     good = [shown("r1", corpus="mine"), feedback("r1", clicked=["a"])]
     path = write(

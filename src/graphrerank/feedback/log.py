@@ -22,8 +22,9 @@ An event for feedback on a list::
 
     {"event": "feedback", "request_id": "r1", "time": 1764230407, "user": "u1", "clicked": ["b"], "weight": 1.0}
 
-It has one or more of ``clicked``, ``cited``, ``accepted`` and ``dismissed``, each a list of ids (strings) or 1-based
-ranks (integers). A ``weight`` is limited to 10, and to 1 if the list has no authenticated user.
+It has one or more of ``clicked``, ``cited``, ``accepted``, ``dismissed`` and ``withdrawn``, each a list of ids
+(strings) or 1-based ranks (integers). All earlier feedback on a ``withdrawn`` result of the list no longer counts. The
+other lists of the same event replace it. A ``weight`` is limited to 10, and to 1 if the list has no authenticated user.
 
 Lines, and ``*.json`` files as a whole, may also be OpenTelemetry or Langfuse traces
 (:mod:`~graphrerank.feedback.traces`).
@@ -60,6 +61,7 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES
 SHOWN_EVENT, FEEDBACK_EVENT = "shown", "feedback"
 LIVE, INTERLEAVED_EVENT, SHADOW = "live", "interleaved", "shadow"  # rankers
 DISMISSED = "dismissed"
+WITHDRAWN = "withdrawn"  # entry with the results of which all earlier feedback no longer counts
 GAINS = {
     "clicked": 1.0,
     "cited": 1.0,
@@ -130,10 +132,11 @@ class _Feedback(_Event):
     cited: Named = []
     accepted: Named = []
     dismissed: Named = []
+    withdrawn: Named = []
 
     @model_validator(mode="after")
     def _check(self) -> "_Feedback":
-        if not self.model_fields_set & GAINS.keys():
+        if not self.model_fields_set & {*GAINS, WITHDRAWN}:
             raise ValueError
         return self
 
@@ -286,7 +289,7 @@ class _Events:
             Gains by request id and position, ``-inf`` for a dismissed result.
         """
         gains: dict[str, dict[int, float]] = {request_id: {} for request_id in self.shown}
-        for feedback in self._feedback.values():
+        for feedback in sorted(self._feedback.values(), key=lambda event: event.time):  # stable: ties in file order
             with _counting(left_out):
                 self._add_gains(feedback, gains)
         return gains
@@ -307,6 +310,9 @@ class _Events:
         delays = [feedback.time - self.shown[name].time for name in request_ids]
         _require(any(-MAX_EARLY_SECONDS <= delay <= MAX_LATE_SECONDS for delay in delays), CLOCK_JUMP)
         for name, kind, position in marks:
+            if kind == WITHDRAWN:
+                gains[name].pop(position, None)
+                continue
             list_shown = self.shown[name]
             is_known = feedback.authenticated and list_shown.authenticated and list_shown.user is not None
             max_weight = MAX_WEIGHT if is_known else MAX_ANONYMOUS_WEIGHT
@@ -384,9 +390,12 @@ def _event(raw: Mapping[str, Any], latest: float) -> Any:
 
 
 def _feedback_positions(event: _Feedback, ids: Sequence[str], known: Collection[str] | None) -> list[tuple[str, int]]:
-    """Return the kind of feedback and the 0-based position of each known passage that a feedback event refers to."""
+    """Return the kind of feedback and the 0-based position of each known passage that a feedback event refers to.
+
+    Withdrawals come first, because the other entries of an event replace what it withdraws.
+    """
     position_of = {name: position for position, name in enumerate(ids) if known is None or name in known}
-    entries = [(kind, entry) for kind in GAINS for entry in getattr(event, kind)]
+    entries = [(kind, entry) for kind in (WITHDRAWN, *GAINS) for entry in getattr(event, kind)]
     names = [(kind, ids[n - 1] if isinstance(n, int) and 1 <= n <= len(ids) else n) for kind, n in entries]
     return [(kind, position_of[name]) for kind, name in names if name in position_of]
 

@@ -90,10 +90,13 @@ def service_description(settings: ServiceSettings, info: Mapping[str, Any]) -> d
         info: Description of the model.
 
     Returns:
-        Entries ``model`` and ``server``, and ``page`` if there is a page.
+        Entries ``model`` and ``server``, and ``page`` if there is a page. ``page.feedback`` tells whether the service
+        logs feedback.
     """
     described = {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
-    return described if settings.page is None else described | {"page": asdict(settings.page)}
+    if settings.page is None:
+        return described
+    return described | {"page": {**asdict(settings.page), "feedback": settings.feedback.path is not None}}
 
 
 def add_error_answers(app: FastAPI) -> None:

@@ -34,6 +34,7 @@ class Answered:
         ranker: Kind of ranking, one of the names in :mod:`graphrerank.feedback.log`.
         teams: Name of the artifact of each interleaved result. None for other responses.
         between: Names of the two interleaved artifacts. None for other responses.
+        is_explored: Whether adjacent results may be swapped.
     """
 
     answer: Any
@@ -42,6 +43,7 @@ class Answered:
     ranker: str = LIVE
     teams: Sequence[str] | None = None
     between: tuple[str, str] | None = None
+    is_explored: bool = True
 
 
 class Recorder:
@@ -70,7 +72,7 @@ class Recorder:
         """
         swaps = None
         count = min(len(answered.answer.ids), MAX_EXPLORED)
-        if self._explore and answered.ranker == LIVE and count > 1:
+        if self._explore and answered.is_explored and answered.ranker == LIVE and count > 1:
             first = random.randrange(count - 1)
             swapped = random.random() < self._explore
             swaps = [[first + 1, first + 2, self._explore if swapped else 1 - self._explore]]

@@ -25,6 +25,7 @@ from graphrerank.serving.batching import Batcher
 from graphrerank.serving.deployment.artifact_search import ArtifactSearch
 from graphrerank.serving.deployment.deployed_engine import DeployedEngine
 from graphrerank.serving.engines.feedback import FeedbackEngine
+from graphrerank.serving.engines.inspection import InspectEngine
 from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
@@ -34,7 +35,7 @@ from graphrerank.serving.recorder import MAX_EXPLORED, Recorder
 from graphrerank.serving.schemas.feedback import AddFeedback
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
-from graphrerank.serving.standard_routes import ADD_FEEDBACK, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
+from graphrerank.serving.standard_routes import ADD_FEEDBACK, INSPECT, REMOVE_FEEDBACK, RERANK, SEARCH, TEI
 from tests.support import ROOT
 from tests.support.client import TestClient
 
@@ -60,9 +61,10 @@ def make_client(tmp_path: Path, artifact: Any, encoder: Any) -> Any:
         engines = {
             "rerank": DeployedEngine(lambda _: RerankEngine(artifact, encoder), artifact.folder),
             "search": DeployedEngine(partial(ArtifactSearch, search), artifact.folder),
+            "inspect": InspectEngine(search, artifact=lambda: "a"),
             "feedback": FeedbackEngine(log),
         }
-        routes = [RERANK, TEI, SEARCH, ADD_FEEDBACK, REMOVE_FEEDBACK]
+        routes = [RERANK, TEI, SEARCH, INSPECT, ADD_FEEDBACK, REMOVE_FEEDBACK]
         recorder = Recorder(log, chosen)
         app = create_app(routes, Batcher(engines, service.limits), service, info={}, recorder=recorder)
         return TestClient(app, base_url="http://localhost:8000")
@@ -107,6 +109,36 @@ def test_what_is_kept_of_searches_and_feedback(make_client: Any, events: Any, tm
     assert session.gains == (0.5, 0.5, *[0.0] * (len(ids) - 2))
     assert "ann" not in json.dumps([shown, feedback])
     assert "pear" not in json.dumps([shown, feedback])
+
+
+def test_feedback_is_withdrawn_and_replaced(make_client: Any, events: Any, tmp_path: Path) -> None:
+    client = make_client(queries=True)
+    request_id = client.post("/search", json={"query": "plum"}).json()["id"]
+    for lists in ({"accepted": [1]}, {"withdrawn": [1], "dismissed": [1]}, {"withdrawn": [1], "clicked": [1]}):
+        assert client.post("/feedback", json={"request_id": request_id, **lists}).status_code == 200
+    (session,) = read_log(tmp_path / "log").sessions
+    assert session.gains[0] == 1.0
+    assert [event.get("withdrawn") for event in events()[1:]] == [None, [session.ids[0]], [session.ids[0]]]
+    refused = client.post("/feedback", json={"request_id": request_id, "withdrawn": ["z"]})
+    assert refused.status_code == 422
+    assert "withdrawn.0: must be the rank" in refused.json()["message"]
+    assert client.post("/feedback", json={"request_id": request_id}).status_code == 422
+
+
+def test_an_inspection_is_logged_if_it_is_shown_to_a_person(make_client: Any, events: Any, tmp_path: Path) -> None:
+    client = make_client(queries=True, explore=0.5)
+    unseen = client.post("/inspect", json={"query": "plum"}).json()
+    assert events() == []
+    assert client.post("/feedback", json={"request_id": unseen["id"], "accepted": [1]}).status_code == 404
+    found = client.post("/inspect", json={"query": "red plum", "record": True}).json()
+    (event,) = events()
+    ranking = found["rankings"][-1]
+    assert event["ids"] == [found["nodes"][node]["doc_id"] for node in ranking["nodes"]]
+    assert event["scores"] == [round(score, 6) for score in ranking["scores"]]
+    assert (event["request_id"], event["ranker"], event["corpus"], event["artifact"]) == (found["id"], "live", "f", "a")
+    assert "swaps" not in event  # the page shows the order of the response
+    assert client.post("/feedback", json={"request_id": found["id"], "dismissed": event["ids"][:1]}).status_code == 200
+    assert len(read_log(tmp_path / "log").sessions) == 1
 
 
 def test_a_query_is_a_keyed_hash_unless_it_is_allowed(make_client: Any, events: Any, tmp_path: Path) -> None:

@@ -15,15 +15,19 @@ from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.corpus.edge_types import ADJACENCY, REFERENCE
 from graphrerank.corpus.metadata import Metadata
 from graphrerank.serving.batching import Batcher
+from graphrerank.serving.deployment.deployed_engine import DeployedEngine
 from graphrerank.serving.engine import Engine
+from graphrerank.serving.engines.feedback import FeedbackEngine
 from graphrerank.serving.engines.inspection import InspectEngine
 from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.engines.search import SearchEngine
 from graphrerank.serving.engines.searchable_corpus import SearchableCorpus
+from graphrerank.serving.feedback_log import FeedbackStore
 from graphrerank.serving.limits import Limits
+from graphrerank.serving.recorder import Recorder
 from graphrerank.serving.server import create_app
-from graphrerank.serving.settings import PageSettings, ServiceSettings
-from graphrerank.serving.standard_routes import INSPECT, RERANK, SEARCH
+from graphrerank.serving.settings import FeedbackSettings, PageSettings, ServiceSettings
+from graphrerank.serving.standard_routes import ADD_FEEDBACK, INSPECT, RERANK, SEARCH
 from tests.support import ROOT
 from tests.support.searching import searchable
 
@@ -58,11 +62,19 @@ def serving(engines: dict[str, Engine[Any]]) -> Callable[..., Any]:
     """Serve at a free port."""
 
     @contextmanager
-    def serve(*, searches: bool = True, **settings: Any) -> Iterator[str]:
+    def serve(*, searches: bool = True, log: Path | None = None, **settings: Any) -> Iterator[str]:
+        """Serve the page, with feedback if there is a folder for its log."""
         page = PageSettings("<b>base</b>", searches=searches, questions=[QUESTION] if searches else [])
         routes = [RERANK, SEARCH, INSPECT] if searches else [RERANK]
-        batcher = Batcher(engines, Limits())
-        app = create_app(routes, batcher, ServiceSettings(page=page, **settings), info={"name": "<b>base</b>"})
+        chosen, recorder = FeedbackSettings(None if log is None else str(log), queries=True), None
+        if log is not None:
+            store = FeedbackStore(chosen)
+            routes, recorder = [*routes, ADD_FEEDBACK], Recorder(store, chosen)
+            ranking = {"rerank": DeployedEngine(lambda _: RerankEngine(load_artifact(BASE)), BASE)}
+            served = {**engines, **ranking, "feedback": FeedbackEngine(store)}
+        batcher = Batcher(engines if log is None else served, Limits())
+        described = ServiceSettings(page=page, feedback=chosen, **settings)
+        app = create_app(routes, batcher, described, info={"name": "<b>base</b>"}, recorder=recorder)
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()  # a client that comes before the server has started waits for it

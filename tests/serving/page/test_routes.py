@@ -38,7 +38,13 @@ def test_what_is_shown_needs_the_key() -> None:
     client = make_client(page=PAGE, api_key="key")
     assert client.get("/info").status_code == 401
     known = client.get("/info", headers={"x-api-key": "key"}).json()
-    assert known["page"] == {"name": "base", "searches": True, "questions": ["why?"], "corpus": "docs"}
+    assert known["page"] == {
+        "name": "base",
+        "searches": True,
+        "questions": ["why?"],
+        "corpus": "docs",
+        "feedback": False,
+    }
     for path in ("/page/", "/page/__init__.py", "/page/../info", "/page/app.js/x"):
         assert client.get(path).status_code == 401, path
 

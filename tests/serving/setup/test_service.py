@@ -108,7 +108,7 @@ def test_a_corpus_is_searched_by_the_artifact_and_loaded_once(corpus_folder: Pat
     client = client_of(service)
     found = client.post("/search", json={"query": "a red river"}).json()["results"]
     assert found[0]["doc_id"] == "p0"
-    inspected = client.post("/inspect", json={"query": "a red river"}).json()
+    inspected = client.post("/inspect", json={"query": "a red river", "record": True}).json()
     ranking = inspected["rankings"][-1]
     assert [inspected["nodes"][node]["doc_id"] for node in ranking["nodes"]] == [each["doc_id"] for each in found]
 

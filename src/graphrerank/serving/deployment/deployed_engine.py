@@ -78,6 +78,11 @@ class DeployedEngine(Engine[Any]):
         return self._live.current[1].engine
 
     @property
+    def live_name(self) -> str:
+        """Name of the artifact that serves now, with a hash of its weights."""
+        return self._live.current[1].name
+
+    @property
     def encoder(self) -> MemoryVectorCache | None:
         """Text encoder of the engine that serves now."""
         return self.live.encoder

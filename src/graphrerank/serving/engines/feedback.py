@@ -12,7 +12,7 @@ from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.feedback_log import FeedbackStore
 from graphrerank.serving.json_log import log
 from graphrerank.serving.recorder import user_named
-from graphrerank.serving.schemas.feedback import AHEAD, AddFeedback, FeedbackResponse, RemoveFeedback
+from graphrerank.serving.schemas.feedback import AHEAD, FEEDBACK_LISTS, AddFeedback, FeedbackResponse, RemoveFeedback
 
 
 class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
@@ -48,7 +48,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
             log("feedback log could not be written", level=logging.ERROR, error=error)
             return answers | dict.fromkeys(events, Refusal(507, "the feedback could not be written"))
         for event in events.values():
-            for kind in GAINS:
+            for kind in FEEDBACK_LISTS:
                 metrics.FEEDBACK.labels(kind).inc(len(event.get(kind, ())))
         return answers | {uid: FeedbackResponse(id=uid, events=1) for uid in events}
 
@@ -80,7 +80,7 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
         sender["authenticated"] &= shown.get("authenticated", False)
         event |= {**sender, "user": shown["user"], "weight": job.weight}
         ids = shown["ids"]
-        for kind in GAINS:
+        for kind in FEEDBACK_LISTS:
             named_ids = []
             for index, result in enumerate(getattr(job, kind)):
                 if isinstance(result, int) and 1 <= result <= len(ids):

@@ -19,12 +19,18 @@ from graphrerank.serving.engines.search import PROBE_QUERIES, SearchEngine
 from graphrerank.serving.engines.searchable_corpus import scorer_of
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
+from graphrerank.serving.recorder import Answered
 from graphrerank.serving.schemas.explanation import Explanation, explanation_of
-from graphrerank.serving.schemas.inspection import InspectedNode, InspectedRanking, InspectRequest, InspectResponse
+from graphrerank.serving.schemas.inspection import (
+    SYSTEM,
+    InspectedNode,
+    InspectedRanking,
+    InspectRequest,
+    InspectResponse,
+)
 
 SHOWN_CHARACTERS = 4000  # number of characters of a passage in a response
 RETRIEVER = "retriever"
-SYSTEM = "ours"
 
 
 class InspectEngine(Engine[InspectRequest]):
@@ -34,6 +40,7 @@ class InspectEngine(Engine[InspectRequest]):
         search: Engine that searches the corpus.
         limits: Limits of the service. If None, the default limits.
         scorer: Function that returns the scorer to use in place of the pipeline's, or None to use the pipeline's.
+        artifact: Function that returns the name of the artifact for the feedback log, or None if it is unknown.
 
     Attributes:
         encoder: Encoder of queries. None if no vectors are needed.
@@ -46,21 +53,31 @@ class InspectEngine(Engine[InspectRequest]):
         search: SearchEngine,
         limits: Limits | None = None,
         scorer: Callable[[], CheckpointScorer | None] = lambda: None,
+        artifact: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._search = search
         self._scorer = scorer
+        self._artifact = artifact
         self.encoder = search.encoder  # shared by all versions of the corpus
         self._limits = limits or Limits()
 
-    def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
+    def answer(
+        self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None
+    ) -> dict[str, InspectResponse | Answered]:
         """Inspect the searches of a batch of requests.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result.
+        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result. A response that is shown
+        to a person is :class:`Answered`, so that it is logged.
 
         Raises:
             ValueError: If there are too many edges to explain.
         """
-        return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
+        answers: dict[str, InspectResponse | Answered] = {}
+        for uid, request in jobs.items():
+            answer = self._inspect(uid, request, check)
+            corpus = self._search.current[1].fingerprint
+            answers[uid] = Answered(answer, self._artifact(), corpus, is_explored=False) if request.record else answer
+        return answers
 
     def probes(self) -> list[InspectRequest]:
         """Return inspections with and without explanations."""

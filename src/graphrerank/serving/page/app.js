@@ -3,12 +3,14 @@ import { call, inspect, Refused, rerank, useKey } from "./client.js";
 import { drawDetail, drawStages } from "./detail.js";
 import { byId, el, press } from "./elements.js";
 import { EXAMPLES, pasted } from "./examples.js";
+import { Judgements, pressThumbs, sendFeedback } from "./feedback.js";
 import { Graph } from "./graph.js";
 import { drawLists, mark, resetLists } from "./lists.js";
 import { readPassages } from "./passages.js";
 import { curl, python } from "./snippets.js";
 
 const state = { info: null, mode: "passages", view: null, node: null, left: 0, right: 1, code: "curl", hasKey: false, message: null, asked: 0 };
+const SHOWN_MS = 4000; // time for which a confirmation is shown
 const graph = new Graph(byId("graph"), select);
 
 function say(text, isError = false) {
@@ -85,7 +87,7 @@ async function ask() {
   try {
     const given = state.mode === "index" ? null : readPassages(byId("passages").value);
     const filter = given ? null : readFilter();
-    const view = await withKey(() => (given ? rerank(query, given, state.info.server.limits) : inspect(query, filter)));
+    const view = await withKey(() => (given ? rerank(query, given, state.info.server.limits) : inspect(query, filter, { record: takesFeedback() })));
     if (number !== state.asked) return; // the user has asked another question in the meantime
     show(view);
     const joined = `${view.edges.length.toLocaleString("en")} ${view.edges.length === 1 ? "edge" : "edges"}`;
@@ -95,7 +97,30 @@ async function ask() {
   }
 }
 
+let hiding = 0;
+
+/** Show what became of a judgement, wherever the user has scrolled to. An error stays until the next message. */
+function tell(text, isError = false) {
+  clearTimeout(hiding);
+  byId("feedback").textContent = text;
+  byId("feedback").classList.toggle("error", isError);
+  if (!isError) hiding = setTimeout(() => { byId("feedback").textContent = ""; }, SHOWN_MS);
+}
+
+const takesFeedback = () => state.info?.page.feedback ?? false;
+
+/** Return the judgements of a new response, or null if the service takes no feedback. */
+function judgementsOf(view) {
+  if (!takesFeedback()) return null;
+  const judgements = new Judgements(view, {
+    send: (body) => withKey(() => sendFeedback(body)), say: tell, changed: (node) => pressThumbs(judgements, node),
+  });
+  return judgements;
+}
+
 function show(view) {
+  tell("");
+  view.judgements = judgementsOf(view);
   Object.assign(state, { view, node: null, message: null, left: 0, right: Math.max(0, view.rankings.findIndex(({ name }) => name === "ours")) });
   if (state.left === state.right) state.left = 0;
   resetLists();
@@ -128,7 +153,7 @@ async function select(node) {
   detail();
   if (view.isExplained || state.mode !== "index" || state.message) return;
   try {
-    state.explaining ??= withKey(() => inspect(view.query, view.filter, true));
+    state.explaining ??= withKey(() => inspect(view.query, view.filter, { explain: true }));
     const explained = await state.explaining;
     if (state.view !== view) return;
     const byName = new Map(explained.nodes.map(({ id, explanation }) => [id, explanation]));

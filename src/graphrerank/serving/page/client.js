@@ -34,15 +34,16 @@ function stagesOf(header) {
   return Object.fromEntries([...header.matchAll(/([\w-]+);dur=([\d.]+)/g)].map(([, name, taken]) => [STAGES[name] ?? name, Number(taken)]));
 }
 
-/** Search the corpus, or the passages that match a filter. */
-export async function inspect(query, filter = null, explain = false) {
+/** Search the corpus, or the passages that match a filter. With `record`, the service logs the list for feedback. */
+export async function inspect(query, filter = null, { explain = false, record = false } = {}) {
   const begin = performance.now();
   const narrowed = filter ? { filter } : {};
-  const { content: found } = await call("/inspect", { query, ...narrowed, ...(explain ? { explain } : {}) });
+  const { content: found } = await call("/inspect", { query, ...narrowed, ...(explain ? { explain } : {}), ...(record ? { record } : {}) });
   return {
+    id: found.id,
     query,
     filter,
-    nodes: found.nodes.map((node) => ({ ...titled(node.text), id: node.doc_id, explanation: node.explanation ?? null })),
+    nodes: found.nodes.map((node) => ({ ...titled(node.text), id: node.doc_id, feedbackId: node.doc_id, explanation: node.explanation ?? null })),
     edges: found.edges.map(([a, b, weight, type]) => ({ a, b, weight, type })),
     rankings: found.rankings.map(({ name, nodes, scores, probabilities }) => ({ name, nodes, scores, probabilities: probabilities ?? null })),
     milliseconds: found.milliseconds,
@@ -61,7 +62,7 @@ export async function rerank(query, given, limits) {
   const { content: found, stages } = await call("/v2/rerank", { ...body, explain });
   const roundTrip = performance.now() - begin;
   const nodes = Array.from({ length: count }, (_, place) => ({
-    ...titled(textOf(given, place)), id: String(given.ids?.[place] ?? place), explanation: null,
+    ...titled(textOf(given, place)), id: String(given.ids?.[place] ?? place), feedbackId: String(place), explanation: null,
   }));
   const results = found.results;
   for (const result of results) nodes[result.index].explanation = result.explanation ?? null;
@@ -70,6 +71,7 @@ export async function rerank(query, given, limits) {
   if (!explain && given.scores) base.sort((one, other) => other[2] - one[2] || one[0] - other[0]);
   const isCalibrated = results.some(({ explanation }) => explanation && explanation.probability !== undefined && explanation.probability !== null);
   return {
+    id: found.id,
     query,
     nodes,
     edges: (given.edges ?? []).map(([a, b, weight = 1, type = "other"]) => ({ a, b, weight, type })),

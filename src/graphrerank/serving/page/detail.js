@@ -13,6 +13,7 @@ export function drawDetail(view, node, left, right, state, select) {
   host.replaceChildren(
     el("p", { class: "soft overline" }, passage.id),
     el("h2", { id: "detail-title" }, passage.title),
+    ...[view.judgements?.buttons(node)].filter(Boolean),
     el("p", { class: "passage", id: "passage" }, passage.text),
     ranks(view, node, left, right),
     ...reasons(view, node, state, select),

@@ -41,7 +41,7 @@ function column(view, ranking, count, before, select, side) {
       bar(share, said),
       el("span", { class: "figure", "aria-hidden": "true" }, probability === null ? number(score) : percent(probability)),
     );
-    return el("li", {}, button);
+    return el("li", {}, button, before ? view.judgements?.buttons(node) : null);
   });
   const figures = ranking.probabilities ? "probability" : "score";
   const head = el("h3", {}, el("span", {}, ranking.name), el("span", { class: "figure", "aria-hidden": "true" }, figures));

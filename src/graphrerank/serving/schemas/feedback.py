@@ -4,17 +4,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, model_validator
 
-from graphrerank.feedback.log import GAINS
+from graphrerank.feedback.log import GAINS, WITHDRAWN
 from graphrerank.serving.prices import Work, work_of
 from graphrerank.serving.schemas.requests import CallerRequest, check_most, limits_of
 from graphrerank.utils.checks import UserError
 
+FEEDBACK_LISTS = (*GAINS, WITHDRAWN)  # fields with lists of results
 AHEAD = 60.0  # number of seconds by which the clock of a client may be ahead
 Shown = Annotated[list[Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True)]], Field(fail_fast=True)]
 
 
 class AddFeedback(CallerRequest):
-    """Body of ``POST /feedback``: feedback on the results of one response, in at least one of the four lists."""
+    """Body of ``POST /feedback``: feedback on the results of one response, in at least one of the five lists."""
 
     request_id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", strict=True)] = Field(
         description="`id` of the response, or its header `x-request-id`."
@@ -27,6 +28,11 @@ class AddFeedback(CallerRequest):
     cited: Shown = Field(default=[], description="Results that a generated answer cites.")
     accepted: Shown = Field(default=[], description="Results that the user judged as correct.")
     dismissed: Shown = Field(default=[], description="Results that the user judged as wrong.")
+    withdrawn: Shown = Field(
+        default=[],
+        description="Results of which all earlier feedback no longer counts. The other lists of this request replace "
+        "that feedback.",
+    )
     weight: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False, strict=True)] = Field(
         default=1.0, description="Weight of the feedback. Above 1, it has an effect only for an authenticated user."
     )
@@ -41,9 +47,9 @@ class AddFeedback(CallerRequest):
 
     @model_validator(mode="after")
     def _says_something(self, info: ValidationInfo) -> Self:
-        if not any(getattr(self, kind) for kind in GAINS):
-            raise UserError(f"one of {', '.join(f'`{kind}`' for kind in GAINS)} must have a result, got none")
-        for kind in GAINS:
+        if not any(getattr(self, kind) for kind in FEEDBACK_LISTS):
+            raise UserError(f"one of {', '.join(f'`{kind}`' for kind in FEEDBACK_LISTS)} must have a result, got none")
+        for kind in FEEDBACK_LISTS:
             check_most(limits_of(info).documents, len(getattr(self, kind)), kind)
         return self
 

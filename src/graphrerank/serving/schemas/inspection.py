@@ -10,12 +10,19 @@ from graphrerank.serving.schemas.requests import Flag
 from graphrerank.serving.schemas.search import CorpusRequest
 from graphrerank.serving.work_estimates import EXPLAIN, explain_counts
 
+SYSTEM = "ours"  # name of the ranking of the pipeline's last step
+
 
 class InspectRequest(CorpusRequest):
     """Body of ``POST /inspect``."""
 
     explain: Flag = Field(
         default=False, description="Whether to measure which edges change the score of each passage most."
+    )
+    record: Flag = Field(
+        default=False,
+        description="Whether the ranking `ours` is shown to a person. If the service logs feedback, it is then logged "
+        "like the results of `POST /search`, and `POST /feedback` accepts the `id` of the response.",
     )
 
     def work(self) -> Work:
@@ -68,3 +75,22 @@ class InspectResponse(BaseModel):
         description="Duration of each stage in milliseconds, without the compared pipelines."
     )
     meta: dict[str, Any] = Field(description="Same as in `SearchResponse`, and `model`, the name of the reranker.")
+
+    @property
+    def _results(self) -> list[tuple[str, float]]:
+        """Ids and scores of the ranking of the last step, without passages that have no finite score."""
+        last = next((ranking for ranking in self.rankings if ranking.name == SYSTEM), None)
+        if last is None:
+            return []
+        scored = zip(last.nodes, last.scores, strict=True)
+        return [(self.nodes[node].doc_id, score) for node, score in scored if score is not None]
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the results, for the feedback log."""
+        return [doc_id for doc_id, _ in self._results]
+
+    @property
+    def scores(self) -> list[float]:
+        """Scores of the results, for the feedback log."""
+        return [score for _, score in self._results]

@@ -315,7 +315,7 @@ def load_inspect_engine(live: Callable[[], DeployedEngine], limits: Limits) -> I
         An engine that inspects the searches of ``live``, even after its artifact is replaced.
     """
     engine = live()
-    return InspectEngine(engine.live.search, limits, lambda: engine.live.scorer)
+    return InspectEngine(engine.live.search, limits, lambda: engine.live.scorer, lambda: engine.live_name)
 
 
 def load_feedback_engine(settings: FeedbackSettings) -> FeedbackEngine:
