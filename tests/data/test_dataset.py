@@ -169,3 +169,5 @@ def test_a_notebook_shows_the_summary(tmp_path: Path) -> None:
         test=[("q", "a", 1)],
     )
     assert repr(Dataset.from_folder(folder)) == "Dataset(towns: 1 nodes, 0 edges (file 0), queries: test 1)"
+    (folder / "qrels" / "test.tsv").unlink()
+    assert repr(Dataset.from_folder(folder)) == "Dataset(towns: 1 nodes, 0 edges (file 0), no judged queries)"

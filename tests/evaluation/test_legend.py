@@ -20,6 +20,22 @@ def test_nothing_is_explained_that_is_not_in_the_table(dataset: DatasetResult) -
     assert explained_name("mine") == ""
 
 
+def test_the_row_of_a_shipped_checkpoint_names_it(dataset: DatasetResult) -> None:
+    shipped = {"gatv2": replace(dataset.systems["gatv2"], source="base")}
+    line = "GATv2: the checkpoint base, a trained graph attention network"
+    assert legend(replace(dataset, systems=shipped, ceiling=None), []) == [line]
+    shipped = {"with the graph": shipped["gatv2"]}
+    line = "with the graph: the reranker base with the edges of the corpus"
+    assert legend(replace(dataset, systems=shipped, ceiling=None), []) == [line]
+
+
+def test_baselines_with_the_restart_probabilities_of_several_checkpoints_share_a_line(dataset: DatasetResult) -> None:
+    systems = {name: dataset.systems["ppr"] for name in ("ppr-base", "ppr-mine")}
+    (line,) = legend(replace(dataset, systems=systems, ceiling=None), [])
+    assert line.startswith("ppr-NAME: personalized PageRank")
+    assert line.endswith("with the restart probability of the checkpoint NAME")
+
+
 def test_reports_have_the_legend_and_plain_names(result: EvaluationResult) -> None:
     for report in (result.markdown(), result.html()):
         assert "personalized PageRank, no training" in report

@@ -60,6 +60,14 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: 
     assert optional("json", "a test").loads("1") == 1
 
 
+def test_of_many_missing_packages_only_the_first_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphrerank.installation.extras.missing_modules", lambda extra: list("abcdefg"))
+    with pytest.raises(
+        MissingExtraError, match=r"^index needs a, b, c, d and 3 other modules, which are not installed"
+    ):
+        require_extra("documents", "index")
+
+
 def test_a_package_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith(("graphrerank.rerank", "graphrerank.text"))]:
         monkeypatch.delitem(sys.modules, name)

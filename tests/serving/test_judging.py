@@ -46,6 +46,14 @@ def client(store: JudgementStore) -> TestClient:
     return TestClient(app, base_url="http://localhost:8001", raise_server_exceptions=False)
 
 
+def test_the_terminal_of_the_person_who_judges_shows_no_requests(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        assert client.get("/state").status_code == 200
+    assert "request" not in [record.getMessage() for record in caplog.records if record.name == "graphrerank.serving"]
+
+
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 

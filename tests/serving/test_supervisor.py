@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import psutil
@@ -235,6 +238,28 @@ def test_workers_that_are_killed_and_stopped_are_replaced_while_others_answer(tm
             while not whole(service) or gone & {worker.pid for worker in service.workers()}:
                 answers.append(httpx.post(f"{service.url}/v2/rerank", content=body, timeout=60).status_code)
             assert set(answers) == {200}
+
+
+@pytest.mark.parametrize("changes", ["", "use_thread_lock_in_progress_bars()"])
+def test_a_worker_that_a_signal_ends_leaves_no_semaphore_of_progress_bars(changes: str, tmp_path: Path) -> None:
+    """Without the change, Python warns when the service stops."""
+    pytest.importorskip("tqdm", reason="tqdm, which the extra train installs, creates the semaphore")
+    script = tmp_path / "service.py"
+    script.write_text(
+        "import multiprocessing, os, signal\n"
+        "from graphrerank.serving.supervisor import use_thread_lock_in_progress_bars\n\n"
+        "def work():\n"
+        f"    {changes or 'pass'}\n"
+        "    from tqdm import tqdm\n"
+        "    list(tqdm(range(2)))\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=work)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert ("leaked semaphore" in done.stderr) == (not changes), done.stderr
 
 
 @pytest.mark.slow

@@ -475,7 +475,8 @@ class Dataset:
         Returns:
             Line of text.
         """
-        queries = ", ".join(f"{shown_name(name)} {len(qrels.queries):,}" for name, qrels in self.splits.items())
+        judged = [f"{shown_name(name)} {len(qrels.queries):,}" for name, qrels in self.splits.items()]
+        queries = f"queries: {', '.join(judged)}" if judged else "no judged queries"
         types = [f"{shown_name(name)} {count:,}" for name, count in self.edge_counts.items()]
         edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
         if self.graph.entities is not None:
@@ -487,7 +488,7 @@ class Dataset:
             edges += f", {nearest} to be added" if encoded else f", without the {nearest} (no encoder)"
         language = self.graph.passages.language
         words = "" if language == ENGLISH else f", language {language}"
-        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{words}"
+        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, {queries}{words}"
 
     @property
     def found(self) -> EdgeRecipe | None:

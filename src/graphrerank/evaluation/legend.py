@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from graphrerank.evaluation.baselines import RANK_FUSION
+from graphrerank.evaluation.baselines import OPTIONAL_BASELINES, RANK_FUSION
 from graphrerank.evaluation.records import RETRIEVER, DatasetResult
 from graphrerank.evaluation.tables import row_name
+from graphrerank.models.checkpoint import shipped_checkpoints
 
 #: Plain names of rows, which reports show next to the short ones.
 PLAIN_NAMES = {
@@ -24,9 +25,10 @@ _ROWS = {
     RANK_FUSION: "sum of 1 / (60 + rank) over the ranks by BM25, dense search and PPR (no training)",
     "mlp": "trained model without the graph",
     "gatv2": "trained graph attention network",
-    "without the graph": "the reranker without edges",
-    "with the graph": "the reranker with the edges of the corpus",
+    "without the graph": "the reranker {checkpoint}without edges",
+    "with the graph": "the reranker {checkpoint}with the edges of the corpus",
 }
+_SHIPPED = {"gatv2": "the checkpoint {checkpoint}, a trained graph attention network"}
 _MEASURES = {
     "nDCG": "nDCG@K: how early the relevant passages are ranked, 100 if all are first",
     "R": "R@K: percentage of the relevant passages that are among the first K",
@@ -48,7 +50,10 @@ def legend(dataset: DatasetResult, measures: Iterable[str]) -> list[str]:
     Returns:
         One line per kind of entry: rows, columns, and the ceiling of PR. Entries that need no description are left out.
     """
-    rows = [f"{row_name(name)}: {text}" for name, text in _ROWS.items() if name in dataset.systems]
+    rows = [f"{row_name(name)}: {_description(name, dataset)}" for name in _ROWS if name in dataset.systems]
+    for baseline in OPTIONAL_BASELINES:
+        if any(name.startswith(f"{baseline}-") for name in dataset.systems):
+            rows.append(f"{baseline}-NAME: {_ROWS[baseline]}, with the restart probability of the checkpoint NAME")
     kinds = dict.fromkeys(re.split("[@/]", measure)[0] for measure in measures)
     columns = [_MEASURES[kind] for kind in kinds if kind in _MEASURES]
     lines = [*rows, *columns]
@@ -57,6 +62,14 @@ def legend(dataset: DatasetResult, measures: Iterable[str]) -> list[str]:
             "ceiling of PR: percentage of questions whose relevant passages are all candidates, which no row can exceed"
         )
     return lines
+
+
+def _description(name: str, dataset: DatasetResult) -> str:
+    """Return the description of a row, with the name of a checkpoint that comes with the package."""
+    source = dataset.systems[name].source
+    is_shipped = source in shipped_checkpoints()
+    description = _SHIPPED.get(name, _ROWS[name]) if is_shipped else _ROWS[name]
+    return description.format(checkpoint=source if name in _SHIPPED else f"{source} " if is_shipped else "")
 
 
 def explained_name(name: str) -> str:

@@ -83,6 +83,9 @@ EXTRAS = {
 }
 
 
+MAX_NAMED = 4  # number of missing modules that a message names
+
+
 class MissingExtraError(ImportError, UserError):
     """A module of an extra is not installed. The message contains the command that installs the extra."""
 
@@ -180,4 +183,7 @@ def extra_of(module: str) -> str | None:
 
 def _message(what: str, modules: Sequence[str], extra: str) -> str:
     are = "is" if len(modules) == 1 else "are"
-    return f"{what} needs {', '.join(modules)}, which {are} not installed: pip install 'graphrerank[{extra}]'"
+    names = ", ".join(modules)
+    if len(modules) > MAX_NAMED:
+        names = f"{', '.join(modules[:MAX_NAMED])} and {len(modules) - MAX_NAMED} other modules"
+    return f"{what} needs {names}, which {are} not installed: pip install 'graphrerank[{extra}]'"

@@ -154,6 +154,16 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     return Checkpoint(model.eval(), manifest, weights)
 
 
+def shipped_checkpoints() -> list[str]:
+    """Return the names of the checkpoints that come with the package.
+
+    Example:
+        >>> "base" in shipped_checkpoints()
+        True
+    """
+    return sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
+
+
 def find_checkpoint(name: str | Path) -> Path:
     """Return the path of a checkpoint.
 
@@ -172,7 +182,7 @@ def find_checkpoint(name: str | Path) -> Path:
         'base'
     """
     path = Path(name)
-    shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
+    shipped = shipped_checkpoints()
     if isinstance(name, str) and name in shipped:
         if path.exists():
             warnings.warn(

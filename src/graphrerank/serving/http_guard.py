@@ -163,6 +163,7 @@ class HttpGuard:
         open_paths: Paths that need no key.
         check_wait: Function that raises a refusal if a request of a sender would wait too long.
         refusals: Log of the rejected requests.
+        logs_requests: Whether each request is logged.
     """
 
     app: ASGIApp
@@ -171,6 +172,7 @@ class HttpGuard:
     open_paths: Sequence[str]
     check_wait: Callable[[Sender], None]
     refusals: RefusalLog
+    logs_requests: bool = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward or reject a request. Log and count the request when it is answered."""
@@ -210,7 +212,8 @@ class HttpGuard:
             metrics.ERRORS.labels(route, status).inc()
         method = scope["method"] if scope["method"] in METHODS else "?"
         fields = {"id": state["uid"], "method": method, "route": route, "status": status}
-        log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
+        if self.logs_requests:
+            log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check everything known before the body is read.

@@ -281,8 +281,21 @@ class Post:
             os.kill(os.getpid(), signal.SIGTERM if self._state == SERVING else signal.SIGKILL)
 
 
+def use_thread_lock_in_progress_bars() -> None:
+    """Let the progress bars of tqdm, which encoders create, use a lock of this process.
+
+    By default, tqdm creates a semaphore of the operating system. A worker that a signal ends cannot remove its
+    semaphore, and then Python warns of leaked semaphores when the service stops.
+    """
+    with contextlib.suppress(ImportError):
+        from tqdm import tqdm
+
+        tqdm.set_lock(threading.RLock())
+
+
 def _run(pipe: Connection, target: Callable[..., None], *arguments: Any) -> None:
     """Run a worker in its process."""
+    use_thread_lock_in_progress_bars()
     # Inherited objects are excluded from garbage collection, which would write to memory pages shared between workers.
     gc.freeze()
     post = Post(pipe)

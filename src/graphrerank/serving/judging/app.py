@@ -101,6 +101,7 @@ def create_judging_app(
         open_paths=(),
         check_wait=lambda sender: None,
         refusals=RefusalLog(),
+        logs_requests=False,  # the terminal is for the person who judges
     )
     return app
 
