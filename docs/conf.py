@@ -20,12 +20,15 @@ ROOT = Path(__file__).parent.parent
 project = "graphrerank"
 author = "the graphrerank developers"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
 html_theme = "furo"
 html_title = f"graphrerank {version}"
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"  # commands and code, not what they print
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 suppress_warnings = [

@@ -48,6 +48,14 @@ def test_calibration_error_of_base_is_that_of_the_table() -> None:
     assert said in read(DOCS / "evaluating.md")
 
 
+def test_gains_on_the_home_page_are_those_of_readme() -> None:
+    rows = table(ROOT / "README.md", "## Does it help on corpora that it never saw?")
+    home = read(DOCS / "index.md")
+    for corpus, said in (("multi-hop passages", "from {} to {}"), ("encyclopedia, English", "{} and {} on an English")):
+        _, retriever, _, base, *_ = rows[corpus]
+        assert said.format(retriever, base) in home
+
+
 def test_size_of_base_is_that_of_its_files() -> None:
     size = sum(file.stat().st_size for file in (PRETRAINED / "base").iterdir() if file.is_file())
     assert f"The checkpoint takes {size / 1000:.0f} KB" in read(DOCS / "compare.md")

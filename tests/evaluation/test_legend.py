@@ -30,7 +30,7 @@ def test_the_row_of_a_shipped_checkpoint_names_it(dataset: DatasetResult) -> Non
 
 
 def test_baselines_with_the_restart_probabilities_of_several_checkpoints_share_a_line(dataset: DatasetResult) -> None:
-    systems = {name: dataset.systems["ppr"] for name in ("ppr-base", "ppr-mine")}
+    systems = dict.fromkeys(("ppr-base", "ppr-mine"), dataset.systems["ppr"])
     (line,) = legend(replace(dataset, systems=systems, ceiling=None), [])
     assert line.startswith("ppr-NAME: personalized PageRank")
     assert line.endswith("with the restart probability of the checkpoint NAME")

@@ -12,12 +12,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from graphrerank.installation.extras import is_installed
 from graphrerank.serving.json_log import log
 
 SIGN_SECONDS = 1.0  # time between two heartbeats
@@ -287,10 +289,8 @@ def use_thread_lock_in_progress_bars() -> None:
     By default, tqdm creates a semaphore of the operating system. A worker that a signal ends cannot remove its
     semaphore, and then Python warns of leaked semaphores when the service stops.
     """
-    with contextlib.suppress(ImportError):
-        from tqdm import tqdm
-
-        tqdm.set_lock(threading.RLock())
+    if is_installed("tqdm"):  # which encoders install; this package does not use it itself
+        import_module("tqdm").tqdm.set_lock(threading.RLock())
 
 
 def _run(pipe: Connection, target: Callable[..., None], *arguments: Any) -> None:
