@@ -238,14 +238,14 @@ class Definitions:
         names = frozenset(described.get("Args", []))
         return Reference(names, has_result and bool(described.keys() & {"Returns", "Yields"}))
 
-    def decorated(self, function: FunctionNode) -> set[str]:
+    def decorated(self, decorated: FunctionNode | ast.ClassDef) -> set[str]:
         """Return the names of the arguments that the decorator ``arguments_from`` describes.
 
         Args:
-            function: Definition of the function.
+            decorated: Definition of a function or class.
         """
         names = set()
-        for decorator in function.decorator_list:
+        for decorator in decorated.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "arguments_from":
                 for source in decorator.args:
                     path = ast.unparse(source)
@@ -281,7 +281,7 @@ def check_function(
     reference = definitions.reference(ast.get_docstring(function), owner)
     described = set(documented.get("Args", [])) | definitions.decorated(function)
     if function.name == "__init__" and owner is not None:
-        described |= set(sections(ast.get_docstring(owner)).get("Args", []))
+        described |= set(sections(ast.get_docstring(owner)).get("Args", [])) | definitions.decorated(owner)
     described |= set(names) if "*" in reference.arguments else reference.arguments
     if reference.problem:
         yield function.lineno, name, f"Args: {reference.problem}"

@@ -102,14 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         if questions and (made.update is None or given.questions is not None):
             messages.append(_draft(folder, given.out, questions, given.language_model, given.endpoint))
 
-    made = index_folder(
-        given.source,
-        given.out,
-        max_words=given.max_words,
-        workers=given.workers,
-        finish=finish,
-        selection=_selection(given),
-    )
+    made = index_folder(given.source, given.out, finish=finish, selection=_selection(given), **_parsing(given))
     print(printable(str(made)), *messages, sep="\n")
     print(f"next: graphrerank judge {given.out}    # your own questions, for graphrerank doctor {given.out}")
     print(f"or: graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
@@ -122,6 +115,11 @@ def _selection(given: Namespace) -> "FileSelection":
     return FileSelection(tuple(given.exclude), tuple(given.include), everything=given.all)
 
 
+def _parsing(given: Namespace) -> dict[str, int]:
+    """Return the arguments of the parser of files."""
+    return {"max_words": given.max_words, "workers": given.workers}
+
+
 def _grow(given: Namespace) -> int:
     """Update a corpus folder. New passages are encoded with MiniLM."""
     from graphrerank.config.components import ComponentFactory
@@ -129,14 +127,7 @@ def _grow(given: Namespace) -> int:
     from graphrerank_documents.grow_index import grow_index
 
     encoder = None if read_corpus_manifest(given.out).encoder is None else ComponentFactory().text_encoder("minilm")
-    made, growth = grow_index(
-        given.source,
-        given.out,
-        max_words=given.max_words,
-        workers=given.workers,
-        encoder=encoder,
-        selection=_selection(given),
-    )
+    made, growth = grow_index(given.source, given.out, encoder=encoder, selection=_selection(given), **_parsing(given))
     print(printable(str(made)), flush=True)
     print(f"{growth.num_added:,} passages added, {growth.num_removed:,} removed: {growth.num_nodes:,} in {given.out}")
     return 0

@@ -16,15 +16,12 @@ from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import hash_files
-from graphrerank_papers.experiments import do_step, step_file, write_tables
+from graphrerank_papers.experiments import Experiment, TableRow, do_step, step_file, write_tables
 
 #: File of the published numbers that ship with this project.
 PUBLISHED = Path(__file__).with_name("published.json")
 #: Measure of the published numbers.
 COMPARED_MEASURE = "R@5"
-
-#: Cells of a table row, keyed by column name.
-TableRow = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +99,7 @@ class PublishedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(Experiment):
     """Benchmark experiment with the settings of ``conf/experiment/benchmark.yaml``.
 
     Attributes:
@@ -141,12 +138,7 @@ class Benchmark:
 
         ``metrics.json`` and ``report.md`` are written to the run folder after each data set.
 
-        Args:
-            parts: Factory of the components.
-            run_dir: Run folder.
-
-        Returns:
-            Run folder.
+        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
 
         Raises:
             UserError: If no data set is available.

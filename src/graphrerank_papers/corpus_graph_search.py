@@ -5,18 +5,16 @@ Source: FastInsight, 2026, sections 2.1 and 4.1.1, which uses both as baselines.
 *Differences from the papers:* the search starts from the query itself instead of keywords that a language model writes.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Any
 
 import torch
 
 from graphrerank.corpus import CorpusGraph
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step
-from graphrerank.utils.checks import check_counts, check_positive_share
 from graphrerank_papers.indexing import with_listed
-from graphrerank_papers.knowledge_graph_search import reliable_paths
+from graphrerank_papers.knowledge_graph_search import PathSettings
 
 
 class Neighbours:
@@ -75,7 +73,7 @@ class NeighbourSearch(Step):
 
 
 @dataclass(eq=False, repr=False)
-class PathSearch(Step):
+class PathSearch(Step, PathSettings):
     """Rank the nodes of the most reliable paths between retrieved nodes first, then the retrieved nodes, as in PathRAG.
 
     Paths and settings are those of :class:`~graphrerank_papers.knowledge_graph_search.PathRAGSearch`.
@@ -89,15 +87,9 @@ class PathSearch(Step):
     """
 
     resources: Resources
-    _: KW_ONLY
-    num_paths: int = 15
-    decay: float = 0.8
-    threshold: float = 0.05
-    max_hops: int = 3
 
     def __post_init__(self) -> None:
-        check_counts(num_paths=self.num_paths, max_hops=self.max_hops)
-        check_positive_share(decay=self.decay, threshold=self.threshold)
+        self.check_paths()
         self._neighbours = Neighbours(self.resources.graph.to("cpu"))
 
     def run(self, state: RetrievalState) -> RetrievalState:
@@ -105,11 +97,10 @@ class PathSearch(Step):
 
         See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
         """
-        flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
         with self.resources.clock("graph"):
             listed = []
             for row in state.nodes.tolist():
                 seeds = [node for node in row if node >= 0]
-                paths = reliable_paths(self._neighbours, seeds, num_paths=self.num_paths, **flow)
+                paths = self.paths_between(seeds, self._neighbours)
                 listed.append(list(dict.fromkeys([*(node for path in paths for node in path), *seeds])))
             return with_listed(state, listed, budget=self.resources.budget)

@@ -2,16 +2,40 @@
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
 
+from graphrerank.config.components import ComponentFactory
 from graphrerank.evaluation.tables import NOTHING
 from graphrerank.utils.caching import warn_damaged
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import hash_json, read_checked_json, write_checked_json, write_json, write_text
 from graphrerank.utils.markdown import markdown_table
+
+#: Cells of a row of a table by column: settings and measures.
+TableRow = dict[str, Any]
+
+
+class Experiment(ABC):
+    """Experiment of a paper, whose fields are the settings of ``job`` in a file of ``conf/experiment``.
+
+    An experiment is called once. A resumed run calls it again with the same run folder.
+    """
+
+    @abstractmethod
+    def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
+        """Run the experiment, and write its tables to ``metrics.json`` and ``report.md``.
+
+        Args:
+            parts: Factory of the components. Also provides the cache folder, the device and the number of threads.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
+        """
 
 
 def step_file(run_dir: Path, name: str, decisive: Any) -> Path:

@@ -15,7 +15,7 @@ from graphrerank.evaluation.runners.pipeline import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.utils.checks import UserError
-from graphrerank_papers.experiments import write_tables
+from graphrerank_papers.experiments import Experiment, TableRow, write_tables
 
 #: Pipeline whose settings are varied.
 VARIED = "fastinsight"
@@ -25,14 +25,12 @@ SEARCH, START = "vector_search", 10
 QUALITY = "CR@10"
 RECALL, NEARNESS, MISSED = "R@10", "TR", "MissTR"
 
-#: Cells of a table row, keyed by column name.
-TableRow = dict[str, Any]
 #: Scores ``[Q]`` by measure.
 Values = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastInsightCurves:
+class FastInsightCurves(Experiment):
     """FastInsight's Figures 4 to 7 and Table 6, with the settings of ``conf/experiment/fastinsight_curves.yaml``.
 
     Attributes:
@@ -61,12 +59,7 @@ class FastInsightCurves:
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure all data sets. ``metrics.json`` and ``report.md`` are written to the run folder after each of them.
 
-        Args:
-            parts: Factory of the components.
-            run_dir: Run folder.
-
-        Returns:
-            Run folder.
+        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
 
         Raises:
             UserError: If a setting is not one of FastInsight's steps, or ``budgets`` is empty.

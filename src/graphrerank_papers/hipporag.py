@@ -194,7 +194,31 @@ def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Ten
 
 
 @dataclass(eq=False, repr=False)
-class HippoRAGSearch(Step):
+class _FactGraphSearch(Step):
+    """Step that searches a graph of passages, entities and facts. Its subclasses describe the fields."""
+
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    extractor: KnowledgeExtractor
+    synonymy_threshold: float = 0.8
+    max_synonyms: int = 100
+
+    def fact_graph(self) -> FactGraph:
+        """Return the graph of the corpus, building and storing it first if necessary."""
+        return build_fact_graph(
+            self.resources.graph.all_texts,
+            folder=self.folder,
+            extractor=self.extractor,
+            encoder=self.resources.index_encoder,
+            synonymy_threshold=self.synonymy_threshold,
+            max_synonyms=self.max_synonyms,
+            device=self.resources.graph.device,
+        )
+
+
+@dataclass(eq=False, repr=False)
+class HippoRAGSearch(_FactGraphSearch):
     """Replace the ranking by a PageRank search from the entities of the query.
 
     1. Extract the entities of the query, and link each to the entity of the corpus with the most similar name.
@@ -222,19 +246,14 @@ class HippoRAGSearch(Step):
         restart_prob: Probability of returning to the seeds at each step of PageRank, in (0, 1].
     """
 
-    resources: Resources
     _: KW_ONLY
-    folder: str | Path
-    extractor: KnowledgeExtractor
     query_extractor: KnowledgeExtractor
-    synonymy_threshold: float = 0.8
-    max_synonyms: int = 100
     node_specificity: bool = True
     restart_prob: float = 0.5
 
     def __post_init__(self) -> None:
         device, self._encoder = self.resources.graph.device, self.resources.index_encoder
-        index = _fact_graph(self)
+        index = self.fact_graph()
         self._names = Stages(self.folder).encode(self._encoder, index.facts.spellings).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=self.restart_prob)
         self._occurrences = index.facts.entity_links.to(device)
@@ -267,7 +286,7 @@ class HippoRAGSearch(Step):
 
 
 @dataclass(eq=False, repr=False)
-class FactGraphSearch(Step):
+class FactGraphSearch(_FactGraphSearch):
     """Replace the ranking by a PageRank search from the facts that are most similar to the query.
 
     1. Retrieve the ``num_candidates`` facts most similar to the query (:func:`find_facts`), Eq. (4).
@@ -304,12 +323,7 @@ class FactGraphSearch(Step):
             damping.
     """
 
-    resources: Resources
     _: KW_ONLY
-    folder: str | Path
-    extractor: KnowledgeExtractor
-    synonymy_threshold: float = 0.8
-    max_synonyms: int = 100
     num_candidates: int = 5
     rerank: str = "none"
     language_model: ChatModel | None = None
@@ -340,7 +354,7 @@ class FactGraphSearch(Step):
             if self.language_model is None:
                 raise UserError("`language_model` is required by `rerank: language_model`, got None")
             self._rerank = partial(select_by_language_model, remembering(self.language_model, self.cache), self.prompt)
-        index, device = _fact_graph(self), self.resources.graph.device
+        index, device = self.fact_graph(), self.resources.graph.device
         self._walk = CorpusPPR(index.graph.to(device), restart_prob=self.restart_prob)
         self._fact_texts, self._fact_vectors = index.facts.facts, index.fact_vectors.to(device)
         self._ends, self._num_holders = index.facts.ends.tolist(), index.num_holders.tolist()
@@ -388,18 +402,6 @@ class FactGraphSearch(Step):
         scaled = torch.where(highest > lowest, (scores - lowest) / (highest - lowest), 1.0)
         weight = (self.passage_weight * scaled).masked_fill(~valid, -torch.inf)
         return torch.cat([entities.nodes, passages], dim=1), torch.cat([entities.scores, weight], dim=1)
-
-
-def _fact_graph(step: HippoRAGSearch | FactGraphSearch) -> FactGraph:
-    return build_fact_graph(
-        step.resources.graph.all_texts,
-        folder=step.folder,
-        extractor=step.extractor,
-        encoder=step.resources.index_encoder,
-        synonymy_threshold=step.synonymy_threshold,
-        max_synonyms=step.max_synonyms,
-        device=step.resources.graph.device,
-    )
 
 
 def rerank_by_pairs(

@@ -29,7 +29,28 @@ WeightedPath = tuple[float, tuple[int, ...]]
 
 
 @dataclass(eq=False, repr=False)
-class LightRAGSearch(Step):
+class _KnowledgeGraphSearch(Step):
+    """Step that searches a knowledge graph of the corpus, which is built once. Its subclasses describe the fields."""
+
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    extractor: KnowledgeExtractor
+    description_tokens: int = 40
+
+    def knowledge_graph(self) -> KnowledgeGraph:
+        """Return the knowledge graph of the corpus, building and storing it first if necessary."""
+        return build_knowledge_graph(
+            self.resources.graph.all_texts,
+            folder=self.folder,
+            extractor=self.extractor,
+            encoder=self.resources.index_encoder,
+            description_tokens=self.description_tokens,
+        )
+
+
+@dataclass(eq=False, repr=False)
+class LightRAGSearch(_KnowledgeGraphSearch):
     """Replace the retrieved passages by those of the entities and relations that are most similar to the query.
 
     - ``local``: retrieve the ``num_entities`` entities with the most similar descriptions, and return their passages.
@@ -61,11 +82,7 @@ class LightRAGSearch(Step):
         ValueError: If a setting is out of range, or the pipeline has no text encoder.
     """
 
-    resources: Resources
     _: KW_ONLY
-    folder: str | Path
-    extractor: KnowledgeExtractor
-    description_tokens: int = 40
     mode: str = "hybrid"
     num_entities: int = 40
     num_relations: int = 40
@@ -78,7 +95,7 @@ class LightRAGSearch(Step):
         check_counts(num_entities=self.num_entities, num_relations=self.num_relations)
         self.prompt.fill(question="")
         graph, self._encoder = self.resources.graph, self.resources.index_encoder
-        self._graph = _knowledge_graph(self)
+        self._graph = self.knowledge_graph()
         self._entities = self._graph.entity_vectors.to(graph.device)
         self._relations = self._graph.relation_vectors.to(graph.device)
 
@@ -180,8 +197,50 @@ def parse_levels(content: str) -> Levels:
     return list(dict.fromkeys(answer.low_level)), list(dict.fromkeys(answer.high_level))
 
 
+class Adjacency(Protocol):
+    """Neighbours of each node, ascending."""
+
+    def __getitem__(self, node: int, /) -> Sequence[int]: ...
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathSettings:
+    """Settings of a search for the most reliable paths between nodes, as in PathRAG.
+
+    Attributes:
+        num_paths: Maximum number of paths per query.
+        decay: Share of its resource that a node passes on to its neighbours, in (0, 1].
+        threshold: Minimum resource per neighbour, in (0, 1]. A node with less passes nothing on.
+        max_hops: Maximum number of edges of a path.
+    """
+
+    num_paths: int = 15
+    decay: float = 0.8
+    threshold: float = 0.05
+    max_hops: int = 3
+
+    def check_paths(self) -> None:
+        """Check the settings.
+
+        Raises:
+            UserError: If a setting is out of range.
+        """
+        check_counts(num_paths=self.num_paths, max_hops=self.max_hops)
+        check_positive_share(decay=self.decay, threshold=self.threshold)
+
+    def paths_between(self, nodes: Sequence[int], neighbours: Adjacency) -> list[tuple[int, ...]]:
+        """Return the most reliable paths between nodes, best first (:func:`reliable_paths`).
+
+        Args:
+            nodes: Nodes where paths may start and end.
+            neighbours: Neighbours of each node.
+        """
+        flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
+        return reliable_paths(neighbours, nodes, num_paths=self.num_paths, **flow)
+
+
 @dataclass(eq=False, repr=False)
-class PathRAGSearch(Step):
+class PathRAGSearch(_KnowledgeGraphSearch, PathSettings):
     """Replace the retrieved passages by those of the most reliable paths between entities that resemble the query.
 
     1. Retrieve the ``num_entities`` entities whose descriptions are most similar to the query.
@@ -213,21 +272,13 @@ class PathRAGSearch(Step):
         ValueError: If a setting is out of range, or the pipeline has no text encoder.
     """
 
-    resources: Resources
     _: KW_ONLY
-    folder: str | Path
-    extractor: KnowledgeExtractor
-    description_tokens: int = 40
     num_entities: int = 40
-    num_paths: int = 15
-    decay: float = 0.8
-    threshold: float = 0.05
-    max_hops: int = 3
 
     def __post_init__(self) -> None:
-        check_counts(num_entities=self.num_entities, num_paths=self.num_paths, max_hops=self.max_hops)
-        check_positive_share(decay=self.decay, threshold=self.threshold)
-        self._graph = _knowledge_graph(self)
+        check_counts(num_entities=self.num_entities)
+        self.check_paths()
+        self._graph = self.knowledge_graph()
         self._entities = self._graph.entity_vectors.to(self.resources.graph.device)
         self._between: dict[tuple[int, int], list[int]] = {}
         for relation, (head, tail) in enumerate(self._graph.merged.ends.tolist()):
@@ -240,11 +291,10 @@ class PathRAGSearch(Step):
         """
         with self.resources.clock("retrieve"):
             seeds = nearest(state.queries.encoded, self._entities, self.num_entities)
-        flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
         with self.resources.clock("graph"):
             groups = []
             for entities in seeds:
-                paths = reliable_paths(self._graph.neighbours, entities, num_paths=self.num_paths, **flow)
+                paths = self.paths_between(entities, self._graph.neighbours)
                 between = [self._passages_between(*step) for path in paths for step in pairwise(path)]
                 groups.append(between + [self._graph.passages_of_entity[entity] for entity in entities])
             passages = [chain.from_iterable(query_groups) for query_groups in groups]
@@ -258,22 +308,6 @@ class PathRAGSearch(Step):
     def _passages_between(self, one: int, other: int) -> list[int]:
         relations = self._between[min(one, other), max(one, other)]
         return sorted({passage for relation in relations for passage in self._graph.passages_of_relation[relation]})
-
-
-def _knowledge_graph(step: LightRAGSearch | PathRAGSearch) -> KnowledgeGraph:
-    return build_knowledge_graph(
-        step.resources.graph.all_texts,
-        folder=step.folder,
-        extractor=step.extractor,
-        encoder=step.resources.index_encoder,
-        description_tokens=step.description_tokens,
-    )
-
-
-class Adjacency(Protocol):
-    """Neighbours of each node, ascending."""
-
-    def __getitem__(self, node: int, /) -> Sequence[int]: ...
 
 
 def reliable_paths(

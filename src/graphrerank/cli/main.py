@@ -3,12 +3,13 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
 
 from graphrerank.cli.console import closed_pipes_ignored, records_shown
 from graphrerank.cli.errors import format_warning, report_end, report_error, terminating
@@ -18,8 +19,20 @@ from graphrerank.installation.extras import require_extra
 from graphrerank.installation.plugins import command_entries, describe_entry_point, plugin_command_help
 from graphrerank.utils.checks import UserError
 
-#: Function that parses the command-line arguments, runs a command, and returns the exit status.
-Main = Callable[[Sequence[str]], int]
+
+class Main(Protocol):
+    """Function ``main`` of a command's module, which parses the arguments itself and runs the command."""
+
+    def __call__(self, arguments: Sequence[str], /) -> int:
+        """Run the command.
+
+        Args:
+            arguments: Command-line arguments after the name of the command.
+
+        Returns:
+            Exit status.
+        """
+        ...
 
 
 @dataclass(frozen=True)

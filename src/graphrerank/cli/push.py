@@ -28,11 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     The token of ``hf auth login`` or of the environment variable ``HF_TOKEN`` is used, and ``HF_ENDPOINT`` selects a
     mirror of the hub.
 
-    Args:
-        arguments: Command-line arguments after the name of the command.
-
-    Returns:
-        Exit status.
+    See :class:`~graphrerank.cli.main.Main` for the arguments and the result.
     """
     given = parser().parse_args(arguments)
     from graphrerank.rerank.graph_reranker import GraphReranker

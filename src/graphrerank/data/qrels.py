@@ -49,13 +49,9 @@ class Qrels:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
-        """Deprecated alias of :meth:`from_rows`.
+        """Deprecated alias.
 
-        Args:
-            rows: Query number, passage number and gain of each judgement.
-
-        Returns:
-            Judgements in the order of the rows.
+        See :meth:`~graphrerank.data.qrels.Qrels.from_rows` for the arguments and the result.
         """
         warn_renamed("Qrels.of", "Qrels.from_rows")
         return cls.from_rows(rows)

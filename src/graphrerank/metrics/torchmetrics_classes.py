@@ -19,6 +19,7 @@ from graphrerank.metrics.calibration import NUM_BINS, area_under_roc, bin_sums, 
 from graphrerank.metrics.ranking import Measure, parse_measure
 from graphrerank.metrics.topological_recall import missed_topological_recall, topological_recall
 from graphrerank.utils.checks import UserError, check_counts
+from graphrerank.utils.docstrings import arguments_from
 
 
 class _Mean(Metric):
@@ -90,9 +91,18 @@ class RankingMetric(_Mean):
 
 
 class _CutoffMetric(RankingMetric):
-    """Ranking measure at a cutoff. Subclasses set the name of the measure without the cutoff."""
+    """Ranking measure at a cutoff. Subclasses set the name of the measure without the cutoff.
+
+    Args:
+        top_k: Cutoff rank K, at least 1.
+        **settings: Arguments of ``torchmetrics.Metric``.
+    """
 
     base: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        arguments_from(_CutoffMetric)(cls)
 
     def __init__(self, top_k: int = 10, **settings: Any) -> None:
         check_counts(top_k=top_k)
@@ -100,34 +110,19 @@ class _CutoffMetric(RankingMetric):
 
 
 class NormalizedDCG(_CutoffMetric):
-    """nDCG at a cutoff (:func:`~graphrerank.metrics.ndcg`).
-
-    Args:
-        top_k: Cutoff rank K, at least 1.
-        **settings: Arguments of ``torchmetrics.Metric``.
-    """
+    """nDCG at a cutoff (:func:`~graphrerank.metrics.ndcg`)."""
 
     base = "nDCG"
 
 
 class Recall(_CutoffMetric):
-    """Recall at a cutoff (:func:`~graphrerank.metrics.recall`).
-
-    Args:
-        top_k: Cutoff rank K, at least 1.
-        **settings: Arguments of ``torchmetrics.Metric``.
-    """
+    """Recall at a cutoff (:func:`~graphrerank.metrics.recall`)."""
 
     base = "R"
 
 
 class CappedRecall(_CutoffMetric):
-    """Capped recall at a cutoff (:func:`~graphrerank.metrics.capped_recall`).
-
-    Args:
-        top_k: Cutoff rank K, at least 1.
-        **settings: Arguments of ``torchmetrics.Metric``.
-    """
+    """Capped recall at a cutoff (:func:`~graphrerank.metrics.capped_recall`)."""
 
     base = "CR"
 

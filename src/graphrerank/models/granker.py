@@ -145,15 +145,9 @@ class TrainedHead:
     encoder_fingerprint: str
 
     def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score every node. See :meth:`GRankerHead.forward`.
+        """Score every node.
 
-        Args:
-            pair_vectors: Pair vectors of the cross-encoder, ``[N, hidden_size]``.
-            edge_index: Unique edges among the nodes, ``[2, E]``.
-            degree: Number of neighbours of each node in the whole corpus graph, ``[N]``.
-
-        Returns:
-            Logits ``[N]``.
+        See :meth:`~graphrerank.models.granker.GRankerHead.forward` for the arguments and the result.
         """
         scores: Tensor = self.model.to(pair_vectors.device)(pair_vectors, edge_index, degree)
         return scores

@@ -1,6 +1,7 @@
 """Graph Cohesive Smoothing: raise the score of a node towards the mean score of its neighbours."""
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +78,34 @@ def graph_cohesive_smoothing(
     return torch.maximum(smoothed, scores)
 
 
-class GCS(nn.Module):
+class PropagationOperator(nn.Module, ABC):
+    """Base of operators that propagate the base scores of candidates along edges, with restarts.
+
+    Args:
+        restart_prob: Weight of the base scores in each step, in (0, 1].
+
+    Raises:
+        UserError: If ``restart_prob`` is outside (0, 1].
+    """
+
+    def __init__(self, *, restart_prob: float = 0.5) -> None:
+        super().__init__()
+        self.restart_prob = restart_prob
+        self.num_steps = num_smoothing_steps(restart_prob)
+
+    @abstractmethod
+    def score(self, graphs: CandidateGraphs) -> Tensor:
+        """Score the candidates.
+
+        Args:
+            graphs: Candidate graphs whose first feature is the base score.
+
+        Returns:
+            Scores of all candidates, ``[N]``.
+        """
+
+
+class GCS(PropagationOperator):
     """Score candidate graphs by Graph Cohesive Smoothing of their base scores. See :func:`graph_cohesive_smoothing`.
 
     Args:
@@ -90,19 +118,10 @@ class GCS(nn.Module):
         tensor([1.0000, 0.3333, 0.5000])
     """
 
-    def __init__(self, *, restart_prob: float = 0.5) -> None:
-        super().__init__()
-        self.restart_prob = restart_prob
-        self.num_steps = num_smoothing_steps(restart_prob)
-
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Score the candidates.
+        """Smooth the base scores.
 
-        Args:
-            graphs: Candidate graphs whose first feature is the base score.
-
-        Returns:
-            Scores of all candidates, ``[N]``.
+        See :meth:`~graphrerank.operators.gcs.PropagationOperator.score` for the arguments and the result.
         """
         scores, edges, weight = graphs.x[:, 0], graphs.edge_index, graphs.edge_attr
         return graph_cohesive_smoothing(scores, edges, weight, self.restart_prob, self.num_steps)

@@ -159,10 +159,7 @@ class LanceDBRetriever(VectorStoreRetriever):
             schema = self._table.schema
             count = int(self._table.count_rows())
         if not schema.equals(self._schema, check_metadata=True):
-            raise UserError(
-                f"{self.where} contains another corpus or the vectors of another encoder. Choose another `path` "
-                "(retriever.path=DIR)"
-            )
+            raise self._other_corpus("path", "DIR")
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:

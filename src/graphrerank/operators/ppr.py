@@ -9,7 +9,7 @@ from graphrerank.core.sparse_rows import positions_in_rows, row_entries, sparse_
 from graphrerank.corpus import CorpusGraph, EntityIncidence
 from graphrerank.corpus.entity_incidence import normalized_names
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
-from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
+from graphrerank.operators.gcs import TOLERANCE, PropagationOperator, num_smoothing_steps
 from graphrerank.utils.checks import UserError, check_positive_share
 
 #: Largest number of scores in memory at once: 64 MiB of float32 per tensor.
@@ -78,7 +78,7 @@ def personalized_pagerank(
     return mass
 
 
-class PPR(nn.Module):
+class PPR(PropagationOperator):
     """Score candidate graphs by personalized PageRank from their base scores. See :func:`personalized_pagerank`.
 
     Negative base scores are treated as 0.
@@ -92,19 +92,10 @@ class PPR(nn.Module):
         tensor([0.6667, 0.3333])
     """
 
-    def __init__(self, *, restart_prob: float = 0.5) -> None:
-        super().__init__()
-        self.restart_prob = restart_prob
-        self.num_steps = num_smoothing_steps(restart_prob)
-
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Score the candidates.
+        """Walk from the base scores.
 
-        Args:
-            graphs: Candidate graphs whose first feature is the base score.
-
-        Returns:
-            Scores of all candidates, ``[N]``.
+        See :meth:`~graphrerank.operators.gcs.PropagationOperator.score` for the arguments and the result.
         """
         seed, edges, restart = graphs.x[:, 0].clamp(min=0), (graphs.edge_index, graphs.edge_attr), self.restart_prob
         return personalized_pagerank(seed, *edges, graphs.ptr, restart_prob=restart, num_steps=self.num_steps)

@@ -87,10 +87,7 @@ class QdrantRetriever(VectorStoreRetriever):
             first = self._client.retrieve(self._collection, ids=[0], with_payload=True) if count else []
         fits = getattr(vectors, "size", None) == self._dim and str(getattr(vectors, "distance", "")) == "Dot"
         if not fits or (count and not (first and (first[0].payload or {}).get(CONTENT_PAYLOAD) == self._stamp)):
-            raise UserError(
-                f"{self.where} contains another corpus or the vectors of another encoder. Choose another "
-                "`collection` (retriever.collection=NAME)"
-            )
+            raise self._other_corpus("collection", "NAME")
         return count
 
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:

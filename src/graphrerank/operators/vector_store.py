@@ -81,6 +81,13 @@ class VectorStoreRetriever(Retriever):
             UserError: If the database contains another corpus.
         """
 
+    def _other_corpus(self, setting: str, example: str) -> UserError:
+        """Return the error of :meth:`count` for a database that contains another corpus."""
+        return UserError(
+            f"{self.where} contains another corpus or the vectors of another encoder. Choose another `{setting}` "
+            f"(retriever.{setting}={example})"
+        )
+
     @abstractmethod
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
         """Store consecutive passages.

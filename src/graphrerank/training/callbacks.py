@@ -58,9 +58,7 @@ class EpochTable(L.Callback):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the progress bar over the batches of the epoch.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_start` for the arguments.
         """
         self._begin = time.perf_counter()
         if trainer.is_global_zero:
@@ -79,9 +77,7 @@ class EpochTable(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Log the row of the epoch. The header is logged first if the columns have changed.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_end` for the arguments.
         """
         self._bar.close()
         if not trainer.is_global_zero:
@@ -131,10 +127,7 @@ class GradientNorm(L.Callback):
     ) -> None:
         """Log the norm over all parameters that have a gradient.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module whose gradients are measured.
-            optimizer: Optimiser that is about to step.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_before_optimizer_step` for the arguments.
         """
         if trainer.loggers:
             gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
@@ -154,10 +147,7 @@ class LearningRate(L.Callback):
     ) -> None:
         """Log the learning rates of the coming optimiser step.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that logs the rates.
-            optimizer: Optimiser that is about to step.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_before_optimizer_step` for the arguments.
         """
         if trainer.loggers:
             rates = [float(group["lr"]) for group in optimizer.param_groups]
@@ -200,12 +190,7 @@ class TailAveraging(WeightAveraging):
     ) -> None:
         """Update the average, which is a copy of the current weights until the average begins.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
-            outputs: Result of the training step.
-            batch: Batch of the step.
-            batch_idx: Index of the batch in the epoch.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_batch_end` for the arguments.
 
         Raises:
             ValueError: If the training has no end.
@@ -245,9 +230,7 @@ class LearningCurves(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Record the metrics of the epoch and update the plot.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_end` for the arguments.
         """
         row = {"epoch": float(trainer.current_epoch + 1)}
         row |= {key: float(metric) for key, metric in trainer.callback_metrics.items()}

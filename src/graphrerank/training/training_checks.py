@@ -128,9 +128,7 @@ class TrainingChecks(L.Callback):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start to record the losses of an epoch.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_start` for the arguments.
         """
         self._losses, self._num_unchecked = [], 0
         self._epoch_losses.append([])
@@ -140,12 +138,7 @@ class TrainingChecks(L.Callback):
     ) -> None:
         """Check the loss of a batch. On a GPU, the losses of several batches are checked together.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
-            outputs: Result of the training step.
-            batch: Batch of the step.
-            batch_idx: Index of the batch in the epoch.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_batch_end` for the arguments.
 
         Raises:
             ValueError: If a loss is NaN or infinite.
@@ -162,9 +155,7 @@ class TrainingChecks(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the remaining losses of the epoch.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_end` for the arguments.
         """
         self._check_losses(trainer)
         self._end_half()
@@ -187,9 +178,7 @@ class TrainingChecks(L.Callback):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the weights once per validation.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_validation_start` for the arguments.
 
         Raises:
             ValueError: If a weight is NaN or infinite, or so large that scores would be.
@@ -202,9 +191,7 @@ class TrainingChecks(L.Callback):
     def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Reset the counts of validation queries.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_validation_epoch_start` for the arguments.
         """
         self._num_lists = self._num_varied = 0
 
@@ -235,9 +222,7 @@ class TrainingChecks(L.Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the monitored measures before the first epoch, and the scores after each validation.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_validation_end` for the arguments.
 
         Raises:
             ValueError: If a monitored measure is not logged, or all candidates of every query have equal scores.
@@ -291,9 +276,7 @@ class TrainingChecks(L.Callback):
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Warn if the loss did not fall, or if the best epoch ranks worse than the initial model or the retriever.
 
-        Args:
-            trainer: Trainer of the run.
-            pl_module: Module that is trained.
+        See :meth:`lightning.pytorch.callbacks.Callback.on_train_end` for the arguments.
         """
         if not trainer.is_global_zero or trainer.fast_dev_run:
             return

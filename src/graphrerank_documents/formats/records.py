@@ -87,12 +87,9 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
 
 
 def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
-    """Parse a JSON Lines file.
+    """Parse a JSON Lines file into one document per line.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
-
-    Returns:
-        One document per line.
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
 
     Raises:
         UnreadableError: If ``content`` is binary or a line is not JSON, or the encoding is unknown.

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -16,10 +15,10 @@ from graphrerank.evaluation.significance import bootstrap_interval, paired_rando
 from graphrerank.evaluation.tables import Table, column, records_table
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.reply import Reply, ReplyingModel
+from graphrerank.language_models.reply import Reply
 from graphrerank.language_models.strict_answers import ask_strictly, parse_object_answer
 from graphrerank.utils.checks import UserError
-from graphrerank_papers.answers.writers import ask_prompt
+from graphrerank_papers.answers.writers import PromptedModel
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 #: Separator between alternative correct answers.
@@ -36,7 +35,7 @@ FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}
 
 
 @dataclass(eq=False)
-class CorrectnessJudge:
+class CorrectnessJudge(PromptedModel):
     """Ask a chat model whether an answer contains a correct answer.
 
     Source: GraphER, appendix A.1.3, whose prompt is ``grapher_judge``.
@@ -50,14 +49,7 @@ class CorrectnessJudge:
         cache: Folder in which replies are stored for later runs. If None, replies are not stored.
     """
 
-    model: ReplyingModel
-    prompt: Prompt
-    _: KW_ONLY
-    cache: str | Path | None = None
-
-    def __post_init__(self) -> None:
-        self.prompt.fill(query="", generated_answer="", ground_truth_answer="")
-        self.prompt.instructions()
+    placeholders = ("query", "generated_answer", "ground_truth_answer")
 
     def judge(
         self, questions: Sequence[str], said: Sequence[str | None], right: Sequence[Sequence[str] | None]
@@ -81,7 +73,7 @@ class CorrectnessJudge:
             for row, (question, text, answers) in enumerate(zip(questions, said, right, strict=True))
             if answers and text and text.strip()
         }
-        replies = ask_prompt(self.model, self.prompt, list(messages.values()), self.cache)
+        replies = self.ask(list(messages.values()))
         replied = dict(zip(messages, replies, strict=True))
         verdicts = [replied.get(row) for row in range(len(questions))]
         scores = torch.full((len(questions),), torch.nan, dtype=torch.float64)

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -174,6 +174,37 @@ def ask_prompt(model: ReplyingModel, prompt: Prompt, messages: Sequence[str], ca
     return RecordedModel(model, cache).in_form(prompt.form).all_replies(messages, system=prompt.instructions())
 
 
+@dataclass(eq=False)
+class PromptedModel:
+    """Chat model that receives one message per question, in the words of a prompt. Base of writers and judges.
+
+    Attributes:
+        model: Chat model.
+        prompt: Prompt with the ``placeholders`` of the class.
+        cache: Folder in which replies are stored for later runs. If None, replies are not stored.
+        placeholders: Names of the placeholders that the prompt must have.
+    """
+
+    model: ReplyingModel
+    prompt: Prompt
+    _: KW_ONLY
+    cache: str | Path | None = None
+
+    placeholders: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        self.prompt.fill(**dict.fromkeys(self.placeholders, ""))
+        self.prompt.instructions()
+
+    def ask(self, messages: Sequence[str]) -> list[Reply]:
+        """Return the reply to each message.
+
+        Args:
+            messages: Filled messages of the prompt.
+        """
+        return ask_prompt(self.model, self.prompt, messages, self.cache)
+
+
 class Writer(Protocol):
     """Protocol of writers, which answer questions from contexts."""
 
@@ -194,7 +225,7 @@ class Writer(Protocol):
 
 
 @dataclass(eq=False)
-class PromptedWriter:
+class PromptedWriter(PromptedModel):
     """Answer each question with one request to a chat model.
 
     Duplicate questions with the same context are sent once. If the form of the prompt is a JSON schema, the answer must
@@ -207,14 +238,7 @@ class PromptedWriter:
         cache: Folder in which replies are stored for later runs. If None, replies are not stored.
     """
 
-    model: ReplyingModel
-    prompt: Prompt
-    _: KW_ONLY
-    cache: str | Path | None = None
-
-    def __post_init__(self) -> None:
-        self.prompt.fill(context="", question="")
-        self.prompt.instructions()
+    placeholders = ("context", "question")
 
     @property
     def name(self) -> str:
@@ -224,16 +248,11 @@ class PromptedWriter:
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
         """Answer each question from its context, even if the context is empty, because the model may abstain.
 
-        Args:
-            questions: ``Q`` questions.
-            contexts: Context of each question.
-
-        Returns:
-            Reply to each question. The text is empty if the model abstains.
+        See :meth:`~graphrerank_papers.answers.writers.Writer.write` for the arguments and the result.
         """
         pairs = zip(questions, contexts, strict=True)
         messages = [self.prompt.fill(context=context.text, question=question) for question, context in pairs]
-        return [self._answer(reply) for reply in ask_prompt(self.model, self.prompt, messages, self.cache)]
+        return [self._answer(reply) for reply in self.ask(messages)]
 
     def _answer(self, reply: Reply) -> Reply:
         text = reply.text

@@ -13,6 +13,7 @@ from graphrerank.training import TrainingModule
 from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
 from graphrerank.training.schedules import SchedulerFactory, cosine
 from graphrerank.utils.checks import UserError
+from graphrerank.utils.docstrings import arguments_from
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 SMOOTHING = 0.1
@@ -56,6 +57,7 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float =
     return F.binary_cross_entropy_with_logits(logits, target)
 
 
+@arguments_from(TrainingModule)
 class AdapterModule(TrainingModule):
     """Train a complexity adapter on batches of :class:`AdapterRows` with any ``lightning.Trainer``.
 
@@ -67,14 +69,6 @@ class AdapterModule(TrainingModule):
     Args:
         model: Adapter to train. Its features must already be selected and standardised.
         label_smoothing: Share of each label that is spread over both classes, in [0, 1).
-        learning_rate: Peak learning rate.
-        weight_decay: Weight decay. Applied to weight matrices only, not to biases or norms.
-        warmup_steps: Number of optimiser steps in the linear warm-up.
-        optimizer: Callable that receives parameter groups and returns an optimiser.
-        scheduler: Callable that receives the optimiser and returns a learning-rate schedule.
-        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
-            of the adapter's parameters. If None, all parameters use the settings above.
-        seed: Random seed of dropout.
 
     Raises:
         ValueError: If ``label_smoothing`` is not in [0, 1), or an argument of the base class is out of range.

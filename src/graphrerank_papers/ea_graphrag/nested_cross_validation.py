@@ -1,8 +1,9 @@
 """Compare the complexity adapter with other classifiers of the same features by nested cross-validation."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -37,7 +38,32 @@ class TunedClassifier(NamedTuple):
     grid: Mapping[str, Sequence[Any]]
 
 
-class TopFeatures(TransformerMixin, BaseEstimator):
+class RowsEstimator(BaseEstimator, ABC):
+    """Estimator of scikit-learn that is fitted on the rows of a complexity adapter."""
+
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> Self:
+        """Fit the estimator.
+
+        Args:
+            features: Raw features ``[n, F]``.
+            labels: Labels ``[n]``, 0 or 1.
+
+        Returns:
+            This object.
+        """
+        self.fit_rows(AdapterRows(torch.from_numpy(features), torch.from_numpy(labels)))
+        return self
+
+    @abstractmethod
+    def fit_rows(self, rows: AdapterRows) -> None:
+        """Fit the estimator on rows.
+
+        Args:
+            rows: Raw features and labels.
+        """
+
+
+class TopFeatures(TransformerMixin, RowsEstimator):
     """Select columns by :func:`~graphrerank_papers.ea_graphrag.adapter_fit.top_features`.
 
     Args:
@@ -48,19 +74,12 @@ class TopFeatures(TransformerMixin, BaseEstimator):
     def __init__(self, num_selected: int = 85, seed: int = 0) -> None:
         self.num_selected, self.seed = num_selected, seed
 
-    def fit(self, features: np.ndarray, labels: np.ndarray) -> "TopFeatures":
+    def fit_rows(self, rows: AdapterRows) -> None:
         """Choose the columns.
 
-        Args:
-            features: Raw features ``[n, F]``.
-            labels: Labels ``[n]``, 0 or 1.
-
-        Returns:
-            This object.
+        See :meth:`~graphrerank_papers.ea_graphrag.nested_cross_validation.RowsEstimator.fit_rows` for the arguments.
         """
-        rows = AdapterRows(torch.from_numpy(features), torch.from_numpy(labels))
         self.columns_ = top_features(rows, self.num_selected, self.seed).numpy()
-        return self
 
     def transform(self, features: np.ndarray) -> np.ndarray:
         """Return the chosen columns.
@@ -74,7 +93,7 @@ class TopFeatures(TransformerMixin, BaseEstimator):
         return features[:, self.columns_]
 
 
-class AdapterClassifier(ClassifierMixin, BaseEstimator):
+class AdapterClassifier(ClassifierMixin, RowsEstimator):
     """Complexity adapter with the interface of scikit-learn.
 
     Args:
@@ -87,21 +106,14 @@ class AdapterClassifier(ClassifierMixin, BaseEstimator):
     def __init__(self, train: TrainAdapter, num_selected: int = 85, dropout: float = 0.3, seed: int = 0) -> None:
         self.train, self.num_selected, self.dropout, self.seed = train, num_selected, dropout, seed
 
-    def fit(self, features: np.ndarray, labels: np.ndarray) -> "AdapterClassifier":
+    def fit_rows(self, rows: AdapterRows) -> None:
         """Train an adapter.
 
-        Args:
-            features: Raw features ``[n, F]``.
-            labels: Labels ``[n]``, 0 or 1.
-
-        Returns:
-            This object.
+        See :meth:`~graphrerank_papers.ea_graphrag.nested_cross_validation.RowsEstimator.fit_rows` for the arguments.
         """
-        rows = AdapterRows(torch.from_numpy(features), torch.from_numpy(labels))
         settings = AdapterSettings(num_selected=self.num_selected, dropout=self.dropout, seed=self.seed)
         self.model_ = self.train(rows, settings)
         self.classes_ = np.array([0, 1])
-        return self
 
     @torch.inference_mode()
     def predict_proba(self, features: np.ndarray) -> np.ndarray:

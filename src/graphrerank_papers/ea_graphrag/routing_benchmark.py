@@ -22,7 +22,7 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key
-from graphrerank_papers.experiments import hashed_order, write_tables
+from graphrerank_papers.experiments import Experiment, hashed_order, write_tables
 
 #: Measure that the oracle maximises and that the significance tests compare.
 ORACLE_MEASURE = "PR@5"
@@ -39,7 +39,7 @@ Choices = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoutingBenchmark:
+class RoutingBenchmark(Experiment):
     """Job that compares routing policies, with the settings of ``conf/experiment/ea_benchmark.yaml``.
 
     Measures:
@@ -82,12 +82,7 @@ class RoutingBenchmark:
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Compare all routing policies, and write the report.
 
-        Args:
-            parts: Factory of the components of both paths. Also provides the cache folder.
-            run_dir: Folder of the run.
-
-        Returns:
-            Folder of the run.
+        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
 
         Raises:
             ValueError: If ``checkpoint`` is not a trained complexity adapter, was trained on other paths, or was

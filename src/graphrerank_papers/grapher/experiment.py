@@ -23,7 +23,7 @@ from graphrerank.training.settings import FitSettings
 from graphrerank.training.training_data import TrainingData, with_matches
 from graphrerank.training.tuning import tune_restart_probs
 from graphrerank.utils.checks import UserError
-from graphrerank_papers.experiments import do_step, step_file, write_tables
+from graphrerank_papers.experiments import Experiment, TableRow, do_step, step_file, write_tables
 
 FROZEN = ("retriever", "ppr", "gcs")
 MLP, GATV2 = "MLP", "GATv2"
@@ -41,8 +41,6 @@ WARMUP_STEPS = 50
 
 #: Names and numbers of one point of the grid.
 SearchedSettings = tuple[tuple[str, float], ...]
-#: Cells of a table row, keyed by column name.
-TableRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class ExperimentStep:
 
 
 @dataclass(kw_only=True)
-class GraphERTables:
+class GraphERTables(Experiment):
     """Experiment with the settings of ``conf/experiment/grapher_tables.yaml``.
 
     Attributes:
@@ -126,12 +124,7 @@ class GraphERTables:
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Run all steps that an earlier run has not finished, and write ``metrics.json`` and ``report.md``.
 
-        Args:
-            parts: Factory of the components.
-            run_dir: Run folder.
-
-        Returns:
-            Run folder.
+        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
 
         Raises:
             UserError: If ``test`` contains the same data set twice.

@@ -22,7 +22,7 @@ from graphrerank.metrics.coverage import coverage
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
-from graphrerank_papers.experiments import write_tables
+from graphrerank_papers.experiments import Experiment, TableRow, write_tables
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
 from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution
 
@@ -37,12 +37,9 @@ CHUNK_GRAPH_SOLUTION = "knng_rag"
 #: Share of the chunks, those with most neighbours, whose share of the ends of edges is reported.
 CENTRAL_SHARE = 0.01
 
-#: Row of a table: settings and measures by name.
-TableRow = dict[str, Any]
-
 
 @dataclass(kw_only=True)
-class KETSolutions:
+class KETSolutions(Experiment):
     """Job that compares the solutions of KET-RAG, with the settings of ``conf/experiment/ket_solutions.yaml``.
 
     Attributes:
@@ -81,12 +78,7 @@ class KETSolutions:
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Evaluate all solutions. The tables and ``metrics.json`` are written after every row.
 
-        Args:
-            parts: Factory of components. Provides the cache folder, the device and the number of threads.
-            run_dir: Folder of the run.
-
-        Returns:
-            Folder of the run.
+        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
 
         Raises:
             ValueError: If a question has no answer.

@@ -23,7 +23,7 @@ from graphrerank_papers.answers.judges import win_rates
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
 from graphrerank_papers.answers.writers import CitedReply
-from graphrerank_papers.experiments import hashed_order, write_tables
+from graphrerank_papers.experiments import Experiment, TableRow, hashed_order, write_tables
 from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearch, ReTAGSetup, SummarySentences
 
@@ -39,14 +39,12 @@ TIMED_QUERIES = 64
 #: Pairs of retrievals that are tested against each other.
 COMPARED_RETRIEVERS = ((EXPANDED, BM25), (DENSE_SEARCH, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID))
 
-#: TableRow of a table.
-TableRow = dict[str, Any]
 #: Settings of a retrieval. If empty, only BM25 is used.
 RetrievalSettings = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReTAGSummaries:
+class ReTAGSummaries(Experiment):
     """Job that evaluates ReTAG on global questions, with the settings of ``conf/experiment/retag_podcast.yaml``.
 
     Attributes:
@@ -100,12 +98,7 @@ class ReTAGSummaries:
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Evaluate the retrieval of summaries and, if there is an answer stage, the answers.
 
-        Args:
-            parts: Factory of components. Provides the cache folder, the device and the number of threads.
-            run_dir: Folder of the run.
-
-        Returns:
-            Folder of the run.
+        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
 
         Raises:
             ValueError: If there are no questions, the index does not match the data or has no communities, or

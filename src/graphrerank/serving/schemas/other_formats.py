@@ -42,14 +42,7 @@ class VoyageResponse(BaseModel):
 def render_infinity(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str = "") -> dict[str, Any]:
     """Return the content of an :class:`InfinityResponse`.
 
-    Args:
-        request: Request to respond to.
-        ranked: Result of the engine.
-        uid: Id of the request.
-        path: Path of the request, which is not used.
-
-    Returns:
-        The response as a dictionary.
+    See :func:`~graphrerank.serving.schemas.rerank.render_rerank` for the arguments. ``path`` is not used.
     """
     return {
         "object": "rerank",
@@ -64,14 +57,7 @@ def render_infinity(request: RerankRequest, ranked: RankedDocuments, uid: str, p
 def render_voyage(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str = "") -> dict[str, Any]:
     """Return the content of a :class:`VoyageResponse`.
 
-    Args:
-        request: Request to respond to.
-        ranked: Result of the engine.
-        uid: Id of the request.
-        path: Path of the request, which is not used.
-
-    Returns:
-        The response as a dictionary.
+    See :func:`~graphrerank.serving.schemas.rerank.render_rerank` for the arguments. ``path`` is not used.
     """
     data = text_results(request, ranked)
     return {"object": "list", "id": uid, "model": ranked.model, "data": data, **_ending(ranked)}
