@@ -10,7 +10,8 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from base_table import AUTO, EXPAND, HYBRID, ROOT, SETS
+from base_table import AUTO, EXPAND, HYBRID, SETS
+from command_line import add_datasets, add_page, add_run_folder
 from left_out_table import command
 
 from graphrerank.evaluation.records import SystemResult
@@ -93,17 +94,10 @@ def table(full: Mapping[str, SystemResult], variants: Mapping[str, Mapping[str, 
 def main() -> None:
     """Run the missing commands and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    add_datasets(parser)
     parser.add_argument("--settings", nargs="*", default=[], help="settings to add to every run of both commands")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("runs/ablations"),
-        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs" / "ablations.md", help="page to write (default: docs/ablations.md)"
-    )
+    add_run_folder(parser, "ablations")
+    add_page(parser, "ablations")
     arguments = parser.parse_args()
     full = judge(arguments, *FULL)
     variants = {title: judge(arguments, *variant) for title, variant in VARIANTS.items()}

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from command_line import add_run_folder
+
 ROOT = Path(__file__).parents[1]
 MODES = ("scores", "paper", "full")
 MEASURES = ("PR@5", "PR@10", "R@10", "nDCG@10")
@@ -42,12 +44,7 @@ def row(name: str, runs: list[dict]) -> str:
 def main() -> None:
     """Run the missing trainings and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("runs/attack_table"),
-        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
-    )
+    add_run_folder(parser, "attack_table")
     parser.add_argument(
         "--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds to train with (default: %(default)s)"
     )

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from command_line import add_datasets, add_page, add_run_folder
+
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.result import EvaluationResult
 
@@ -180,18 +182,11 @@ def percent(share: float) -> str:
 def main() -> None:
     """Run the missing evaluations and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    add_datasets(parser)
     parser.add_argument("--checkpoint", default="base", help="checkpoint to evaluate (default: %(default)s)")
     parser.add_argument("--settings", nargs="*", default=[], help="settings of evaluate.py to add to every run")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("runs/base_table"),
-        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs" / "base.md", help="page to write (default: docs/base.md)"
-    )
+    add_run_folder(parser, "base_table")
+    add_page(parser, "base")
     arguments = parser.parse_args()
     first = arguments.checkpoint
     results = run_all(arguments, first, RETRIEVERS)

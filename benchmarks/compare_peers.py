@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from base_table import ROOT, percent
+from base_table import percent
+from command_line import add_page
 from peers import ONNX, PEERS, QUESTIONS, STUDY, Peer, Question, snippet
 from unseen_table import CORPORA, LEVEL, MEASURE, SEARCH, Corpus, argument_parser, load, reader
 
@@ -219,9 +220,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("runs/compare_peers"), help="folder of the rankings (default: %(default)s)"
     )
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs" / "compare.md", help="page to write (default: docs/compare.md)"
-    )
+    add_page(parser, "compare")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)

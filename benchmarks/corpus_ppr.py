@@ -12,6 +12,7 @@ import time
 
 import igraph
 import torch
+from command_line import add_large_graph, add_numbers
 
 from graphrerank.core import Ranking
 from graphrerank.corpus import CorpusGraph
@@ -29,18 +30,11 @@ def large_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> t
 def main() -> None:
     """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=400_000, help="number of nodes (default: %(default)s)")
-    parser.add_argument(
-        "--edges", type=int, default=5_800_000, help="number of undirected edges (default: %(default)s)"
-    )
-    parser.add_argument("--queries", type=int, default=32, help="number of queries (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=10, help="number of seed nodes per query (default: %(default)s)")
-    parser.add_argument("--top-k", type=int, default=100, help="number of top nodes to compare (default: %(default)s)")
-    parser.add_argument(
-        "--igraph-queries",
-        type=int,
-        default=4,
-        help="number of queries that igraph computes for each restart probability (default: %(default)s)",
+    add_large_graph(parser, num_seeds=10, seeds="seed nodes")
+    add_numbers(
+        parser,
+        top_k=(100, "number of top nodes to compare"),
+        igraph_queries=(4, "number of queries that igraph computes for each restart probability"),
     )
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import zlib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -53,7 +54,24 @@ ROOT = Path(__file__).resolve().parent.parent
 NUM_ADDED, NUM_SERVED = 1000, 20  # numbers of passages that the steps `grow` and `serve_grow` add
 
 
-class Recombined(Sequence[str]):
+class ComputedTexts(Sequence[str], ABC):
+    """Sequence of texts that are computed when they are read."""
+
+    @abstractmethod
+    def text(self, index: int) -> str:
+        """Return one text."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self.text(number) for number in range(*index.indices(len(self)))]
+        return self.text(index)
+
+
+class Recombined(ComputedTexts):
     """Sequence of ``num_texts`` texts of randomly drawn sentences."""
 
     def __init__(self, sentences: Sequence[str], num_texts: int, *, seed: int = 0) -> None:
@@ -64,17 +82,12 @@ class Recombined(Sequence[str]):
     def __len__(self) -> int:
         return len(self._drawn)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+    def text(self, index: int) -> str:
+        """Return one text."""
         return " ".join(self._sentences[place] for place in self._drawn[index].tolist())
 
 
-class Numbered(Sequence[str]):
+class Numbered(ComputedTexts):
     """Sequence of the ids ``p0``, ``p1``, ..."""
 
     def __init__(self, count: int) -> None:
@@ -83,13 +96,8 @@ class Numbered(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [f"p{i}" for i in range(*index.indices(self._count))]
+    def text(self, index: int) -> str:
+        """Return one id."""
         return f"p{range(self._count)[index]}"
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command_line import add_datasets
 from torch import Tensor
 
 from graphrerank import FitSettings, RerankerTrainer
@@ -240,7 +241,7 @@ def read_scores(file: Path) -> dict[str, dict[str, Tensor]]:
 def main() -> None:
     """Run the experiment."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    add_datasets(parser)
     parser.add_argument("--teacher", required=True, help="folder or hub id of the cross-encoder")
     parser.add_argument("--out", type=Path, default=Path("runs", "distillation"), help="folder of the results")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))

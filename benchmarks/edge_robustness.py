@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from command_line import add_datasets, add_page
 from torch import Tensor
 
 from graphrerank import GraphReranker
@@ -125,18 +126,13 @@ def conclusions(rows: list[Row]) -> str:
 def main() -> None:
     """Rank all data sets and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    add_datasets(parser)
     parser.add_argument(
         "--questions", type=int, default=150, help="maximum number of questions per data set (default: %(default)s)"
     )
     parser.add_argument("--checkpoint", default="base", help="checkpoint to evaluate (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random edges (default: %(default)s)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT / "docs" / "edge_robustness.md",
-        help="page to write (default: docs/edge_robustness.md)",
-    )
+    add_page(parser, "edge_robustness")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts, reranker = ComponentFactory(datasets=arguments.datasets), GraphReranker.from_pretrained(arguments.checkpoint)

@@ -25,6 +25,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from command_line import add_datasets, add_numbers
 from torch import Tensor
 
 from graphrerank.config.components import ComponentFactory
@@ -213,19 +214,15 @@ def table(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 def main() -> None:
     """Simulate, learn, and write the numbers, the table and the plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    add_datasets(parser)
     parser.add_argument(
         "--cache", type=Path, required=True, help="folder of the scored lists, and the cache of conf/paths"
     )
     parser.add_argument("--sets", nargs="*", default=list(SETS), help="data sets to simulate; all by default")
-    parser.add_argument(
-        "--repeats", type=int, default=1, help="repetitions per point of the curves (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--nothing",
-        type=int,
-        default=100,
-        help="number of repetitions without information, over all data sets (default: %(default)s)",
+    add_numbers(
+        parser,
+        repeats=(1, "repetitions per point of the curves"),
+        nothing=(100, "number of repetitions without information, over all data sets"),
     )
     parser.add_argument("--prepare", action="store_true", help="only rank and score the data sets")
     parser.add_argument("--out", type=Path, required=True, help="folder for learning.json and learning.png")

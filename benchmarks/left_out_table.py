@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from base_table import AUTO, EXPAND, ROOT
+from command_line import add_datasets, add_page, add_run_folder
 from omegaconf import OmegaConf
 
 from graphrerank import evaluate
@@ -155,7 +156,7 @@ def kinds_section(arguments: argparse.Namespace) -> str:
 def main() -> None:
     """Run the missing commands and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the data sets")
+    add_datasets(parser)
     parser.add_argument("--settings", nargs="*", default=[], help="settings to add to every run of both commands")
     parser.add_argument(
         "--sets",
@@ -168,15 +169,8 @@ def main() -> None:
         "--seeds", nargs="*", type=int, default=[1, 2, 3], help="seeds to train with (default: %(default)s)"
     )
     parser.add_argument("--read", action="store_true", help="only use runs that are already in the folder")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("runs/left_out"),
-        help="folder of the runs; runs that are already there are not repeated (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs" / "left_out.md", help="page to write (default: docs/left_out.md)"
-    )
+    add_run_folder(parser, "left_out")
+    add_page(parser, "left_out")
     parser.add_argument(
         "--kinds", nargs="*", choices=list(KINDS), help="kinds of corpora to leave out; all kinds if none is named"
     )

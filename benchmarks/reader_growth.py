@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+from command_line import add_numbers
+
 from graphrerank_documents.limited_processes import Handler, LimitedProcesses, Task
 from graphrerank_documents.readers import READERS
 from graphrerank_documents.reading import read_content, seconds_for
@@ -117,16 +119,12 @@ def main() -> int:
         default=[suffix for suffix in TOKENS if suffix in READERS],
         help="suffixes of the formats to test; all formats if none is given",
     )
-    parser.add_argument(
-        "--slow", type=float, default=0.25, help="seconds of CPU from which a text is read again (default: %(default)s)"
+    add_numbers(
+        parser,
+        slow=(0.25, "seconds of CPU from which a text is read again"),
+        growth=(7.0, "ratio of CPU times above which a text is reported"),
+        workers=(1, "number of processes"),
     )
-    parser.add_argument(
-        "--growth",
-        type=float,
-        default=7.0,
-        help="ratio of CPU times above which a text is reported (default: %(default)s)",
-    )
-    parser.add_argument("--workers", type=int, default=1, help="number of processes (default: %(default)s)")
     given = parser.parse_args()
     found = 0
     for suffix in given.suffixes:

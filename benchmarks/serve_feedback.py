@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import psutil
+from command_line import add_numbers
 from running_service import running_service, serve_command
 from scipy.stats import binom
 from serve_load import cpu_of
@@ -76,13 +77,12 @@ def main() -> None:
     """Load both services in turn and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="data set folder")
-    parser.add_argument("--rounds", type=int, default=60, help="number of rounds (default: %(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, help="duration of a turn in seconds (default: %(default)s)"
-    )
-    parser.add_argument("--clients", type=int, default=1, help="number of clients (default: %(default)s)")
-    parser.add_argument(
-        "--every", type=int, default=3, help="send feedback on every N-th answer (default: %(default)s)"
+    add_numbers(
+        parser,
+        rounds=(60, "number of rounds"),
+        seconds=(1.0, "duration of a turn in seconds"),
+        clients=(1, "number of clients"),
+        every=(3, "send feedback on every N-th answer"),
     )
     parser.add_argument("--settings", nargs="*", default=[], help="additional settings of both services")
     arguments = parser.parse_args()

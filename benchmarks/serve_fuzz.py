@@ -163,15 +163,15 @@ def _stand_by(port: int, path: str, ended: Any) -> list[tuple[float, int]]:
 
 def main() -> None:
     """Start a service, send the requests, and print the table."""
+    # This module is in the same folder. Tests import this file as part of a package.
+    from command_line import add_numbers
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--requests", type=int, default=50_000, help="number of hostile requests (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--clients", type=int, default=4, help="number of processes that send them (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=2, help="number of workers of the service (default: %(default)s)"
+    add_numbers(
+        parser,
+        requests=(50_000, "number of hostile requests"),
+        clients=(4, "number of processes that send them"),
+        workers=(2, "number of workers of the service"),
     )
     parser.add_argument("--adapter", type=Path, help="artifact of a complexity adapter")
     arguments = parser.parse_args()

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from command_line import add_numbers
 from running_service import ROOT, running_service
 from serve_load import HEADERS, LENGTH, NEW_WORD, cpu_of, request_bodies
 
@@ -130,21 +131,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifact", default="base", help="artifact to serve (default: %(default)s)")
     parser.add_argument("--encoder", action="store_true", help="let the service encode the texts")
-    parser.add_argument(
-        "--workers", type=int, default=1, help="number of workers of the service (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--factor", type=float, default=10, help="arrival rate as a multiple of the peak (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=15, help="duration of each measurement in seconds (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--filling", type=float, default=12, help="seconds until the queue is full (default: %(default)s)"
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: %(default)s)")
-    parser.add_argument(
-        "--patience", type=float, default=60, help="seconds that a client waits for an answer (default: %(default)s)"
+    add_numbers(
+        parser,
+        workers=(1, "number of workers of the service"),
+        factor=(10.0, "arrival rate as a multiple of the peak"),
+        seconds=(15.0, "duration of each measurement in seconds"),
+        filling=(12.0, "seconds until the queue is full"),
+        rounds=(3, "number of rounds"),
+        patience=(60.0, "seconds that a client waits for an answer"),
     )
     parser.add_argument("--checkout", type=Path, help="checkout of another version to compare with")
     parser.add_argument("settings", nargs="*", help="additional settings of the service")

@@ -10,6 +10,7 @@ import argparse
 
 import numpy as np
 import torch
+from command_line import add_large_graph, add_numbers
 from interleaved import median_seconds
 
 from graphrerank.core import Ranking
@@ -59,19 +60,13 @@ def peak_bytes(graph: CorpusGraph, seeds: Ranking, queries: torch.Tensor, *, top
 def main() -> None:
     """Check both implementations, time them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=400_000, help="number of nodes (default: %(default)s)")
-    parser.add_argument(
-        "--edges", type=int, default=5_800_000, help="number of undirected edges (default: %(default)s)"
+    add_large_graph(parser, num_seeds=100, seeds="retrieved nodes")
+    add_numbers(
+        parser,
+        dim=(384, "dimension of the vectors"),
+        top_k=(100, "number of nodes after the expansion"),
+        repeats=(5, "number of timed repetitions"),
     )
-    parser.add_argument("--queries", type=int, default=32, help="number of queries (default: %(default)s)")
-    parser.add_argument(
-        "--seeds", type=int, default=100, help="number of retrieved nodes per query (default: %(default)s)"
-    )
-    parser.add_argument("--dim", type=int, default=384, help="dimension of the vectors (default: %(default)s)")
-    parser.add_argument(
-        "--top-k", type=int, default=100, help="number of nodes after the expansion (default: %(default)s)"
-    )
-    parser.add_argument("--repeats", type=int, default=5, help="number of timed repetitions (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
