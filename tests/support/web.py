@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,6 +46,28 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def serving_app(make_app: Callable[[int], Any]) -> Iterator[str]:
+    """Serve an ASGI application in a thread until the block ends, at the address that is given.
+
+    ``make_app`` gets the port.
+    """
+    import uvicorn
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()  # a client that comes before the server has started waits for it
+        port = listener.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(make_app(port), log_config=None, lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
 
 
 @dataclass

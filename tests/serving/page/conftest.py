@@ -1,7 +1,5 @@
 """The page of a service in this process, over a corpus whose texts try to be HTML."""
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.corpus.edge_types import ADJACENCY, REFERENCE
@@ -30,6 +27,7 @@ from graphrerank.serving.settings import FeedbackSettings, PageSettings, Service
 from graphrerank.serving.standard_routes import ADD_FEEDBACK, INSPECT, RERANK, SEARCH
 from tests.support import ROOT
 from tests.support.searching import searchable
+from tests.support.web import serving_app
 
 QUESTION = "where is the director <b>buried</b>?"
 HOSTILE = "<script>document.title = 'broken'</script><img src=x onerror=\"document.title = 'broken'\"> director"
@@ -75,16 +73,7 @@ def serving(engines: dict[str, Engine[Any]]) -> Callable[..., Any]:
         batcher = Batcher(engines if log is None else served, Limits())
         described = ServiceSettings(page=page, feedback=chosen, **settings)
         app = create_app(routes, batcher, described, info={"name": "<b>base</b>"}, recorder=recorder)
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen()  # a client that comes before the server has started waits for it
-            server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
-            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-            thread.start()
-            try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-            finally:
-                server.should_exit = True
-                thread.join(30)
+        with serving_app(lambda _: app) as url:
+            yield url
 
     return serve

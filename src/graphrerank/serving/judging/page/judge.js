@@ -75,7 +75,21 @@ function showPassages() {
     item.append(button);
     return item;
   }));
+  for (const item of byId("passages").children) addExpander(item);
   showChosen();
+}
+
+/** Add a button that shows the whole text, if the passage is too long. A text that scrolls needs a mouse. */
+function addExpander(item) {
+  const text = item.querySelector("span");
+  if (text.scrollHeight <= text.clientHeight) return;
+  const expander = element("button", "Whole text", { type: "button", class: "quiet whole", "aria-expanded": "false" });
+  expander.addEventListener("click", () => {
+    const isWhole = item.classList.toggle("whole");
+    expander.textContent = isWhole ? "Less text" : "Whole text";
+    expander.setAttribute("aria-expanded", String(isWhole));
+  });
+  item.append(expander);
 }
 
 function showChosen() {
