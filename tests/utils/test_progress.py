@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from graphrerank.utils.caching import BlobStore, fill, hash_text
-from graphrerank.utils.progress import advance, advance_to, parts_done, progress_bar
+from graphrerank.utils.progress import advance, advance_to, parts_done, progress_bar, step
 
 
 class Terminal(io.StringIO):
@@ -39,6 +39,23 @@ def test_one_bar_for_work_within_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "whole" in shown
     assert "10/10" in shown
     assert "a part" not in shown
+
+
+def test_a_step_advances_once_whatever_happens_inside() -> None:
+    with progress_bar("whole", 10):
+        with step(3):
+            advance(2)
+            advance_to(9)
+            with step(4), progress_bar("a part", 4):
+                advance(1)
+            assert parts_done() == 0
+        assert parts_done() == 3
+        with pytest.raises(ValueError, match="broken"), step(5):
+            raise ValueError("broken")
+        advance(1)
+        assert parts_done() == 4
+    with step(3):  # without a bar
+        pass
 
 
 def test_nothing_is_shown_without_a_bar_or_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

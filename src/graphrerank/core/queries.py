@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from graphrerank.utils.checks import UserError
+from graphrerank.utils.progress import step
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,16 @@ class Queries:
     def blocks(self, size: int) -> Iterator["Queries"]:
         """Yield blocks of consecutive queries, or one empty block if there are no queries.
 
+        Each block is a step of the current progress (:func:`~graphrerank.utils.progress.step`). The step ends when the
+        next block is requested.
+
         Args:
             size: Largest number of queries in a block.
         """
         for start in range(0, max(1, len(self)), size):
-            yield self.block(start, start + size)
+            block = self.block(start, start + size)
+            with step(len(block)):
+                yield block
 
     def select(self, rows: Tensor) -> "Queries":
         """Return the queries with the given indices, in the given order.

@@ -28,7 +28,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.utils.caching import hash_texts, short_hash, warn_damaged
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import check_writable, read_checked_json, write_checked_json
-from graphrerank.utils.progress import advance, advance_to, progress_bar
+from graphrerank.utils.progress import advance_to, progress_bar, step
 
 TABLE_FORMAT = 1  # Version of the files. Increase it whenever the same arguments give other rows.
 BLOCK_QUERIES = 1024  # Number of queries that are in memory at once while the files are written.
@@ -217,9 +217,9 @@ def prepare_on_disk(
     with progress_bar(f"preparing queries of {dataset.name}", len(dataset.query_ids), announce=True):
         advance_to(table.num_rows)
         for queries in _blocks(table.num_rows, len(dataset.query_ids), block_size):
-            ranked = add_features(_ranked(dataset, queries, encoder, retriever))
-            table.append(_rows(ranked), ranked.feature_names)
-            advance(len(queries))
+            with step(len(queries)):
+                ranked = add_features(_ranked(dataset, queries, encoder, retriever))
+                table.append(_rows(ranked), ranked.feature_names)
     pages = MappedPages(RESIDENT_BYTES)
     columns = table.map(pages)
     return PreparedDataset(

@@ -304,7 +304,8 @@ def prepare(
     vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
 
     def rank() -> dict[str, Tensor]:
-        ranking = retrieve(retriever, Queries(dataset.query_ids, dataset.query_texts, vectors))
+        with progress_bar(f"retrieving for the queries of {dataset.name}", len(dataset.query_ids)):
+            ranking = retrieve(retriever, Queries(dataset.query_ids, dataset.query_texts, vectors))
         return {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
 
     return PreparedDataset(

@@ -12,6 +12,7 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.systems import System
+from graphrerank.utils.progress import progress_bar, step
 
 BATCH_QUERIES = 64
 #: Number of queries per batch of states of tokens, which take some tens of MiB per query.
@@ -33,10 +34,12 @@ def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Rankin
     Raises:
         ValueError: If a score is NaN.
     """
-    batches = [
-        rerank_batch(prepared.graphs(batch, inputs=system.inputs), system, prepared.top_k)
-        for batch in torch.split(queries, BATCH_STATES_QUERIES if system.inputs.last_layers else BATCH_QUERIES)
-    ]
+    batches = list[Ranking]()
+    with progress_bar(f"ranking {prepared.dataset.name} with {system.name}", len(queries)):
+        for batch in torch.split(queries, BATCH_STATES_QUERIES if system.inputs.last_layers else BATCH_QUERIES):
+            with step(len(batch)):
+                graphs = prepared.graphs(batch, inputs=system.inputs)
+                batches.append(rerank_batch(graphs, system, prepared.top_k))
     nodes = torch.cat([ranking.nodes for ranking in batches])
     return Ranking(nodes, torch.cat([ranking.scores for ranking in batches]))
 

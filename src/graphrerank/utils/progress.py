@@ -28,6 +28,7 @@ class _Work:
         clock: Function that returns the current time in seconds.
         show: Function that moves the bar to a number of completed steps. If None, log lines are written instead.
         done: Number of completed steps.
+        is_in_step: Whether the code that runs is part of a :func:`step`, which advances the progress as a whole.
     """
 
     label: str
@@ -35,6 +36,7 @@ class _Work:
     clock: Clock
     show: Callable[[int], None] | None = None
     done: int = 0
+    is_in_step: bool = False
     _begin: float = field(init=False)
     _last_line: float = field(init=False)
 
@@ -43,6 +45,8 @@ class _Work:
 
     def advance_to(self, done: int) -> None:
         """Show the number of completed steps. A number below the last one is ignored."""
+        if self.is_in_step:
+            return
         self.done = max(done, self.done)
         if self.show is not None:
             self.show(self.done)
@@ -126,6 +130,35 @@ def advance_to(done: int) -> None:
     """
     if (work := _CURRENT.get()) is not None:
         work.advance_to(done)
+
+
+@contextmanager
+def step(count: int) -> Iterator[None]:
+    """Advance the progress of the current work by a number of steps when the block ends.
+
+    Inside the block, nothing else advances the progress, such as the encoding of texts or a retriever that another
+    retriever calls.
+
+    Args:
+        count: Number of steps of the work that the block completes.
+
+    Yields:
+        None.
+
+    Example:
+        >>> with progress_bar("retrieving", 100), step(64):
+        ...     advance(10)  # part of the step
+    """
+    work = _CURRENT.get()
+    if work is None or work.is_in_step:
+        yield
+        return
+    work.is_in_step = True
+    try:
+        yield
+    finally:
+        work.is_in_step = False
+    work.advance_to(work.done + count)
 
 
 def progress_line(label: str, done: int, total: int, seconds: float) -> str:
