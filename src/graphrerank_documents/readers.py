@@ -28,6 +28,7 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "records.read_json_documents": "json",
     "records.read_jsonl_documents": "jsonl ndjson",
     "records.read_table_documents": "csv tsv",
+    "records.read_parquet_documents": "parquet",
     "code.read_code": _CODE,
     "mail.read_mbox": "mbox",
     "mail.read_eml": "eml",

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from email import message_from_bytes
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
@@ -19,6 +20,7 @@ from graphrerank_documents.readers import reader_of
 MAX_HEADER, MAX_SENDER = 10_000, 200
 #: Maximum number of MIME parts of a message, and of characters of an HTML part.
 MAX_PARTS, MAX_PAGE = 1000, 1_000_000
+_MAX_DEPTH = 20  # maximum depth of nested parts of a message
 _START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]{0,200}\d\d:\d\d[^\n]{0,100}\n")
 _ID = re.compile(r"<([^<>\s]+)>")
 _HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # a valid message has one of these
@@ -57,7 +59,7 @@ class _Mail(NamedTuple):
 
 
 def read_mbox(content: bytes, name: str) -> list[Document]:
-    """Parse the messages of a mail archive. Messages that cannot be parsed are skipped.
+    """Parse the messages of a mail archive. Messages that cannot be parsed are counted and skipped.
 
     See :class:`~graphrerank_documents.readers.Reader` for the arguments.
 
@@ -68,23 +70,31 @@ def read_mbox(content: bytes, name: str) -> list[Document]:
         UnreadableError: If no message can be parsed.
     """
     mails: list[_Mail] = []
+    damaged = 0
     line, counted = 1, 0
     bounds = [found.span() for found in _START.finditer(content)] + [(len(content), 0)]
     for (start, first), (stop, _) in pairwise(bounds):
         line += content.count(b"\n", counted, start)
         counted = start
+        damaged += 1
         with suppress(Exception):  # parsing libraries raise many kinds of errors for a damaged message
             mails.append(_parsed(re.sub(rb"^>(>*From )", rb"\1", content[first:stop], flags=re.MULTILINE), line + 1))
+            damaged -= 1
     known = {own for mail in mails for own in mail.ids("message-id")[:1]}
     documents: dict[str, Document] = {}
     for number, mail in enumerate(mails, 1):
         own = f"{name}#{next(iter(mail.ids('message-id')), number)}"
         own = f"{own}:{number}" if own in documents else own
+        damaged += 1
         with suppress(Exception):
             documents[own] = _document(mail, own, known)
+            damaged -= 1
     if not documents:
         raise UnreadableError("no readable message")
-    return list(documents.values())
+    found = list(documents.values())
+    if damaged:
+        found[0] = replace(found[0], dropped={**found[0].dropped, "damaged messages": damaged})
+    return found
 
 
 def read_eml(content: bytes, name: str) -> list[Document]:
@@ -124,7 +134,12 @@ def _document(mail: _Mail, name: str, known: set[str]) -> Document:
     reference is used.
     """
     own = mail.ids("message-id")[:1]
-    text, files = _text(mail.message)
+    files = [
+        _decoded(file[:MAX_HEADER])[:MAX_SENDER]
+        for part in islice(mail.message.walk(), MAX_PARTS)
+        if (file := part.get_filename())
+    ]
+    text = "\n\n".join(_MailBody(mail.message).texts)
     text, dropped = without_blobs(text)
     before = [*mail.ids("references"), *mail.ids("in-reply-to")[:1]][::-1]
     parent = next((each for each in before if each in known), before[0] if before else "")
@@ -144,18 +159,40 @@ def _date(header: str) -> str:
     return header[:100]
 
 
-def _text(message: Message) -> tuple[str, list[str]]:
-    """Return the plain text of a message, or its HTML part as text, and the names of the attachments."""
-    texts: dict[str, list[str]] = {"text/plain": [], "text/html": []}
-    files: list[str] = []
-    for part in islice(message.walk(), MAX_PARTS):
-        kind = part.get_content_type()
-        if file := part.get_filename():
-            files.append(_decoded(file[:MAX_HEADER])[:MAX_SENDER])
-        elif kind in texts and isinstance(content := part.get_payload(decode=True), bytes) and content.strip():
-            texts[kind].append(decode_text(content, str(part.get_content_charset(""))))
-    plain = texts["text/plain"] or ["\n\n".join(_page(page)) for page in texts["text/html"][:1]]
-    return "\n\n".join(filter(None, map(_answer, plain))), files
+class _MailBody:
+    """Texts of a message: the plain part of alternatives, otherwise the HTML part, then attached texts and messages.
+
+    Args:
+        message: Parsed message.
+    """
+
+    def __init__(self, message: Message) -> None:
+        self._num_parts = 0
+        self.texts = self._texts(message, 0)
+
+    def _texts(self, part: Message, depth: int) -> list[str]:
+        self._num_parts += 1
+        if self._num_parts > MAX_PARTS or depth > _MAX_DEPTH:
+            return []
+        kind, content = part.get_content_type(), part.get_payload()
+        if isinstance(content, list):
+            parts = [each for each in content if isinstance(each, Message)]
+            if kind == "multipart/alternative":
+                parts.sort(key=lambda each: each.get_content_type() != "text/plain")
+                return next((texts for each in parts if (texts := self._texts(each, depth + 1))), [])
+            texts = [text for each in parts for text in self._texts(each, depth + 1)]
+            subject = (
+                _decoded(str(parts[0].get("subject", ""))[:MAX_HEADER]) if kind == "message/rfc822" and parts else ""
+            )
+            return [*[subject] * bool(subject), *texts]
+        if kind not in ("text/plain", "text/html") or (kind == "text/html" and part.get_filename()):
+            return []
+        content = part.get_payload(decode=True)
+        if not isinstance(content, bytes) or not content.strip():
+            return []
+        text = decode_text(content, str(part.get_content_charset("")))
+        shown = text if kind == "text/plain" else "\n\n".join(_page(text))
+        return list(filter(None, [shown.strip() if part.get_filename() else _answer(shown)]))
 
 
 def _page(page: str) -> Iterator[str]:

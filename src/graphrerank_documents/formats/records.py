@@ -1,4 +1,4 @@
-"""Parse records in JSON, JSON Lines and text tables (CSV, TSV).
+"""Parse records in JSON, JSON Lines, text tables (CSV, TSV) and Parquet.
 
 The text, title and id of a record are found by common field names. A record without a text field becomes lines of the
 form ``name: value``.
@@ -16,9 +16,11 @@ from itertools import chain, islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from graphrerank_documents.document import MAX_NAME, Block, Document, Section, UnreadableError
+from graphrerank.installation.extras import optional
+from graphrerank_documents.document import LABEL, MAX_NAME, Block, Document, Link, Section, UnreadableError
 from graphrerank_documents.formats.chats import read_chat, user_names
 from graphrerank_documents.formats.text import decode_text, without_blobs
+from graphrerank_documents.json_comments import without_comments
 
 #: Maximum depth of nested values in a record, and of the list of records in a file.
 MAX_DEPTH, MAX_LEVELS = 32, 4
@@ -36,6 +38,17 @@ _SEPARATOR = re.compile(r"\"?sep=(.)\"?\n", re.IGNORECASE)
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[-+]?\d[\d.,:/-]*")  # a year is excluded, because it may name a column
 _LONG = 30  # minimum mean number of characters of the cells in a text column
 _LONG_WORDS = 8  # maximum number of words in the name of a column
+
+
+#: Kinds of omitted parts of a file of records.
+DAMAGED, OTHER_FIELDS = "lines that are not JSON", "fields of records beside their text"
+_PARENT_NAMES = """parent parentid parents replyto inreplyto replytoid inreplytoid replytomessageid inreplytostatusid
+parentpostid parentcommentid acceptedanswerid related relatedid relatedids seealso references linkedids links
+duplicateof"""
+_PARENTS = frozenset(_PARENT_NAMES.split())  # fields with the id or title of another record, without separators
+_BATCH = 1000  # number of rows of a Parquet file that are decoded together
+_MAX_UNPACKED = 10_000_000  # a tenth of the maximum number of characters in a Parquet file, which is compressed
+_MAX_PARENTS = 100  # maximum number of references of a record
 
 
 class _Row(NamedTuple):
@@ -71,7 +84,8 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
     try:
         value = json.loads(text)
     except ValueError:
-        return _documents(name, _lines(text), len(text))
+        if (value := _commented(text)) is None:
+            return _line_documents(name, text)
     if (chat := read_chat(value, name)) is not None:
         return chat
     if names := user_names(value):
@@ -79,32 +93,64 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
         first, *others = documents or [Document(name, name, ())]
         return [replace(first, names=names), *others]
     rows = value if isinstance(value, list) else _records(value)
+    beside = 0 if rows is None or rows is value else _num_values(value) - _num_values(rows)
     if isinstance(value, list) and 0 < len(_text(value)) < _LONG * len(value):  # a list of words
         rows = [{"text": value}]
     if rows is None or (rows is not value and isinstance(value, list)) or (rows is value and len(value) == 1):
-        return _documents(name, [_Row(1, row) for row in rows or [value]], len(text), is_alone=True)
-    return _documents(name, (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1)), len(text))
+        return _noted(_documents(name, [_Row(1, row) for row in rows or [value]], len(text), is_alone=True), beside)
+    numbered = (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1))
+    return _noted(_documents(name, numbered, len(text)), beside)
 
 
 def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
-    """Parse a JSON Lines file into one document per line.
+    """Parse a JSON Lines file into one document per line. Damaged lines, such as a truncated last one, are counted.
 
     See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
 
     Raises:
-        UnreadableError: If ``content`` is binary or a line is not JSON, or the encoding is unknown.
+        UnreadableError: If ``content`` is binary, most lines are not JSON, or the encoding is unknown.
     """
-    text = decode_text(content)
-    return _documents(name, _lines(text), len(text))
+    return _line_documents(name, decode_text(content))
 
 
-def _lines(text: str) -> Iterator[_Row]:
+def _line_documents(name: str, text: str) -> list[Document]:
+    """Return one document per line of JSON. The number of damaged lines is noted in the first document."""
+    rows, damaged = [], []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield _Row(number, json.loads(line), number, number)
-            except ValueError as error:
-                raise UnreadableError(f"not JSON in line {number}") from error
+                rows.append(_Row(number, json.loads(line), number, number))
+            except ValueError:
+                damaged.append(number)
+    if damaged and len(rows) <= len(damaged):
+        raise UnreadableError(f"not JSON in line {damaged[0]}")
+    return _noted(_documents(name, rows, len(text)), len(damaged), DAMAGED)
+
+
+def _commented(text: str) -> Any:
+    """Return the object or list in JSON with comments, or None."""
+    try:
+        value = json.loads(without_comments(text)) if text.lstrip()[:1] in ("{", "[", "/") else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _num_values(value: Any, depth: int = 0) -> int:
+    """Return the number of texts and numbers in decoded JSON."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return sum(_num_values(part, depth + 1) for part in parts) if depth < MAX_DEPTH else 0
+    return int(value is not None and value != "" and not isinstance(value, bool))
+
+
+def _noted(documents: list[Document], count: int, kind: str = "") -> list[Document]:
+    """Return the documents, with the number of omitted parts of their file in the first one."""
+    if count and documents:
+        first = documents[0]
+        kind = kind or OTHER_FIELDS
+        documents[0] = replace(first, dropped={**first.dropped, kind: first.dropped.get(kind, 0) + count})
+    return documents
 
 
 def read_table_documents(content: bytes, name: str) -> list[Document]:
@@ -124,6 +170,27 @@ def read_table_documents(content: bytes, name: str) -> list[Document]:
     except csv.Error as error:  # disable quoting if a quote is unclosed or, in a table with tabs, invalid
         quoting = csv.QUOTE_NONE if mark == "\t" or "unexpected end" in str(error) else quoting
     return _documents(name, _named(islice(_parsed(text, mark, quoting), said is not None, None)), len(text))
+
+
+def read_parquet_documents(content: bytes, name: str) -> list[Document]:
+    """Parse a Parquet file.
+
+    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+
+    Returns:
+        One document per row.
+
+    Raises:
+        UnreadableError: If ``content`` is not Parquet, or its text is too long.
+    """
+    arrow, parquet = (optional(module, "a Parquet file") for module in ("pyarrow", "pyarrow.parquet"))
+    try:
+        file = parquet.ParquetFile(io.BytesIO(content))
+        batches = file.iter_batches(batch_size=_BATCH)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        return _documents(name, (_Row(*row) for row in enumerate(rows, 1)), _MAX_UNPACKED)
+    except (arrow.ArrowException, OSError) as error:
+        raise UnreadableError("not Parquet") from error
 
 
 def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: bool = False) -> Iterator[_Row]:
@@ -250,6 +317,7 @@ def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = False) -> list[Document]:
     found: dict[str, Document] = {}
+    entries_of: dict[str, Mapping[str, Any]] = {}
     size = 0
     for row in rows:
         is_said, key = isinstance(row.content, str | list), "text" if isinstance(row.content, str) else ""
@@ -259,10 +327,41 @@ def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = F
         while own in found:  # make repeated ids unique
             own = f"{own}:{row.number}"
         found[own] = _document(name if is_alone else f"{name}#{own}", entries, row, is_alone=is_alone)
+        if any(map(_is_parent, entries)):
+            entries_of[own] = entries
         size += sum(len(block.text) for block in found[own].sections[0].blocks)
         if size > _MOST + _MAX_GROWTH * most:
             raise UnreadableError("text would be too long, because the records repeat long names")
+    if entries_of:
+        names = {document.title: document.name for document in reversed(found.values())}
+        names |= {own: document.name for own, document in found.items()}
+        for own, entries in entries_of.items():
+            found[own] = _with_parents(found[own], entries, names)
     return list(found.values())
+
+
+def _is_parent(key: str) -> bool:
+    return re.sub(r"[\W_]", "", key).lower() in _PARENTS
+
+
+def _with_parents(document: Document, row: Mapping[str, Any], names: Mapping[str, str]) -> Document:
+    """Return a record with links to the records of the file that its fields name, such as ``parent_id``.
+
+    ``names`` has the names of the documents by id and by title.
+    """
+    values = [value for key, value in row.items() if _is_parent(key)]
+    listed = (each for value in values for each in (value if isinstance(value, list) else [value]))
+    ids = (re.sub(r"^t\d_(?=\w)", "", str(each).strip()) for each in listed if isinstance(each, str | int))
+    others = [names[each] for each in dict.fromkeys(ids) if each in names]
+    links = tuple(
+        Link(other, document.sections[0].line, LABEL, "reply")
+        for other in others[:_MAX_PARENTS]
+        if other != document.name
+    )
+    if not links or not (blocks := document.sections[0].blocks):
+        return document
+    first = replace(blocks[0], links=(*blocks[0].links, *links))
+    return replace(document, sections=(replace(document.sections[0], blocks=(first, *blocks[1:])),))
 
 
 def _id(row: Mapping[str, Any]) -> str:
@@ -293,7 +392,11 @@ def _document(name: str, row: Mapping[str, Any], place: _Row, *, is_alone: bool)
         if part.strip()
     )
     title = title or (PurePosixPath(name).stem if is_alone else "")
-    return Document(name, title, (Section("", blocks, place.line, place.end),), dropped=dropped)
+    named = {key, title_key, *(keys.get(each) for each in _IDS)}
+    if key is not None and not is_alone and (others := _num_values([row[each] for each in row if each not in named])):
+        dropped = {**dropped, OTHER_FIELDS: others}
+    labels = () if is_alone else (name,)
+    return Document(name, title, (Section("", blocks, place.line, place.end, labels=labels),), dropped=dropped)
 
 
 def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:

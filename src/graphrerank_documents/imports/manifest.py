@@ -14,6 +14,7 @@ from posixpath import basename, dirname, join, normpath
 from typing import Any
 
 from graphrerank.installation.extras import optional
+from graphrerank_documents.json_comments import without_comments
 
 #: Maximum size of a manifest in bytes. Larger ones are ignored.
 MAX_MANIFEST = 500_000
@@ -196,7 +197,7 @@ def _pnpm(text: str) -> PackageManifest:
 
 
 def _tsconfig(text: str) -> PackageManifest:
-    data = json.loads(_without_comments(text))
+    data = json.loads(without_comments(text))
     options = _mapping(data, "compilerOptions")
     base = options.get("baseUrl")
     paths = {
@@ -205,14 +206,6 @@ def _tsconfig(text: str) -> PackageManifest:
     }
     return PackageManifest(roots=(normpath(base),) if isinstance(base, str) else (), paths=paths,
                     inherits=tuple(_strings(data.get("extends"))))  # fmt: skip
-
-
-def _without_comments(text: str) -> str:
-    """Return JSON without comments and trailing commas."""
-    token = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-    text = token.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
-    comma = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
-    return comma.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
 
 
 def _leaves(value: object, depth: int = 0) -> Iterator[str]:

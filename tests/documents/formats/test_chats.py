@@ -5,6 +5,7 @@ import json
 import pytest
 
 from graphrerank_documents.document import LABEL, Link
+from graphrerank_documents.formats.chats import read_chat
 from graphrerank_documents.formats.records import read_json_documents
 from graphrerank_documents.passages import passages_of
 
@@ -85,3 +86,75 @@ def test_messages_without_a_time_are_records():
         json.dumps([{"type": "message", "id": n, "text": "Hello"} for n in "ab"]).encode(), "a.json"
     )
     assert first.name == "a.json#a"
+
+
+def _messages(content: object, name: str = "a.json") -> tuple[str, list[str], list[str]]:
+    """The title, the messages and the targets of the replies of the first chat."""
+    document = (read_chat(content, name) or [])[0]
+    blocks = [block for section in document.sections for block in section.blocks]
+    return document.title, [block.text for block in blocks], [link.target for block in blocks for link in block.links]
+
+
+def test_blocks_and_cards_of_slack_are_text():
+    rich = [
+        {"type": "text", "text": "see "},
+        {"type": "user", "user_id": "U12"},
+        {"type": "link", "url": "https://a.org"},
+    ]
+    section = {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": rich}]}
+    plain = {"type": "section", "text": {"type": "mrkdwn", "text": "plain"}}
+    cards = [{"title": "Card", "text": "the <https://a.org|site>", "fields": [{"title": "Due", "value": "now"}]}]
+    content = [
+        {"type": "message", "user": "U12", "ts": "1", "text": "", "blocks": [section, plain]},
+        {"type": "message", "user": "U12", "ts": "2", "text": "look", "username": "Ann", "attachments": cards},
+        {"type": "message", "user": "U12", "ts": "3", "text": "", "attachments": [{"fallback": "only this"}]},
+    ]
+    assert _messages(content)[1] == [
+        "Ann: see @Annhttps://a.org\nplain",
+        "Ann: look\nCard\nthe site\nDue\nnow",
+        "Ann: only this",
+    ]
+
+
+def test_embeds_of_discord_are_text():
+    embed = {
+        "title": "Release",
+        "url": "https://a.org",
+        "description": "What is new",
+        "fields": [{"name": "v", "value": "2"}],
+    }
+    message = {"id": "1", "author": {"name": "bot"}, "content": "", "embeds": [embed]}
+    assert _messages({"channel": {"name": "c"}, "messages": [message]})[1] == ["bot: Release\nWhat is new\nv\n2"]
+
+
+def test_a_room_of_matrix():
+    def event(number: int, body: str, **relation: object) -> dict[str, object]:
+        content = {"msgtype": "m.text", "body": body, "m.relates_to": relation}
+        return {"type": "m.room.message", "sender": "@a:x", "event_id": f"${number}", "content": content}
+
+    edit = event(3, "* second, corrected", rel_type="m.replace", event_id="$2")
+    edit["content"]["m.new_content"] = {"body": "second, corrected"}
+    answer = {"m.in_reply_to": {"event_id": "$1"}}
+    events = [
+        event(1, "first"),
+        event(2, "> <@a:x> first\n\nsecond", **answer),
+        edit,
+        {"type": "m.room.member", "sender": "@a:x", "event_id": "$4"},
+    ]
+    expected = (["@a:x: first", "@a:x: second, corrected"], ["matrix:$1"])
+    assert _messages({"room_name": "Room", "messages": events}) == ("Room", *expected)
+    assert _messages(events) == ("a", *expected)
+
+
+def test_chats_of_telegram():
+    texts = ["hello", ["see ", {"type": "link", "text": "https://a.org"}, "!"]]
+    messages = [
+        {"id": number, "type": "message", "date": "2024-01-01T00:00:00", "from": "Ann", "text": text}
+        for number, text in enumerate(texts, 1)
+    ]
+    messages[1]["reply_to_message_id"] = 1
+    chat = {"name": "Chat", "type": "personal_chat", "id": 7, "messages": messages}
+    shown = ["Ann: hello", "Ann: see https://a.org!"]
+    assert _messages(chat) == ("Chat", shown, ["telegram:a.json:7:1"])
+    documents = read_chat({"chats": {"list": [chat, {**chat, "id": 8, "name": "Other"}]}}, "a.json") or []
+    assert [(document.name, document.title) for document in documents] == [("a.json#7", "Chat"), ("a.json#8", "Other")]

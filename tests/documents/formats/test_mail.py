@@ -123,3 +123,44 @@ def test_long_headers_and_many_parts_are_read_to_the_end(content):
     for kind in ("eml", "mbox"):
         file = read_content(content, f"x.{kind}")
         assert bool(file.documents) != bool(file.reason)
+
+
+def test_html_attached_texts_and_attached_messages_are_read():
+    content = b"""Message-ID: <a@x>
+Subject: Outer
+Content-Type: multipart/mixed; boundary=X
+
+--X
+Content-Type: multipart/alternative; boundary=Y
+
+--Y
+Content-Type: text/html
+
+<p>An <b>HTML</b> text</p>
+--Y--
+--X
+Content-Type: message/rfc822
+
+Message-ID: <b@x>
+Subject: Inner
+
+The inner text
+--X
+Content-Type: text/plain; name=notes.txt
+Content-Disposition: attachment; filename=notes.txt
+
+The notes
+--X--
+"""
+    (document,) = read_eml(content, "a.eml")
+    (section,) = document.sections
+    assert [block.text for block in section.blocks] == [
+        "An HTML text\n\nInner\n\nThe inner text\n\nThe notes",
+        "Attachments: notes.txt",
+    ]
+
+
+def test_damaged_messages_of_an_archive_are_counted():
+    good = b"From a 00:00\nMessage-ID: <a@x>\nSubject: S\n\ntext\n\n"
+    documents = read_mbox(good + b"From b 00:00\nno headers at all\n", "a.mbox")
+    assert [document.dropped for document in documents] == [{"damaged messages": 1}]

@@ -1,12 +1,20 @@
 """Records of JSON and tables as people have them: ids, titles and texts under any of the usual names, or none."""
 
+import io
 import json
 import random
 
 import pytest
 
 from graphrerank_documents.document import Document, UnreadableError
-from graphrerank_documents.formats.records import read_json_documents, read_jsonl_documents, read_table_documents
+from graphrerank_documents.formats.records import (
+    DAMAGED,
+    OTHER_FIELDS,
+    read_json_documents,
+    read_jsonl_documents,
+    read_parquet_documents,
+    read_table_documents,
+)
 from graphrerank_documents.reading import read_content
 
 
@@ -157,3 +165,61 @@ def test_damaged_files_are_read_or_refused(kind):
 @pytest.mark.parametrize("content", [b'"' * 1_000_000, b'a"' * 500_000, b'"\n' * 300_000, b";" * 1_000_000])
 def test_a_long_line_is_read_to_the_end(content):
     assert not read_content(content, "a.csv").reason
+
+
+def _links(documents: list[Document]) -> dict[str, list[str]]:
+    """The targets of the links of each document, without the name of the file."""
+    return {
+        d.name.partition("#")[2]: [
+            link.target.partition("#")[2] for s in d.sections for b in s.blocks for link in b.links
+        ]
+        for d in documents
+    }
+
+
+def test_damaged_lines_of_json_lines_are_counted():
+    documents = read_jsonl_documents(b'{"text": "a"}\n{"text": "b"}\n{"text": "c', "a.jsonl")
+    assert [text for *_, text in _shown(documents)] == ["a", "b"]
+    assert documents[0].dropped == {DAMAGED: 1}
+
+
+def test_json_with_comments_and_trailing_commas():
+    text = b'// settings\n{ /* c */ "name": "x", "url": "http://a.org//b", }\n'
+    assert _shown(read_json_documents(text, "a.json")) == [("a.json", "x", "url: http://a.org//b")]
+
+
+def test_fields_beside_the_text_are_counted():
+    rows = [{"id": 1, "title": "T", "text": "one", "author": "A", "tags": ["x", "y"], "empty": None}, {"text": "two"}]
+    assert [document.dropped for document in read_json_documents(json.dumps(rows).encode(), "a.json")] == [
+        {OTHER_FIELDS: 3},
+        {},
+    ]
+    nested = {"license": "free", "rows": [{"text": "a long text " * 9}, {"text": "another text " * 9}]}
+    assert read_json_documents(json.dumps(nested).encode(), "a.json")[0].dropped == {OTHER_FIELDS: 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"id": "1", "text": "a"}, {"id": "2", "text": "b", "parent_id": "1"}], {"1": [], "2": ["1"]}),
+        ([{"id": 1, "text": "a"}, {"id": 2, "text": "b", "inReplyTo": 1}], {"1": [], "2": ["1"]}),
+        ([{"id": "x", "text": "a"}, {"id": "y", "text": "b", "parent_id": "t1_x"}], {"x": [], "y": ["x"]}),
+        ([{"title": "A", "text": "a"}, {"title": "B", "text": "b", "related": ["A", "C"]}], {"1": [], "2": ["1"]}),
+        ([{"id": "1", "text": "a", "parent": "1"}, {"id": "2", "text": "b", "parent": "9"}], {"1": [], "2": []}),
+    ],
+)
+def test_fields_that_name_other_records_are_links(rows, expected):
+    assert _links(read_json_documents(json.dumps(rows).encode(), "a.json")) == expected
+
+
+def test_parquet():
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is optional")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is optional")
+    table = {"id": ["a", "b"], "title": ["A", "B"], "text": ["one", "two"], "parent_id": [None, "a"], "n": [1, 2]}
+    file = io.BytesIO()
+    parquet.write_table(arrow.table(table), file)
+    documents = read_parquet_documents(file.getvalue(), "x.parquet")
+    assert _shown(documents) == [("x.parquet#a", "A", "one"), ("x.parquet#b", "B", "two")]
+    assert _links(documents) == {"a": [], "b": ["a"]}
+    with pytest.raises(UnreadableError, match="not Parquet"):
+        read_parquet_documents(b"PAR1", "x.parquet")
