@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.composition",
     "tests.support.corpora",
     "tests.support.encoders",
+    "tests.support.exports",
     "tests.support.extractors",
     "tests.support.folders",
     "tests.support.graphs",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphrerank.artifacts.artifact import load_artifact
 from graphrerank.artifacts.export import export_artifact
 from graphrerank.artifacts.formats import Runner
-from graphrerank.artifacts.parity import random_graphs
+from graphrerank.artifacts.parity import NUM_BATCHES, random_graphs
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker import GRankerHead
 from graphrerank.models.manifest import RerankerManifest, parse_manifest
@@ -63,7 +63,7 @@ def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Pa
         checkpoint = make_checkpoint(features=request.param, edge_features=request.param != "scores", **SMALL)
         if request.param == "full":
             checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=LOGISTIC))
-    return checkpoint, export_artifact(checkpoint, folder, FORMATS)
+    return checkpoint, export_artifact(checkpoint, folder, FORMATS, num_batches=NUM_BATCHES)
 
 
 def test_every_format_passes_the_gate(exported):

@@ -9,9 +9,8 @@ from graphrerank.data.dataset import Dataset, Qrels
 NUM_NODES, NUM_QUERIES, TOP_K = 80, 48, 12
 
 
-@pytest.fixture
-def toy() -> PreparedDataset:
-    """Queries whose two relevant nodes are those with the highest third score: the base ranking does not know them."""
+def make_toy() -> PreparedDataset:
+    """Make queries whose two relevant nodes have the highest third score, which the base ranking does not know."""
     generator = torch.Generator().manual_seed(0)
     ids = [f"d{i}" for i in range(NUM_NODES)]
     edges = torch.randint(0, NUM_NODES, (200, 2), generator=generator)
@@ -36,3 +35,9 @@ def toy() -> PreparedDataset:
     query_vectors = torch.randn(NUM_QUERIES, 4, generator=generator)
     ranking = Ranking(nodes, features[..., 0], features)
     return PreparedDataset(dataset, query_vectors, ranking, ("base", "bm25", "dense"), "none", "0" * 64)
+
+
+@pytest.fixture
+def toy() -> PreparedDataset:
+    """The data set of :func:`make_toy`, made for each test."""
+    return make_toy()
