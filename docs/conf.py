@@ -4,13 +4,17 @@ Build: ``pip install -c constraints.txt -e ".[dev,docs]" && sphinx-build -W docs
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import api_reference
 import settings_reference
+from docutils import nodes
+from sphinx.addnodes import toctree
 from sphinx.util import logging
 
 from graphrerank import __version__
@@ -83,11 +87,38 @@ def check_reference(app: Any, env: Any) -> None:
                 logging.getLogger(__name__).warning("%s.%s is on no page of the API reference", module, symbol)
 
 
+def shorten_navigation(app: Any, env: Any) -> None:
+    """Let the theme build the navigation of each page from the titles of the pages.
+
+    Sphinx copies the table of contents of every page, with all symbols, and then drops all but the titles. It does so
+    for every page, which takes 40 % of the build.
+    """
+    tables = {name: table.deepcopy() for name, table in env.tocs.items()}
+    for table in tables.values():
+        for entry in table.children:
+            if len(entry) > 1:  # the title, and the sections of the page
+                entry[1:] = [nodes.bullet_list("", *subtrees)] if (subtrees := list(entry.findall(toctree))) else []
+
+    def use_titles(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+        navigation = context.get("toctree")
+        if navigation is not None:
+            context["toctree"] = lambda **options: with_tables(navigation, **options)
+
+    def with_tables(navigation: Callable[..., str], **options: Any) -> str:
+        if not options.get("titles_only"):
+            return navigation(**options)
+        with patch.object(env, "tocs", tables):
+            return navigation(**options)
+
+    app.connect("html-page-context", use_titles, priority=400)  # before the theme
+
+
 def setup(app: Any) -> None:
     """Connect the functions of this file to Sphinx."""
     app.connect("builder-inited", write_reference)
     app.connect("source-read", read_page)
     app.connect("env-check-consistency", check_reference)
+    app.connect("env-check-consistency", shorten_navigation)
     app.connect("autodoc-skip-member", api_reference.skip_member)
     app.connect("autodoc-process-docstring", api_reference.describe_fields, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", api_reference.add_shared_sections, priority=400)
