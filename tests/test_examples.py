@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.commands import run_script
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 TRIAL = ["--num-queries", "40"]
@@ -35,6 +36,7 @@ RUNS = {
     "train_from_python": ([*TRIAL, *SHORT], r"Saved the reranker in my_reranker"),
     "wandb_sweep": (["--offline", *TRIAL, *SHORT], r"Trained \S+best\.ckpt with listwise"),
 }
+ALONE = "plain_lightning"  # the script that runs as a user runs it
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
@@ -46,12 +48,19 @@ def test_a_script_can_be_copied(script: Path) -> None:
 
 
 @pytest.mark.slow  # a training or a service each
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
-def test_a_script_runs(script: Path, reader: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", [script for script in EXAMPLES if script.stem != ALONE], ids=lambda path: path.stem)
+def test_a_script_runs(script: Path, reader: Path, cache: Path, tmp_path: Path) -> None:
+    """In this process, because importing torch takes longer than most of the scripts."""
     arguments, pattern = RUNS[script.stem]
     arguments = [argument.format(reader=reader) for argument in arguments]
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_script(f"examples/{script.name}", *arguments, folder=tmp_path, cache=cache)
     assert re.search(pattern, done.stdout + done.stderr), done.stdout
+
+
+@pytest.mark.slow  # a process
+def test_a_script_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    arguments, pattern = RUNS[ALONE]
+    command = [sys.executable, str(ROOT / "examples" / f"{ALONE}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(pattern, done.stdout)

@@ -73,7 +73,8 @@ def run_script(
     environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
     stdout, stderr, code = StringIO(), StringIO(), 0
     drawn = nullcontext() if pictures else blank_pictures()
-    timed = few_timed() if Path(script).stem in ("train", "evaluate") else nullcontext()
+    evaluates = Path(script).stem in ("train", "evaluate") or script.startswith("examples/")
+    timed = few_timed() if evaluates else nullcontext()
     with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, folder), drawn, timed:
         sys.argv = argv
         try:
