@@ -29,47 +29,51 @@ from tests.training.test_reranker_module import module as reranker_module
 
 Pair = tuple[L.LightningModule, L.LightningDataModule]
 QUIET = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-#: Each flag with a setting that is not its default. Two flags that depend on each other are set together.
-FLAGS: dict[str, dict[str, Any]] = {
-    "accelerator": {"accelerator": "auto"},
-    "accumulate_grad_batches": {"accumulate_grad_batches": 2},
+#: Settings of a trainer. Each flag is in one of them with a value that is not its default.
+SETTINGS: dict[str, dict[str, Any]] = {
     "barebones": {"barebones": True, "logger": None, "enable_progress_bar": None, "enable_model_summary": None},
-    "benchmark": {"benchmark": True},
-    "callbacks": {"callbacks": [L.Callback()]},
-    "check_val_every_n_epoch": {"check_val_every_n_epoch": 2, "max_epochs": 2},
-    "detect_anomaly": {"detect_anomaly": True},
-    "deterministic": {"deterministic": True},
-    "devices": {"devices": 1},
-    "enable_autolog_hparams": {"enable_autolog_hparams": False},
-    "enable_checkpointing": {"enable_checkpointing": True},
-    "enable_model_summary": {"enable_model_summary": True},
-    "enable_progress_bar": {"enable_progress_bar": True},
     "fast_dev_run": {"fast_dev_run": 2},
-    "gradient_clip_algorithm": {"gradient_clip_algorithm": "value", "gradient_clip_val": 0.5},
-    "gradient_clip_val": {"gradient_clip_val": 0.5},
-    "inference_mode": {"inference_mode": False},
-    "limit_predict_batches": {"limit_predict_batches": 1},
-    "limit_test_batches": {"limit_test_batches": 1},
-    "limit_train_batches": {"limit_train_batches": 0.5},
-    "limit_val_batches": {"limit_val_batches": 1},
-    "log_every_n_steps": {"log_every_n_steps": 1},
-    "logger": {"logger": True},
-    "max_epochs": {"max_epochs": 2},
-    "max_steps": {"max_steps": 2, "max_epochs": -1},
-    "max_time": {"max_time": {"minutes": 10}},
-    "min_epochs": {"min_epochs": 1},
-    "min_steps": {"min_steps": 1},
-    "num_nodes": {"num_nodes": 1},
-    "num_sanity_val_steps": {"num_sanity_val_steps": 1},
     "overfit_batches": {"overfit_batches": 1},
-    "plugins": {"plugins": [AtomicCheckpoints()]},
     "precision": {"precision": "64-true"},
-    "profiler": {"profiler": SimpleProfiler()},
-    "reload_dataloaders_every_n_epochs": {"reload_dataloaders_every_n_epochs": 1, "max_epochs": 2},
-    "strategy": {"strategy": "auto"},
-    "sync_batchnorm": {"sync_batchnorm": True},
-    "use_distributed_sampler": {"use_distributed_sampler": False},
-    "val_check_interval": {"val_check_interval": 1},
+    "limits": {
+        "limit_train_batches": 0.5,
+        "limit_val_batches": 1,
+        "limit_test_batches": 1,
+        "limit_predict_batches": 1,
+        "val_check_interval": 1,
+    },
+    "max_steps": {"max_steps": 2, "max_epochs": -1, "accumulate_grad_batches": 2, "gradient_clip_val": 0.5},
+    "epochs": {
+        "max_epochs": 2,
+        "min_epochs": 1,
+        "min_steps": 1,
+        "max_time": {"minutes": 10},
+        "check_val_every_n_epoch": 2,
+        "reload_dataloaders_every_n_epochs": 1,
+        "gradient_clip_algorithm": "value",
+        "gradient_clip_val": 0.5,
+    },
+    "machine": {
+        "accelerator": "auto",
+        "devices": 1,
+        "num_nodes": 1,
+        "strategy": "auto",
+        "plugins": [AtomicCheckpoints()],
+        "benchmark": True,
+        "sync_batchnorm": True,
+        "use_distributed_sampler": False,
+    },
+    "checks": {"deterministic": True, "detect_anomaly": True, "inference_mode": False, "num_sanity_val_steps": 1},
+    "output": {
+        "logger": True,
+        "log_every_n_steps": 1,
+        "enable_autolog_hparams": False,
+        "enable_checkpointing": True,
+        "enable_model_summary": True,
+        "enable_progress_bar": True,
+        "profiler": SimpleProfiler(),
+        "callbacks": [L.Callback()],
+    },
 }
 #: Flags that are not about a training: a registry of Lightning's cloud, and a folder that every test sets.
 OTHERS = {"model_registry", "default_root_dir"}
@@ -106,7 +110,8 @@ TRAININGS = ["reranker", "granker", "adapter"]
 
 
 def test_every_flag_of_the_trainer_is_listed() -> None:
-    assert set(inspect.signature(L.Trainer).parameters) == set(FLAGS) | OTHERS
+    listed = {flag for flags in SETTINGS.values() for flag in flags}
+    assert set(inspect.signature(L.Trainer).parameters) == listed | OTHERS
 
 
 def run_all(pair: Pair, folder: Path, **flags: Any) -> L.Trainer:
@@ -120,22 +125,22 @@ def run_all(pair: Pair, folder: Path, **flags: Any) -> L.Trainer:
     return trainer
 
 
-#: Flags that are tried with every training by default; the others are slow in sum.
-COMMON = {"fast_dev_run", "overfit_batches", "precision", "limit_train_batches", "limit_val_batches"}
+#: Settings that are tried by default; the others are slow in sum.
+COMMON = {"fast_dev_run", "overfit_batches", "precision", "limits"}
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's tips about small data
 @pytest.mark.parametrize("training", TRAININGS)
 @pytest.mark.parametrize(
-    "flag", [pytest.param(flag, marks=() if flag in COMMON else pytest.mark.slow) for flag in FLAGS]
+    "name", [pytest.param(name, marks=() if name in COMMON else pytest.mark.slow) for name in SETTINGS]
 )
-def test_a_flag_works(flag: str, training: str, pairs: dict[str, Callable[[], Pair]], tmp_path: Path) -> None:
-    if flag == "barebones":
-        L.Trainer(barebones=True, accelerator="cpu", max_epochs=1).fit(*pairs[training]())
+def test_flags_work(name: str, training: str, pairs: dict[str, Callable[[], Pair]], tmp_path: Path) -> None:
+    if name == "barebones":
+        L.Trainer(**SETTINGS[name], accelerator="cpu", max_epochs=1).fit(*pairs[training]())
         return
     module, data = pairs[training]()
     before = {name: weight.clone() for name, weight in module.named_parameters()}
-    run_all((module, data), tmp_path, **FLAGS[flag])
+    run_all((module, data), tmp_path, **SETTINGS[name])
     moved = [name for name, weight in module.named_parameters() if not torch.equal(weight, before[name].to(weight))]
     assert moved
     assert all(bool(weight.isfinite().all()) for weight in module.parameters())
