@@ -1,6 +1,5 @@
 """Every code block of README and docs: Python runs, commands are read by their parsers, or a mark says why."""
 
-import os
 import re
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from graphrerank.cli.hydra_jobs import read_arguments
 from graphrerank.cli.main import commands, settings
 from graphrerank.installation.extras import extra_of
 from tests.support import ROOT
+from tests.support.commands import RunCommand
 from tests.support.folders import write_dataset
 from tests.support.pages import PAGES, SHELL, Block, blocks_of, commands_of, inline_commands
 from tests.support.running import running
@@ -168,7 +168,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
 
 
 @pytest.fixture(scope="module")
-def service_url(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[str]:
+def service_url(tmp_path_factory: pytest.TempPathFactory, run_command: RunCommand, cache: Path) -> Iterator[str]:
     """A service over a corpus folder, as docs/serving.md starts it."""
     folder = tmp_path_factory.mktemp("service")
     corpus = [
@@ -176,10 +176,8 @@ def service_url(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterat
         {"_id": "usb", "title": "Replication Through Removable Media", "text": "Spreads through infected USB sticks."},
     ]
     data = write_dataset(folder / "data", corpus=corpus, queries=[], edges=[("lorraine", "usb", "next")])
-    prepare = ("prepare", str(folder / "corpus"), "data=folder", f"data.path={data}")
-    command = [sys.executable, "-m", "graphrerank.cli.main", *prepare]
+    run_command("prepare", str(folder / "corpus"), "data=folder", f"data.path={data}")
     environment = {"GRAPHRERANK_CACHE": str(cache)}
-    subprocess.run(command, check=True, cwd=folder, env=os.environ | environment)
     with running(folder, "artifact=base", f"index={folder / 'corpus'}", environment=environment) as service:
         yield service.url
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -220,24 +220,31 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120) -> float:
     return time.monotonic() - begin
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two workers and one that stands by. The last test kills the supervisor."""
+    settings = ("artifact=base", "encoder=none", "workers=2", "standby=1")
+    with running(tmp_path_factory.mktemp("service"), *settings) as service:
+        yield service
+
+
 @pytest.mark.slow
-def test_workers_that_are_killed_and_stopped_are_replaced_while_others_answer(tmp_path) -> None:
+def test_workers_that_are_killed_and_stopped_are_replaced_while_others_answer(service: Service) -> None:
     """Every request is answered, over a connection of its own, though perhaps by the worker that stood by."""
     body = json.dumps({"query": "a", "scores": [1, 0]})
-    with running(tmp_path, "artifact=base", "encoder=none", "workers=2", "standby=1") as service:
-        wait_for(lambda: whole(service))
-        for first, second in (
-            (signal.SIGKILL, signal.SIGKILL),
-            (signal.SIGKILL, signal.SIGSTOP),
-            (signal.SIGSTOP, signal.SIGSTOP),
-        ):
-            victims = service.workers()
-            for victim, signum in zip(victims, (first, second), strict=True):
-                os.kill(victim.pid, signum)
-            answers, gone = list[int](), {victim.pid for victim in victims}
-            while not whole(service) or gone & {worker.pid for worker in service.workers()}:
-                answers.append(httpx.post(f"{service.url}/v2/rerank", content=body, timeout=60).status_code)
-            assert set(answers) == {200}
+    wait_for(lambda: whole(service))
+    for first, second in (
+        (signal.SIGKILL, signal.SIGKILL),
+        (signal.SIGKILL, signal.SIGSTOP),
+        (signal.SIGSTOP, signal.SIGSTOP),
+    ):
+        victims = service.workers()
+        for victim, signum in zip(victims, (first, second), strict=True):
+            os.kill(victim.pid, signum)
+        answers, gone = list[int](), {victim.pid for victim in victims}
+        while not whole(service) or gone & {worker.pid for worker in service.workers()}:
+            answers.append(httpx.post(f"{service.url}/v2/rerank", content=body, timeout=60).status_code)
+        assert set(answers) == {200}
 
 
 @pytest.mark.parametrize("changes", ["", "use_thread_lock_in_progress_bars()"])
@@ -263,11 +270,10 @@ def test_a_worker_that_a_signal_ends_leaves_no_semaphore_of_progress_bars(change
 
 
 @pytest.mark.slow
-def test_workers_end_with_their_supervisor(tmp_path) -> None:
-    with running(tmp_path, "artifact=base", "encoder=none", "workers=2", "standby=1") as service:
-        wait_for(lambda: whole(service))
-        children = psutil.Process(service.process.pid).children(recursive=True)
-        os.kill(service.process.pid, signal.SIGKILL)
-        service.process.wait()
-        _, alive = psutil.wait_procs(children, timeout=60)
-        assert not alive
+def test_workers_end_with_their_supervisor(service: Service) -> None:
+    wait_for(lambda: whole(service))
+    children = psutil.Process(service.process.pid).children(recursive=True)
+    os.kill(service.process.pid, signal.SIGKILL)
+    service.process.wait()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
