@@ -1,15 +1,10 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from graphrerank.cli.demo import QUESTIONS, has_screen, open_page, write_demo_corpus
-from graphrerank.config.components import ComponentFactory
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.loaders.attack import attack_graph, read_attack
-from graphrerank.evaluation.reranking import rerank, trained_system
-from graphrerank.models.checkpoint import load_primary
 
 
 def test_the_corpus_is_that_of_the_package(tmp_path: Path) -> None:
@@ -27,20 +22,6 @@ def test_the_corpus_is_that_of_the_package(tmp_path: Path) -> None:
         text.split(". ")[0] for text in graph.texts
     ][:3]
     assert tuple(read.query_texts) == QUESTIONS
-
-
-@pytest.mark.slow  # encodes ATT&CK
-def test_the_first_question_has_its_right_answer_first(tmp_path: Path) -> None:
-    read = Dataset.from_folder(write_demo_corpus(tmp_path / "demo"))
-    few = replace(read, query_ids=read.query_ids[:2], query_texts=read.query_texts[:2], splits={})
-    components = ComponentFactory(cache=tmp_path / "cache", device="cpu")
-    prepared = components.prepare(few, retriever="hybrid_expand", encoder="minilm")
-    checkpoint = load_primary("base")
-    system = trained_system("base", checkpoint.model, torch.device("cpu"))
-    ranking = rerank(prepared.with_features(checkpoint.reranker.retriever.feature_names), torch.arange(2), system)
-    first = [read.graph.node_ids[node] for node in ranking.nodes[:, 0].tolist()]
-    assert first == ["T1091", "T1490"]  # Replication Through Removable Media, Inhibit System Recovery
-    assert read.graph.node_ids[int(prepared.ranking.nodes[0, 0])] != "T1091"  # the graph changes the order
 
 
 def test_the_page_opens_when_the_service_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
