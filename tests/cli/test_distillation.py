@@ -5,23 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import RunCommand, manifest_of, systems_of
-from tests.support.folders import write_dataset
+from tests.support.folders import write_word_pairs
 
-WORDS = [f"word{number}" for number in range(30)]
 USUAL = ("data=folder", "encoder=none", "features=scores", "retriever=bm25", "trainer.max_epochs=2", "~ablations.mlp")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Pairs of passages with one word, and a question about each word, without judgements."""
-    corpus = [{"_id": f"a{n}", "title": "", "text": f"about {word}"} for n, word in enumerate(WORDS)]
-    corpus += [{"_id": f"b{n}", "title": "", "text": f"more about {word} and so on"} for n, word in enumerate(WORDS)]
-    return write_dataset(
-        tmp_path / "words",
-        corpus=corpus,
-        queries=[{"_id": f"q{n}", "text": f"what of {word}?"} for n, word in enumerate(WORDS)],
-        edges=[(f"a{n}", f"b{n}", "link") for n, _ in enumerate(WORDS)],
-    )
+    return write_word_pairs(tmp_path / "words", 30)
 
 
 def test_a_corpus_without_judgements_learns_from_a_run(folder: Path, run_command: RunCommand, tmp_path: Path) -> None:

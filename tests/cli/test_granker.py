@@ -184,19 +184,30 @@ def test_a_served_head_against_the_equation(head: Path, reader: Path, run_comman
         GraphReranker.from_pretrained(head, pair_encoder=HashPairEncoder())
 
 
+def input_names(artifact: Any) -> list[str]:
+    """Return the names of the inputs of an exported model."""
+    return [entry["name"] for entry in artifact.manifest.content["artifact"]["inputs"]]
+
+
+def check_exported_head(
+    run_command, artifact: Path, trained: Path, *, encoder: Path, corpus: Path, run_dir: Path
+) -> None:
+    """Check that an exported head ranks as after its training, and that a pipeline can use it."""
+    data = (f"datasets=[{corpus}]", f"hydra.run.dir={run_dir}", *reading(encoder))
+    run_command("evaluate.py", f"checkpoint={artifact}", *data)
+    assert measures_of(run_dir)["granker_head"] == measures_of(trained)["granker_head"]
+    fastinsight = ("pipeline=fastinsight_head", f"pipeline.head.checkpoint={artifact}", "pipelines=[fastinsight]")
+    run_command("evaluate.py", *fastinsight, "pipeline.budget=6", "num_queries=3", *data)
+    (found,) = json.loads((run_dir / "metrics.json").read_text())["datasets"].values()
+    assert found["systems"]["fastinsight_head"]["cost"]["encodings"] == 6
+
+
 def test_an_exported_head_ranks_alike_also_in_a_pipeline(
     artifact: Path, head: Path, reader: Path, run_command, corpus: Path, tmp_path: Path
 ) -> None:
     loaded = load_artifact(artifact)
-    inputs = [entry["name"] for entry in loaded.manifest.content["artifact"]["inputs"]]
-    assert inputs == ["pair_vectors", "edge_index", "degree"]
-    data = (f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}", *reading(reader))
-    run_command("evaluate.py", f"checkpoint={artifact}", *data)
-    assert measures_of(tmp_path)["granker_head"] == measures_of(head)["granker_head"]
-    fastinsight = ("pipeline=fastinsight_head", f"pipeline.head.checkpoint={artifact}", "pipelines=[fastinsight]")
-    run_command("evaluate.py", *fastinsight, "pipeline.budget=6", "num_queries=3", *data)
-    (found,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
-    assert found["systems"]["fastinsight_head"]["cost"]["encodings"] == 6
+    assert input_names(loaded) == ["pair_vectors", "edge_index", "degree"]
+    check_exported_head(run_command, artifact, head, encoder=reader, corpus=corpus, run_dir=tmp_path)
 
 
 def test_resumed_run_equals_unbroken_run(

@@ -18,7 +18,13 @@ from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.rerank.graph_reranker import GraphReranker
 from graphrerank.training.reranker_module import RerankerModule
-from tests.cli.test_granker import arguments, corpus, reading  # noqa: F401  # the fixtures of the head
+from tests.cli.test_granker import (  # noqa: F401  # the fixtures of the head, and what tests of it share
+    arguments,
+    check_exported_head,
+    corpus,
+    input_names,
+    reading,
+)
 from tests.support.commands import manifest_of, measures_of, weights_of
 
 LAYERS = ("model.train_last_layers=1", "module.learning_rate=1e-2", "+module.parameter_groups.layers=1e-2")
@@ -102,16 +108,9 @@ def test_exported_head_reads_the_written_cross_encoder_also_in_a_pipeline(
 ) -> None:
     written = layers / "granker_head" / "cross_encoder"
     loaded = load_artifact(artifact)
-    inputs = [entry["name"] for entry in loaded.manifest.content["artifact"]["inputs"]]
-    assert inputs == ["pair_vectors", "edge_index", "degree"]
+    assert input_names(loaded) == ["pair_vectors", "edge_index", "degree"]
     assert loaded.manifest.pair_encoder.arguments["model"] == str(written)
-    data = (f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}", *reading(written))
-    run_command("evaluate.py", f"checkpoint={artifact}", *data)
-    assert measures_of(tmp_path)["granker_head"] == measures_of(layers)["granker_head"]
-    fastinsight = ("pipeline=fastinsight_head", f"pipeline.head.checkpoint={artifact}", "pipelines=[fastinsight]")
-    run_command("evaluate.py", *fastinsight, "pipeline.budget=6", "num_queries=3", *data)
-    (found,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
-    assert found["systems"]["fastinsight_head"]["cost"]["encodings"] == 6
+    check_exported_head(run_command, artifact, layers, encoder=written, corpus=corpus, run_dir=tmp_path)
 
 
 @pytest.mark.parametrize(

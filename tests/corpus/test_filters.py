@@ -7,14 +7,8 @@ import pytest
 
 from graphrerank.corpus.filters import MAX_CONDITIONS, check_filter, passing
 from graphrerank.corpus.metadata import Metadata
+from tests.corpus.records import RECORDS
 
-RECORDS = [
-    {"lang": "de", "year": 1999, "team": ["a", "b"], "date": "2025-01-31", "author": {"name": "Ada"}},
-    {"lang": "en", "year": -3.5, "team": [], "date": "2024-12-31"},
-    {"lang": "de", "year": True, "team": ["b", "c", 7]},
-    {},
-    {"lang": None, "year": 0, "date": "2025-01", "\0odd": "x\0y"},
-]
 METADATA = Metadata(RECORDS)
 
 

@@ -9,27 +9,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.losses import (
-    binary_cross_entropy,
-    divergence_from_retriever,
-    lambda_loss,
-    listwise_softmax_cross_entropy,
-    ranknet,
-    smooth_perfect_recall,
-)
+from graphrerank.losses import ranking
 from graphrerank.metrics import perfect_recall
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 LOSSES: dict[str, Loss] = {
-    "binary_cross_entropy": binary_cross_entropy,
-    "lambda_loss": lambda_loss,
-    "lambda_loss@2": partial(lambda_loss, top_k=2),
-    "listwise": partial(listwise_softmax_cross_entropy, temperature=0.7),
-    "ranknet": ranknet,
-    "smooth_perfect_recall@1": partial(smooth_perfect_recall, top_k=1),
-    "smooth_perfect_recall@3": partial(smooth_perfect_recall, top_k=3, temperature=0.5),
-    "smooth_perfect_recall@99": partial(smooth_perfect_recall, top_k=99),
+    "binary_cross_entropy": ranking.binary_cross_entropy,
+    "lambda_loss": ranking.lambda_loss,
+    "lambda_loss@2": partial(ranking.lambda_loss, top_k=2),
+    "listwise": partial(ranking.listwise_softmax_cross_entropy, temperature=0.7),
+    "ranknet": ranking.ranknet,
+    "smooth_perfect_recall@1": partial(ranking.smooth_perfect_recall, top_k=1),
+    "smooth_perfect_recall@3": partial(ranking.smooth_perfect_recall, top_k=3, temperature=0.5),
+    "smooth_perfect_recall@99": partial(ranking.smooth_perfect_recall, top_k=99),
 }
 every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 every_seed = pytest.mark.parametrize("seed", range(5))
@@ -100,15 +93,15 @@ def naive_perfect(scores: list[float], gains: list[float], *, top_k: int, temper
 
 
 NAIVE = [
-    (binary_cross_entropy, naive_bce, {}),
-    *((listwise_softmax_cross_entropy, naive_listwise, {"temperature": t}) for t in (0.5, 1.0, 3.0)),
-    *((ranknet, naive_ranknet, {"sigma": sigma}) for sigma in (0.5, 2.0)),
+    (ranking.binary_cross_entropy, naive_bce, {}),
+    *((ranking.listwise_softmax_cross_entropy, naive_listwise, {"temperature": t}) for t in (0.5, 1.0, 3.0)),
+    *((ranking.ranknet, naive_ranknet, {"sigma": sigma}) for sigma in (0.5, 2.0)),
     *(
-        (lambda_loss, naive_lambda, {"sigma": sigma, "mu": mu, "top_k": top_k})
+        (ranking.lambda_loss, naive_lambda, {"sigma": sigma, "mu": mu, "top_k": top_k})
         for (sigma, mu), top_k in product([(1.0, 10.0), (0.5, 0.0), (2.0, 1.0)], [None, 1, 3, 50])
     ),
     *(
-        (smooth_perfect_recall, naive_perfect, {"top_k": top_k, "temperature": t})
+        (ranking.smooth_perfect_recall, naive_perfect, {"top_k": top_k, "temperature": t})
         for top_k, t in product([1, 2, 3, 5, 9, 50], [0.3, 1.0])
     ),
 ]
@@ -133,7 +126,7 @@ def test_against_perfect_recall_on_every_ranking_of_five(top_k: int) -> None:
     expected = perfect_recall(rankings, rankings, top_k=top_k)
     scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]])
     for relevance, pr in zip(rankings, expected, strict=True):
-        loss = smooth_perfect_recall(
+        loss = ranking.smooth_perfect_recall(
             scores, relevance[None], torch.ones(1, 5, dtype=torch.bool), top_k=top_k, temperature=0.02
         )
         assert (loss < 1e-6) == (pr == 1)
@@ -145,13 +138,13 @@ def test_against_perfect_recall_on_every_ranking_of_five(top_k: int) -> None:
 def test_never_pushes_a_relevant_candidate_down(seed: int, top_k: int) -> None:
     scores, relevance, mask = ragged_batch(seed)
     scores.requires_grad_()
-    (gradient,) = torch.autograd.grad(smooth_perfect_recall(scores, relevance, mask, top_k=top_k), scores)
+    (gradient,) = torch.autograd.grad(ranking.smooth_perfect_recall(scores, relevance, mask, top_k=top_k), scores)
     assert gradient.any()
     assert (gradient[relevance > 0] <= 0).all()
     assert (gradient[relevance == 0] >= 0).all()
     # With "the K-th best of the others" as rival, level candidates would be each other's rival: no gradient at all.
     relevance, mask, scores = torch.tensor([[0, 1, 1, 0]]), torch.ones(1, 4).bool(), torch.zeros(1, 4).requires_grad_()
-    (gradient,) = torch.autograd.grad(smooth_perfect_recall(scores, relevance, mask, top_k=2), scores)
+    (gradient,) = torch.autograd.grad(ranking.smooth_perfect_recall(scores, relevance, mask, top_k=2), scores)
     assert gradient[0, 1:3].max() < 0 <= gradient[0, [0, 3]].min()
 
 
@@ -193,7 +186,7 @@ def test_permuting_candidates_permutes_the_gradient(loss: Loss, seed: int) -> No
 def test_only_bce_sees_a_constant_added_to_all_scores(loss: Loss, seed: int) -> None:
     scores, relevance, mask = ragged_batch(seed)
     expected, shifted = loss(scores, relevance, mask), loss(scores + 3.0, relevance, mask)
-    if loss is binary_cross_entropy:
+    if loss is ranking.binary_cross_entropy:
         assert (shifted - expected).abs() > 0.1
     else:
         torch.testing.assert_close(shifted, expected)
@@ -259,12 +252,12 @@ def test_misfit_tensors_are_refused(loss: Loss, scores: Tensor, relevance: Tenso
 @pytest.mark.parametrize(
     ("loss", "match"),
     [
-        (partial(listwise_softmax_cross_entropy, temperature=0.0), "`temperature` must be .* above 0, got 0.0"),
-        (partial(smooth_perfect_recall, temperature=torch.nan), "`temperature` must be .* above 0, got nan"),
-        (partial(smooth_perfect_recall, top_k=0), "`top_k` must be a positive integer, got 0"),
-        (partial(lambda_loss, top_k=-1), "`top_k` must be a positive integer, got -1"),
-        (partial(lambda_loss, mu=-0.5), "`mu` must not be negative, got -0.5"),
-        (partial(ranknet, sigma=torch.inf), "`sigma` must be .* above 0, got inf"),
+        (partial(ranking.listwise_softmax_cross_entropy, temperature=0.0), "`temperature` must be .* above 0, got 0.0"),
+        (partial(ranking.smooth_perfect_recall, temperature=torch.nan), "`temperature` must be .* above 0, got nan"),
+        (partial(ranking.smooth_perfect_recall, top_k=0), "`top_k` must be a positive integer, got 0"),
+        (partial(ranking.lambda_loss, top_k=-1), "`top_k` must be a positive integer, got -1"),
+        (partial(ranking.lambda_loss, mu=-0.5), "`mu` must not be negative, got -0.5"),
+        (partial(ranking.ranknet, sigma=torch.inf), "`sigma` must be .* above 0, got inf"),
     ],
 )
 def test_numbers_out_of_range_are_refused(loss: Loss, match: str) -> None:
@@ -282,8 +275,12 @@ def test_divergence_from_the_retriever(seed: int) -> None:
             standard = (b[m] - b[m].mean()) / (b[m].std(correction=0) if m.sum() > 1 else 1.0)
             p, q = torch.softmax(2 * standard, 0), torch.softmax(s[m], 0)
             losses.append(float((p * (p / q).log()).sum()))
-    loss = divergence_from_retriever(scores, base, relevance, mask, sharpness=2.0)
+    loss = ranking.divergence_from_retriever(scores, base, relevance, mask, sharpness=2.0)
     assert loss.item() == pytest.approx(sum(losses) / len(losses))
-    assert torch.allclose(loss, divergence_from_retriever(scores + 3, 5 * base - 7, relevance, mask, sharpness=2.0))
-    equal = divergence_from_retriever(torch.zeros(1, 3), torch.ones(1, 3), torch.ones(1, 3), torch.ones(1, 3) > 0)
+    assert torch.allclose(
+        loss, ranking.divergence_from_retriever(scores + 3, 5 * base - 7, relevance, mask, sharpness=2.0)
+    )
+    equal = ranking.divergence_from_retriever(
+        torch.zeros(1, 3), torch.ones(1, 3), torch.ones(1, 3), torch.ones(1, 3) > 0
+    )
     assert equal == 0

@@ -89,3 +89,13 @@ def write_films(folder: Path, *, edges: bool, judged: bool, questions: bool = Tr
         edges=[(f"f{i}", f"p{i}", "mentions") for i in range(len(DIRECTORS))] if edges else None,
         **({"all": rows} if judged else {}),
     )
+
+
+def write_word_pairs(folder: Path, num_words: int, **judgements: Any) -> Path:
+    """Write a data set of pairs of linked passages with one word, and of a question about each word."""
+    words = [f"word{number}" for number in range(num_words)]
+    corpus = [{"_id": f"a{n}", "title": "", "text": f"about {word}"} for n, word in enumerate(words)]
+    corpus += [{"_id": f"b{n}", "title": "", "text": f"more about {word} and so on"} for n, word in enumerate(words)]
+    queries = [{"_id": f"q{n}", "text": f"what of {word}?"} for n, word in enumerate(words)]
+    edges = [(f"a{n}", f"b{n}", "link") for n in range(num_words)]
+    return write_dataset(folder, corpus=corpus, queries=queries, edges=edges, **judgements)

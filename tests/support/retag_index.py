@@ -6,16 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank_papers.retag.index import (
-    Communities,
-    ReTAGIndex,
-    ReTAGReport,
-    ReTAGSettings,
-    Rows,
-    Sentences,
-    Subgraph,
-    Topics,
-)
+from graphrerank_papers.retag import index as retag
 from tests.support.encoders import HashEncoder
 
 ENTITIES = ("Metz", "Nancy", "Trier", "Verdun", "Lothair", "Waldrada", "Rhine", "Moselle")
@@ -31,36 +22,38 @@ PLAN: tuple[tuple[int, int, int, tuple[int, ...], str], ...] = (
 )
 
 
-def make_index(encoder: HashEncoder, plan: Sequence[tuple[int, int, int, tuple[int, ...], str]]) -> ReTAGIndex:
+def make_index(encoder: HashEncoder, plan: Sequence[tuple[int, int, int, tuple[int, ...], str]]) -> retag.ReTAGIndex:
     """Write an index by hand, with the topics of places (graph 1) and people (graph 2)."""
     texts = [text for *_, text in plan]
     sentences = list(dict.fromkeys(sentence for text in texts for sentence in text.split(". ")))
     held = [[sentences.index(sentence) for sentence in text.split(". ")] for text in texts]
     names = ["cities and rivers", "kings who loved"]
-    communities = Communities(
+    communities = retag.Communities(
         graph=torch.tensor([row[0] for row in plan], dtype=torch.int64),
         level=torch.tensor([row[1] for row in plan], dtype=torch.int64),
         parent=torch.tensor([row[2] for row in plan], dtype=torch.int64),
-        members=Rows.of(members for *_, members, _ in plan),
+        members=retag.Rows.of(members for *_, members, _ in plan),
         texts=texts,
         num_tokens=torch.tensor([len(text.split()) for text in texts], dtype=torch.int64),
         vectors=encoder.encode(texts),
-        sentences=Rows.of(held),
-        sources=Rows.of(sorted({sentence % 4 for sentence in row}) for row in held),
+        sentences=retag.Rows.of(held),
+        sources=retag.Rows.of(sorted({sentence % 4 for sentence in row}) for row in held),
     )
     none = torch.zeros(0, 2, dtype=torch.int64)
     passages = torch.arange(len(sentences)) % 4
-    return ReTAGIndex(
-        settings=ReTAGSettings(num_topics=2),
+    return retag.ReTAGIndex(
+        settings=retag.ReTAGSettings(num_topics=2),
         passage_ids=["p0", "p1", "p2", "p3"],
         entities=ENTITIES,
-        topics=Topics(
+        topics=retag.Topics(
             names, [["city", "river"], ["king", "loved"]], encoder.encode(names), torch.zeros(encoder.dim), 0.3, 0.3
         ),
-        graphs=[Subgraph(torch.arange(8), none, torch.zeros(0)) for _ in range(3)],
+        graphs=[retag.Subgraph(torch.arange(8), none, torch.zeros(0)) for _ in range(3)],
         communities=communities,
-        sentences=Sentences(sentences, passages, torch.tensor([len(s.split()) for s in sentences], dtype=torch.int64)),
-        report=ReTAGReport(4, 40, 8, 8, 0, 0),
+        sentences=retag.Sentences(
+            sentences, passages, torch.tensor([len(s.split()) for s in sentences], dtype=torch.int64)
+        ),
+        report=retag.ReTAGReport(4, 40, 8, 8, 0, 0),
     )
 
 
@@ -76,10 +69,10 @@ def same(left: Any, right: Any) -> bool:
 
 
 @pytest.fixture
-def retag_index(word_encoder: HashEncoder) -> ReTAGIndex:
+def retag_index(word_encoder: HashEncoder) -> retag.ReTAGIndex:
     return make_index(word_encoder, PLAN)
 
 
 @pytest.fixture
-def empty_retag_index(word_encoder: HashEncoder) -> ReTAGIndex:
+def empty_retag_index(word_encoder: HashEncoder) -> retag.ReTAGIndex:
     return make_index(word_encoder, ())

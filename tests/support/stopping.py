@@ -6,6 +6,17 @@ from typing import Any
 import lightning as L
 
 
+class StopAt(L.Callback):
+    """End the training at an optimiser step, as a power cut does."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            raise RuntimeError("power cut")
+
+
 class StopInEpoch(L.Callback):
     """Fail within an epoch, as a machine may."""
 

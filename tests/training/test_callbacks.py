@@ -15,22 +15,15 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from graphrerank import training
 from graphrerank.cli import schema
 from graphrerank.cli.console import records_shown
-from graphrerank.training import (
-    AtomicCheckpoints,
-    EpochTable,
-    GradientNorm,
-    LearningCurves,
-    LearningRate,
-    TailAveraging,
-)
 from tests.support import CONF
 
 
 def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, save = tmp_path / "checkpoints" / "last.ckpt", torch.save
-    AtomicCheckpoints().save_checkpoint({"epoch": 1}, path)
+    training.AtomicCheckpoints().save_checkpoint({"epoch": 1}, path)
 
     def fills_the_disk(content: object, target: Path) -> None:
         assert target.parent == path.parent  # a rename on one file system, not a copy from the temporary folder
@@ -40,9 +33,9 @@ def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(torch, "save", fills_the_disk)
     with pytest.raises(OSError, match="No space left"):
-        AtomicCheckpoints().save_checkpoint({"epoch": 2}, str(path))
+        training.AtomicCheckpoints().save_checkpoint({"epoch": 2}, str(path))
     with pytest.raises(ValueError, match="`storage_options` must be None"):
-        AtomicCheckpoints().save_checkpoint({}, path, storage_options={"key": 1})
+        training.AtomicCheckpoints().save_checkpoint({}, path, storage_options={"key": 1})
     assert torch.load(path, weights_only=True) == {"epoch": 1}
     assert [file.name for file in path.parent.iterdir()] == ["last.ckpt"]
 
@@ -55,7 +48,7 @@ def test_every_trainer_writes_so(trainer: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         plugins = compose("train", overrides=[f"trainer={trainer}"]).trainer.plugins
     built = L.Trainer(accelerator="cpu", logger=False, plugins=[instantiate(plugin) for plugin in plugins])
-    assert isinstance(built.strategy.checkpoint_io, AtomicCheckpoints)
+    assert isinstance(built.strategy.checkpoint_io, training.AtomicCheckpoints)
 
 
 class Line(L.LightningModule):
@@ -80,7 +73,7 @@ def test_the_tail_average_against_a_mean(tmp_path: Path) -> None:
     module, loader = Line(), DataLoader(range(2), batch_size=1)
     options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = L.Trainer(
-        max_epochs=4, accelerator="cpu", num_sanity_val_steps=0, callbacks=[TailAveraging(0.5)], **options
+        max_epochs=4, accelerator="cpu", num_sanity_val_steps=0, callbacks=[training.TailAveraging(0.5)], **options
     )
     trainer.fit(module, loader, DataLoader(range(1)))
     # steps 1 to 4 are not averaged, then [5, 6] and [5, 6, 7, 8]
@@ -91,7 +84,7 @@ def test_the_tail_average_against_a_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", [-0.1, 1.0])
 def test_an_average_of_nothing_is_refused(start: float) -> None:
     with pytest.raises(ValueError, match=rf"`start` must be in \[0, 1\), got {start}"):
-        TailAveraging(start)
+        training.TailAveraging(start)
 
 
 NUMBERS = {
@@ -102,13 +95,13 @@ NAMES = ["epoch", "train/loss", "val/loss", "val/ndcg@10", "val/pr@10", "val/pr@
 
 
 def shown(capsys: pytest.CaptureFixture[str], *epochs: dict[str, float]) -> list[str]:
-    table = EpochTable()
+    table = training.EpochTable()
     with records_shown():
         show_epochs(table, epochs)
     return capsys.readouterr().out.splitlines()
 
 
-def show_epochs(table: EpochTable, epochs: Sequence[dict[str, float]]) -> None:
+def show_epochs(table: training.EpochTable, epochs: Sequence[dict[str, float]]) -> None:
     for number, numbers in enumerate(epochs):
         metrics = {name: torch.tensor(found) for name, found in numbers.items()}
         counts = {"current_epoch": number, "max_epochs": 2, "num_training_batches": 1}
@@ -138,7 +131,7 @@ def test_a_row_that_does_not_fit_names_each_number(
     assert [name for name, _ in pairs] == NAMES
     assert pairs[3] == ["val/ndcg@10", "0.6162"]
     trainer = SimpleNamespace(is_global_zero=False, current_epoch=0, max_epochs=1, num_training_batches=1)
-    EpochTable().on_train_epoch_end(trainer, None)
+    training.EpochTable().on_train_epoch_end(trainer, None)
     assert not capsys.readouterr().out  # of another process
 
 
@@ -154,9 +147,9 @@ def epoch(number: int, *, fast_dev_run: bool = False) -> Any:
 
 
 def test_every_epoch_is_drawn_also_after_a_resume(tmp_path: Path) -> None:
-    LearningCurves(tmp_path / "dev.png", panels=PANELS).on_train_epoch_end(epoch(0, fast_dev_run=True), None)
+    training.LearningCurves(tmp_path / "dev.png", panels=PANELS).on_train_epoch_end(epoch(0, fast_dev_run=True), None)
     assert list(tmp_path.iterdir()) == []
-    unbroken, broken, resumed = (LearningCurves(tmp_path / f"{name}.png", panels=PANELS) for name in "abb")
+    unbroken, broken, resumed = (training.LearningCurves(tmp_path / f"{name}.png", panels=PANELS) for name in "abb")
     drawn = set()
     for number in range(4):
         unbroken.on_train_epoch_end(epoch(number), None)
@@ -212,7 +205,7 @@ def logged_curves(folder: Path) -> list[dict[str, float]]:
 
 
 def test_rate_and_gradient_of_each_step_by_hand(tmp_path: Path) -> None:
-    fitted(tmp_path, GradientNorm(), LearningRate())
+    fitted(tmp_path, training.GradientNorm(), training.LearningRate())
     rows = logged_curves(tmp_path)
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert [row["train/lr"] for row in rows] == pytest.approx([0.1, 0.05, 0.025])
@@ -224,12 +217,12 @@ def test_rate_and_gradient_of_each_step_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_group_with_another_rate_has_a_curve(tmp_path: Path) -> None:
-    fitted(tmp_path, LearningRate(), rates=(0.1, 0.2))
+    fitted(tmp_path, training.LearningRate(), rates=(0.1, 0.2))
     assert [row["train/lr_group_2"] for row in logged_curves(tmp_path)] == pytest.approx([0.2, 0.1, 0.05])
 
 
 def test_a_step_of_several_batches_has_one_point(tmp_path: Path) -> None:
-    fitted(tmp_path, GradientNorm(), LearningRate(), accumulate_grad_batches=3)
+    fitted(tmp_path, training.GradientNorm(), training.LearningRate(), accumulate_grad_batches=3)
     assert [set(row) & {"train/lr", "train/grad_norm"} for row in logged_curves(tmp_path)] == [
         {"train/lr", "train/grad_norm"}
     ]
@@ -239,12 +232,12 @@ def test_a_step_of_several_batches_has_one_point(tmp_path: Path) -> None:
 def test_curves_change_no_weight(logger: bool, tmp_path: Path) -> None:
     settings = {"logger": CSVLogger(tmp_path) if logger else False}
     plain = fitted(tmp_path, **settings)
-    watched = fitted(tmp_path, GradientNorm(), LearningRate(), **settings)
+    watched = fitted(tmp_path, training.GradientNorm(), training.LearningRate(), **settings)
     assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), watched.parameters(), strict=True))
 
 
 def test_curves_are_no_columns_of_the_epoch_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with records_shown():
-        fitted(tmp_path, GradientNorm(), LearningRate(), EpochTable())
+        fitted(tmp_path, training.GradientNorm(), training.LearningRate(), training.EpochTable())
     header = capsys.readouterr().out.splitlines()[0]
     assert header.split() == ["epoch", "seconds"]

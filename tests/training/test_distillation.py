@@ -22,7 +22,7 @@ from graphrerank.models.manifest import read_manifest
 from graphrerank.training.distillation import build_teacher, unjudged_queries, with_teacher
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support.encoders import HashPairEncoder
-from tests.support.folders import write_dataset
+from tests.support.folders import write_word_pairs
 
 QUIET = {"enable_progress_bar": False, "accelerator": "cpu"}
 NO_QUERIES = torch.tensor([], dtype=torch.int64)
@@ -213,14 +213,9 @@ def test_build_teacher(tmp_path: Path) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Questions about a word that one passage contains; only those of ``val`` and ``test`` have judgements."""
-    words = [f"word{number}" for number in range(40)]
-    corpus = [{"_id": f"a{n}", "title": "", "text": f"about {word}"} for n, word in enumerate(words)]
-    corpus += [{"_id": f"b{n}", "title": "", "text": f"more about {word} and so on"} for n, word in enumerate(words)]
-    return write_dataset(
+    return write_word_pairs(
         tmp_path / "words",
-        corpus=corpus,
-        queries=[{"_id": f"q{n}", "text": f"what of {word}?"} for n, word in enumerate(words)],
-        edges=[(f"a{n}", f"b{n}", "link") for n, _ in enumerate(words)],
+        40,
         val=[(f"q{n}", f"b{n}", 1) for n in range(30, 35)],
         test=[(f"q{n}", f"b{n}", 1) for n in range(35, 40)],
     )

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import lightning as L
 import pytest
@@ -17,6 +16,7 @@ from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.training import RerankerModule
+from tests.support.stopping import StopAt
 
 BUDGET = {"max_nodes": 60, "max_edges": 80}  # of graphs with 12 nodes
 
@@ -48,17 +48,6 @@ def test_one_seed_gives_one_result_for_any_number_of_workers(toy: PreparedDatase
         trainer().fit(module, datamodule=data)
         results.append(weights(module))
     assert torch.equal(*results)
-
-
-class StopAt(L.Callback):
-    """End the training at an optimiser step, as a power cut does."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step == self.step:
-            raise RuntimeError("power cut")
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -116,6 +116,15 @@ def test_levels_and_filters_of_the_caller_hold_again() -> None:
             logger.setLevel(logging.NOTSET)
 
 
+def passed_on(message: str) -> list[str]:
+    """Return the warnings that are shown if Lightning warns with a message."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with quiet_lightning():
+            warnings.warn(message, stacklevel=1)
+    return [str(each.message) for each in caught]
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -130,11 +139,7 @@ def test_levels_and_filters_of_the_caller_hold_again() -> None:
     ],
 )
 def test_unfounded_warnings_are_left_out(message: str) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with quiet_lightning():
-            warnings.warn(message, stacklevel=1)
-    assert caught == []
+    assert passed_on(message) == []
 
 
 @pytest.mark.parametrize(
@@ -148,8 +153,4 @@ def test_unfounded_warnings_are_left_out(message: str) -> None:
     ],
 )
 def test_warnings_that_a_user_must_act_on_pass(message: str) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with quiet_lightning():
-            warnings.warn(message, stacklevel=1)
-    assert [str(each.message) for each in caught] == [message]
+    assert passed_on(message) == [message]

@@ -98,13 +98,9 @@ class Qrels:
         return self.select_queries(queries)
 
     def of_nodes(self, mask: Tensor) -> "Qrels":
-        """Deprecated alias of :meth:`select_nodes`.
+        """Deprecated alias.
 
-        Args:
-            mask: Boolean mask ``[N]`` of the selected passages.
-
-        Returns:
-            Judgements with the new passage numbers.
+        See :meth:`~graphrerank.data.qrels.Qrels.select_nodes` for the arguments and the result.
         """
         warn_renamed("Qrels.of_nodes", "Qrels.select_nodes")
         return self.select_nodes(mask)
@@ -159,10 +155,7 @@ class Qrels:
     def share_complete(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> float:
         """Return the share of queries whose relevant passages are all among their candidates.
 
-        Args:
-            queries: Query numbers ``[B]``.
-            nodes: Candidates ``[B, K]`` of each query, padded with -1.
-            num_nodes: Number of passages in the corpus.
+        See :meth:`~graphrerank.data.qrels.Qrels.relevance` for the arguments.
 
         Returns:
             Share in [0, 1].

@@ -1,7 +1,7 @@
 """Retrieval of ReTAG: route questions to topics, expand them with keywords, and retrieve community summaries."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import compress, islice, zip_longest
 from pathlib import Path
@@ -94,8 +94,23 @@ class SummarySentences:
         self.vectors = encoder.encode(texts).cpu() if texts else torch.zeros(0, 0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class KeywordNumbers:
+    """Numbers of the keywords that expand a question.
+
+    Attributes:
+        num_keywords: Maximum number of keywords per question.
+        num_sentences: Number of nearest sentences from which extractive keywords are chosen.
+        num_terms: Maximum number of topic terms among extractive keywords.
+    """
+
+    num_keywords: int = 10
+    num_sentences: int = 20
+    num_terms: int = 2
+
+
 @dataclass(eq=False)
-class ExtractiveKeywords:
+class ExtractiveKeywords(KeywordNumbers):
     r"""Expand questions with terms of their topics and words of the nearest sentences, without a language model.
 
     Terms of the topics come first. Terms of several topics alternate. Then follow the words with the highest weights
@@ -119,10 +134,6 @@ class ExtractiveKeywords:
 
     sentences: SummarySentences
     topics: Topics
-    _: KW_ONLY
-    num_keywords: int = 10
-    num_sentences: int = 20
-    num_terms: int = 2
 
     def __post_init__(self) -> None:
         check_counts(num_keywords=self.num_keywords, num_sentences=self.num_sentences)
@@ -473,7 +484,7 @@ class ReTAGSetup:
 
 
 @dataclass(eq=False, repr=False)
-class ReTAGSearch(Step):
+class ReTAGSearch(Step, KeywordNumbers):
     """Retrieve the documents on which the retrieved summaries are based, ranked by cosine similarity to the query.
 
     ReTAG itself answers from summaries and does not rank documents. :class:`ReTAGRetrieval` returns the summaries,
@@ -494,15 +505,12 @@ class ReTAGSearch(Step):
     setup: ReTAGSetup
     search: ReTAGSearchSettings
     level: int = 1
-    num_keywords: int = 10
-    num_sentences: int = 20
-    num_terms: int = 2
 
     def __post_init__(self) -> None:
         encoder, graph = self.resources.index_encoder, self.resources.graph
         index = self.setup.build_index(encoder, graph.node_ids, graph.all_texts)
         summaries = LevelSummaries(index, self.level, device=graph.device)
-        numbers = {name: getattr(self, name) for name in ("num_keywords", "num_sentences", "num_terms")}
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(KeywordNumbers)}
         self.retrieval = ReTAGRetrieval(
             summaries,
             self.search,

@@ -1,22 +1,7 @@
 import pytest
 
-from graphrerank_documents.document import Document, Link
-from graphrerank_documents.formats.restructured_text import read_rst
 from graphrerank_documents.reading import read_content
-
-
-def _read(text: str) -> Document:
-    (document,) = read_rst(text.encode(), "docs/page.rst")
-    return document
-
-
-def _links(document: Document) -> list[tuple[str, str, int]]:
-    return [(link.kind, link.target, link.line) for link in _all_links(document)]
-
-
-def _all_links(document: Document) -> list[Link]:
-    return [link for section in document.sections for block in section.blocks for link in block.links]
-
+from tests.support.documents import all_links, link_rows, read_page
 
 PAGE = """\
 :orphan:
@@ -56,7 +41,7 @@ __ other.html
 
 
 def test_sections_have_lines_anchors_and_labels() -> None:
-    document = _read(PAGE)
+    document = read_page(PAGE)
     first, start, last = document.sections
     assert document.title == first.heading == "Installing the pump"
     assert (first.line, first.end, start.line, start.end) == (5, 15, 16, 31)
@@ -73,7 +58,7 @@ def test_sections_have_lines_anchors_and_labels() -> None:
 
 
 def test_links_have_kinds_and_lines() -> None:
-    assert _links(_read(PAGE)) == [
+    assert link_rows(read_page(PAGE)) == [
         ("document", "/pump", 5),
         ("label", "max limits", 8),
         ("document", "../intro", 9),
@@ -98,27 +83,27 @@ def test_links_have_kinds_and_lines() -> None:
     ],
 )
 def test_rows_of_tables_have_the_header(table: str) -> None:
-    document = _read(table)
+    document = read_page(table)
     rows = document.sections[0].blocks
     assert [(row.text, row.header, row.is_tight) for row in rows] == [
         ("a | b", "Name | Value", False),
         ("c | d", "Name | Value", True),
     ]
-    assert [link.target for link in _all_links(document)] == ["b"]
+    assert [link.target for link in all_links(document)] == ["b"]
 
 
 def test_titles_of_any_level_and_long_files_keep_all_sections() -> None:
     parts = [f".. _l{i}:\n\nTitle {i}\n{'=-~^'[i % 4] * 9}\n\nSee `Title {i + 1}`_.\n" for i in range(300)]
-    document = _read("\n".join(parts))
+    document = read_page("\n".join(parts))
     assert [section.labels for section in document.sections] == [(f"l{i}",) for i in range(300)]
     assert [section.line for section in document.sections] == [3 + 7 * i for i in range(300)]
-    assert [link.target for link in _all_links(document)] == [f"#title-{i}" for i in range(1, 300)]
+    assert [link.target for link in all_links(document)] == [f"#title-{i}" for i in range(1, 300)]
 
 
 def test_other_users_of_docutils_keep_their_directives() -> None:
     from docutils.core import publish_doctree
 
-    _read(PAGE)
+    read_page(PAGE)
     tree = publish_doctree(":ref:`a`\n\n.. toctree::\n", settings_overrides={"report_level": 5})
     assert tree.astext().count("Unknown") == 2
 
@@ -137,4 +122,4 @@ def test_bombs_are_unreadable(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize("mark", [":ref:`a ", "`a <", "*a **b `` | ", ".. |a| replace:: |a| |a|\n\n|a| "])
 def test_many_marks_of_a_paragraph_are_read_to_the_end(mark: str) -> None:
-    assert _read((mark * 12_000)[:48_000]).name == "docs/page.rst"
+    assert read_page((mark * 12_000)[:48_000]).name == "docs/page.rst"

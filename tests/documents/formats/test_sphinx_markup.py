@@ -1,18 +1,5 @@
-from graphrerank_documents.document import Document, Link, Section
-from graphrerank_documents.formats.restructured_text import read_rst
-
-
-def _read(text: str) -> Document:
-    (document,) = read_rst(text.encode(), "docs/page.rst")
-    return document
-
-
-def _links(document: Document) -> list[tuple[str, str, int]]:
-    return [(link.kind, link.target, link.line) for link in _all_links(document)]
-
-
-def _all_links(document: Document) -> list[Link]:
-    return [link for section in document.sections for block in section.blocks for link in block.links]
+from graphrerank_documents.document import Section
+from tests.support.documents import all_links, link_rows, read_page
 
 
 def _texts(section: Section) -> list[str]:
@@ -20,11 +7,11 @@ def _texts(section: Section) -> list[str]:
 
 
 def test_contents_are_links_to_documents() -> None:
-    document = _read(
+    document = read_page(
         ".. toctree::\n   :glob:\n\n   install\n   The limits <sub/limits.rst>\n   guides/*\n   self\n   W <https://e.org>\n"
     )
     assert _texts(document.sections[0]) == ["install\nThe limits\nguides/*\nW"]
-    assert _links(document) == [
+    assert link_rows(document) == [
         ("document", "install", 4),
         ("document", "sub/limits", 5),
         ("document", "guides/*", 6),
@@ -33,7 +20,7 @@ def test_contents_are_links_to_documents() -> None:
 
 
 def test_objects_are_sections_with_symbols() -> None:
-    document = _read(
+    document = read_page(
         "API\n===\n\n.. currentmodule:: pump\n\n.. class:: Motor(power)\n\n   Turns.\n\n   .. py:method:: start()\n\n"
         "      Starts, see :func:`~pump.core.stop` and :meth:`!own`.\n\nAfter.\n\n.. autofunction:: pump.run\n\n"
         ".. confval:: power\n\n   Watts.\n\n.. setting:: MODE\n\nThe mode\n--------\n\nSee :confval:`power`.\n"
@@ -48,11 +35,11 @@ def test_objects_are_sections_with_symbols() -> None:
         ("The mode", 24, 27, ("setting:MODE",)),
     ]
     assert document.sections[2].anchors == ("pump.Motor.start",)
-    assert [link.target for link in _all_links(document)] == ["pump.core.stop", "confval:power"]
+    assert [link.target for link in all_links(document)] == ["pump.core.stop", "confval:power"]
 
 
 def test_directives_show_their_content_and_open_nothing() -> None:
-    document = _read(
+    document = read_page(
         ".. versionadded:: 3.2\n   Faster.\n\n.. tab-set::\n\n   .. tab-item:: Linux\n\n      Use :ref:`apt`.\n\n"
         ".. figure:: a.png\n   :alt: A pump\n\n   The caption\n\n.. raw:: t\n\n   <b>\n\n.. include:: /etc/passwd\n\n"
         ".. literalinclude:: ../run.py\n\n.. glossary::\n\n   bar\n   Bars\n      Of pressure.\n\n.. rubric:: Notes\n\n"
@@ -66,4 +53,4 @@ def test_directives_show_their_content_and_open_nothing() -> None:
     assert _texts(last) == [
         *("Notes", "1. one", "2. two", "more", "term\nWhat it is.", "[1] and version", "[1] A note.")
     ]
-    assert [link.kind for link in _all_links(document)] == ["label", "path", "path"]
+    assert [link.kind for link in all_links(document)] == ["label", "path", "path"]

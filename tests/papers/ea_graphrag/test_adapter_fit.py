@@ -8,17 +8,7 @@ from sklearn.feature_selection import mutual_info_classif
 from torch import Tensor
 
 from graphrerank.pipelines.router import choose_routes
-from graphrerank_papers.ea_graphrag.adapter_fit import (
-    AdapterSettings,
-    ThresholdChoice,
-    build_adapter,
-    calibrate_temperature,
-    choose_thresholds,
-    early_stopping_split,
-    fit_temperature,
-    stratified_folds,
-    top_features,
-)
+from graphrerank_papers.ea_graphrag import adapter_fit
 from graphrerank_papers.ea_graphrag.adapter_module import AdapterRows
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.papers.ea_graphrag.rows import build, planted
@@ -28,7 +18,7 @@ def test_same_rows_and_settings_give_the_same_weights() -> None:
     def weights(seed: int) -> dict[str, Tensor]:
         torch.manual_seed(int(torch.randint(1000, ())))  # what was drawn before must not matter
         before = torch.get_rng_state()
-        model = build_adapter(build, planted(60), AdapterSettings(num_selected=6, seed=seed))
+        model = adapter_fit.build_adapter(build, planted(60), adapter_fit.AdapterSettings(num_selected=6, seed=seed))
         assert torch.equal(before, torch.get_rng_state())
         return dict(model.state_dict())
 
@@ -39,8 +29,8 @@ def test_same_rows_and_settings_give_the_same_weights() -> None:
 
 def test_features_and_z_scores_are_of_the_given_rows() -> None:
     train = planted(60)
-    model = build_adapter(build, train, AdapterSettings(num_selected=6))
-    assert model.selected.tolist() == top_features(train, 6, 0).tolist()
+    model = adapter_fit.build_adapter(build, train, adapter_fit.AdapterSettings(num_selected=6))
+    assert model.selected.tolist() == adapter_fit.top_features(train, 6, 0).tolist()
     columns = train.features[:, model.selected].double()
     torch.testing.assert_close(model.mean.double(), columns.mean(0))
     torch.testing.assert_close(model.std.double(), columns.std(0, correction=0), rtol=1e-5, atol=0)
@@ -57,19 +47,19 @@ def test_features_and_z_scores_are_of_the_given_rows() -> None:
 def test_settings_that_moved_are_named(name: str, place: str) -> None:
     settings: dict[str, Any] = {name: 8}
     with pytest.raises(ValueError, match=f"`job.settings.{name}` has moved to `{place}`: set {place}=8"):
-        AdapterSettings(**settings)
+        adapter_fit.AdapterSettings(**settings)
 
 
 def test_folds_are_stratified_and_hold_every_row_once() -> None:
     rows = AdapterRows(torch.arange(23.0).unsqueeze(1), (torch.arange(23) < 7).long())
-    folds = stratified_folds(rows, 5, seed=1)
+    folds = adapter_fit.stratified_folds(rows, 5, seed=1)
     assert len(folds) == 5
     assert sorted(value for _, own in folds for value in own.features.flatten().tolist()) == list(range(23))
     for others, own in folds:
         assert set(others.features.flatten().tolist()).isdisjoint(own.features.flatten().tolist())
         assert len(others.labels) + len(own.labels) == 23
         assert int(own.labels.sum()) in (1, 2)
-    same, other = stratified_folds(rows, 5, seed=1), stratified_folds(rows, 5, seed=2)
+    same, other = adapter_fit.stratified_folds(rows, 5, seed=1), adapter_fit.stratified_folds(rows, 5, seed=2)
     assert torch.equal(folds[0][1].features, same[0][1].features)
     assert not torch.equal(folds[0][1].features, other[0][1].features)
 
@@ -78,16 +68,18 @@ def test_folds_are_stratified_and_hold_every_row_once() -> None:
 def test_too_many_folds_are_refused(rarer: int, num_folds: int) -> None:
     rows = AdapterRows(torch.zeros(20, 1), (torch.arange(20) < rarer).long())
     with pytest.raises(ValueError, match=rf"`job\.folds` must be 0, .* rarer class \({rarer}.*got {num_folds}"):
-        stratified_folds(rows, num_folds, seed=0)
+        adapter_fit.stratified_folds(rows, num_folds, seed=0)
 
 
 def test_selection_against_sklearn() -> None:
     rows = planted(200)
     shared = torch.from_numpy(mutual_info_classif(rows[0].numpy(), rows[1].numpy(), random_state=7))
     for top_k in (1, 2, 5):
-        assert top_features(rows, top_k, 7).tolist() == sorted(shared.argsort(descending=True)[:top_k].tolist())
-    assert top_features(rows, 2, 0).tolist() == [1, 6]
-    assert top_features(rows, 85, 0).tolist() == list(range(10))
+        assert adapter_fit.top_features(rows, top_k, 7).tolist() == sorted(
+            shared.argsort(descending=True)[:top_k].tolist()
+        )
+    assert adapter_fit.top_features(rows, 2, 0).tolist() == [1, 6]
+    assert adapter_fit.top_features(rows, 85, 0).tolist() == list(range(10))
 
 
 def overconfident(num_rows: int = 400, *, times: float = 3.0, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -106,13 +98,13 @@ def test_the_temperature_against_a_grid(seed: int) -> None:
     logits, labels = overconfident(30, seed=seed)
     grid = torch.logspace(-1.2, 1.2, 2001, dtype=torch.float64).tolist()
     best = min(nll(logits, labels, temperature) for temperature in grid)
-    assert nll(logits, labels, fit_temperature(logits, labels)) == pytest.approx(best, abs=1e-6)
+    assert nll(logits, labels, adapter_fit.fit_temperature(logits, labels)) == pytest.approx(best, abs=1e-6)
 
 
 @pytest.mark.parametrize(("sign", "bound"), [(1, 1 / 20), (-1, 20)])
 def test_rows_that_are_all_right_or_all_wrong_stop_at_a_bound(sign: int, bound: float) -> None:
     labels = torch.tensor([0, 1, 1, 0])
-    assert fit_temperature(sign * (2.0 * labels - 1), labels) == pytest.approx(bound)
+    assert adapter_fit.fit_temperature(sign * (2.0 * labels - 1), labels) == pytest.approx(bound)
 
 
 def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
@@ -121,7 +113,7 @@ def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
     model.logits = partial(torch.squeeze, dim=1)  # the feature is the logit
     features = logits.unsqueeze(1)
     before = model(features)
-    found = calibrate_temperature(model, AdapterRows(features, labels))
+    found = adapter_fit.calibrate_temperature(model, AdapterRows(features, labels))
     assert torch.equal(model(features), torch.sigmoid(logits / model.temperature))
     assert not torch.equal(model(features), before)
     assert 2 < float(model.temperature) == pytest.approx(found["temperature"])
@@ -133,8 +125,10 @@ def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
 SECONDS = (0.1, 3.0, 3.2)
 
 
-def choose(scores: Tensor, correct: Tensor, seconds: tuple[float, ...], **settings: Any) -> ThresholdChoice:
-    return choose_thresholds(scores, correct, torch.tensor([seconds] * len(scores), dtype=torch.float64), **settings)
+def choose(scores: Tensor, correct: Tensor, seconds: tuple[float, ...], **settings: Any) -> adapter_fit.ThresholdChoice:
+    return adapter_fit.choose_thresholds(
+        scores, correct, torch.tensor([seconds] * len(scores), dtype=torch.float64), **settings
+    )
 
 
 def queries(seed: int, num_queries: int = 14, levels: int = 9) -> tuple[Tensor, Tensor]:
@@ -176,13 +170,13 @@ def test_against_brute_force(seed: int, price: float, fuse: bool) -> None:
 def test_seconds_are_of_each_query() -> None:
     scores = torch.tensor([0.9, 0.1, 0.5])
     seconds = torch.tensor([[9.0, 1.0, 9.0], [1.0, 9.0, 9.0], [9.0, 9.0, 1.0]])
-    choice = choose_thresholds(scores, torch.ones(3, 3), seconds, price=0.1)
+    choice = adapter_fit.choose_thresholds(scores, torch.ones(3, 3), seconds, price=0.1)
     assert choice.seconds == 1
     assert choose_routes(scores, choice.low, choice.high).tolist() == [1, 0, 2]
     with pytest.raises(ValueError, match=r"`price` must be finite and non-negative, got -0\.1"):
-        choose_thresholds(scores, torch.ones(3, 3), seconds, price=-0.1)
+        adapter_fit.choose_thresholds(scores, torch.ones(3, 3), seconds, price=-0.1)
     with pytest.raises(ValueError, match="got 1 of the rarer class"):
-        early_stopping_split(AdapterRows(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])), 0)
+        adapter_fit.early_stopping_split(AdapterRows(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])), 0)
 
 
 @pytest.mark.parametrize("path", range(4))
