@@ -1,6 +1,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -160,11 +161,60 @@ def test_a_circle_of_a_module_and_a_package_is_found(monkeypatch: pytest.MonkeyP
     assert circles_among_children("graphrerank.data") == {"dataset": {"readers"}, "readers": {"dataset"}}
 
 
+def statements_at_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that the import of a module executes: none of functions and none for type checkers."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If):
+            is_for_types = ast.unparse(statement.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+            yield from statements_at_import(statement.orelse if is_for_types else statement.body + statement.orelse)
+        elif isinstance(statement, ast.Try):
+            yield from statements_at_import(statement.body + statement.orelse + statement.finalbody)
+        elif isinstance(statement, ast.ClassDef | ast.With):
+            yield from statements_at_import(statement.body)
+
+
+def loaded_with(*modules: str) -> set[str]:
+    """Modules of this distribution that are loaded when some of them are imported."""
+    loaded, waiting = set[str](), list(modules)
+    while waiting:
+        module = waiting.pop()
+        if module not in ALL_MODULES or module in loaded:
+            continue
+        loaded.add(module)
+        waiting.append(module.rpartition(".")[0])
+        for node in statements_at_import(ast.parse(ALL_MODULES[module].read_text(encoding="utf-8")).body):
+            if isinstance(node, ast.Import):
+                waiting += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                waiting += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return loaded
+
+
+USERS_OF_NO_FEEDBACK = ("graphrerank.training.fit", "graphrerank.cli.train", "graphrerank.cli.evaluate")
+
+
 def test_feedback_is_imported_only_by_those_who_use_it() -> None:
-    modules = "graphrerank.training.fit, graphrerank.cli.train, graphrerank.cli.evaluate"
-    code = f"import {modules}, sys; print(*[name for name in sys.modules if name.startswith('graphrerank.feedback')])"
+    loaded = loaded_with(*USERS_OF_NO_FEEDBACK)
+    assert {"graphrerank.training.trainer", "graphrerank.evaluation.evaluate", "graphrerank.config"} <= loaded
+    assert [module for module in loaded if module.startswith("graphrerank.feedback")] == []
+    assert "graphrerank.feedback.learning" in loaded_with("graphrerank.feedback.learn")
+
+
+@pytest.mark.slow  # a process that imports the training
+def test_feedback_is_not_loaded_by_those_who_do_not_use_it() -> None:
+    modules = ", ".join(USERS_OF_NO_FEEDBACK)
+    code = f"import {modules}, sys; print(*[name for name in sys.modules if name.startswith('graphrerank.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    loaded = set(done.stdout.split())
+    assert [module for module in loaded if module.startswith("graphrerank.feedback")] == []
+    assert loaded_with(*USERS_OF_NO_FEEDBACK) - {"graphrerank"} <= loaded  # what the sources say is true
+
+
+def test_processes_that_read_documents_start_without_numpy() -> None:
+    code = "import graphrerank_documents.git_reader, sys; print({'numpy', 'bm25s', 'torch'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 FIGURES = (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")

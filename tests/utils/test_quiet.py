@@ -5,6 +5,9 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from graphrerank.utils.quiet import REMARKS, quiet_lightning
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
+from tests.support.isolation import isolated
 
 OF_LIGHTNING = re.compile(
     r"lightning|litlogger|litmodels|Tip:|transfer_batch_to_device|log_every_n_steps|GPU available|TPU available|"
@@ -91,14 +95,38 @@ fit(data, **settings, trainer={"accelerator": "cpu"}, callbacks=[Speaks()], run_
 """
 
 
+def check_warnings(output: str) -> None:
+    warned = [line.split(": ", 1)[-1] for line in output.splitlines() if "Warning" in line]
+    assert warned == ["UserWarning: the loss is NaN", "UserWarning: `training_step` returned `None`"]
+
+
 def test_fit_in_python_logs_its_epochs_and_what_a_callback_warns_of(films: tuple[str, ...], tmp_path: Path) -> None:
-    folder = films[1].removeprefix("data.path=")
-    arguments = [sys.executable, "-c", IN_PYTHON, folder, str(tmp_path / "run")]
+    stdout, stderr = StringIO(), StringIO()
+    with redirect_stdout(stdout), redirect_stderr(stderr), isolated({}, tmp_path), own_logger():
+        sys.argv = ["-c", films[1].removeprefix("data.path="), str(tmp_path / "run")]
+        exec(compile(IN_PYTHON, "<string>", "exec"), {"__name__": "__main__"})
+    check(stdout.getvalue())
+    check_warnings(stderr.getvalue())
+
+
+@contextmanager
+def own_logger() -> Iterator[None]:
+    """Take back the handlers that a script adds to the logger of this library."""
+    logger = logging.getLogger("graphrerank")
+    before = list(logger.handlers)
+    try:
+        yield
+    finally:
+        logger.handlers[:] = before
+
+
+@pytest.mark.slow  # a process that loads all of torch
+def test_fit_in_a_process_of_its_own_logs_the_same(films: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", IN_PYTHON, films[1].removeprefix("data.path="), str(tmp_path / "run")]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     check(done.stdout)
-    warned = [line.split(": ", 1)[-1] for line in done.stderr.splitlines() if "Warning" in line]
-    assert warned == ["UserWarning: the loss is NaN", "UserWarning: `training_step` returned `None`"]
+    check_warnings(done.stderr)
 
 
 def test_levels_and_filters_of_the_caller_hold_again() -> None:

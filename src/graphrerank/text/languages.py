@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from threading import local
+from typing import Any
 
-import bm25s.stopwords
 from Stemmer import Stemmer, algorithms
 
 from graphrerank.text.characters import matched_form
@@ -31,7 +31,6 @@ NO_STEMMERS = ("porter", "dutch_porter")
 #: Names of all supported languages.
 LANGUAGES = (ENGLISH, *(name for name in algorithms() if name not in (ENGLISH, *NO_STEMMERS)), PLAIN, CHARACTERS)
 _WITH_STOP_WORDS = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish"
-STOP_WORDS_OF = {name: getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}") for name in _WITH_STOP_WORDS.split()}
 #: Largest number of texts and of characters from which the language of a corpus is detected.
 SAMPLED_TEXTS, SAMPLED_CHARS = 200, 20_000
 #: Smallest number of words from which a language is detected.
@@ -100,6 +99,24 @@ class Language:
 
 
 @cache
+def stop_words_by_language() -> dict[str, list[str]]:
+    """Return the stop words of each language that has them, except English, for which ``bm25s`` removes them itself.
+
+    They are imported when they are needed, because a process that only reads documents starts twice as fast without
+    ``bm25s``.
+    """
+    import bm25s.stopwords
+
+    return {name: list(getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}")) for name in _WITH_STOP_WORDS.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "STOP_WORDS_OF":  # name of the stop words up to 0.4
+        return stop_words_by_language()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
 def language_of(name: str) -> Language:
     """Return the language with a given name.
 
@@ -111,7 +128,7 @@ def language_of(name: str) -> Language:
     """
     if name not in LANGUAGES:
         raise UserError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}, got {name!r}")
-    return Language(name, frozenset(STOP_WORDS_OF.get(name, ())))
+    return Language(name, frozenset(stop_words_by_language().get(name, ())))
 
 
 def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> str:
@@ -154,8 +171,10 @@ def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> 
 
 @cache
 def _languages_by_word() -> dict[str, list[str]]:
+    from bm25s.stopwords import STOPWORDS_EN_PLUS
+
     languages: dict[str, list[str]] = {}
-    for name, words in {ENGLISH: bm25s.stopwords.STOPWORDS_EN_PLUS, **STOP_WORDS_OF}.items():
+    for name, words in {ENGLISH: STOPWORDS_EN_PLUS, **stop_words_by_language()}.items():
         for word in set(words):
             languages.setdefault(word, []).append(name)
     return languages
