@@ -132,4 +132,7 @@ def test_the_best_line_names_simpler_systems_that_are_close(dataset: DatasetResu
     line = best_line(replace(dataset, systems=systems, tests=tests))
     assert line.startswith("best by PR@10: GATv2 (80.00)")
     assert ". Simpler and not clearly behind: retriever (" in line
+    tests = [replace(test, p_randomization=0.03, p_holm=0.21) for test in tests]
+    line = best_line(replace(dataset, systems=systems, tests=tests))
+    assert "p = 0.03, 0.21 after Holm's correction)" in line  # otherwise 0.03 would seem to be clear
     assert best_line(replace(dataset, systems={"a": dataset.systems["gatv2"]})) is None

@@ -190,10 +190,10 @@ def best_line(result: DatasetResult) -> str | None:
         training = ". It needs no training" if is_untrained(result, best) else ""
         return (
             f"{line}, {-100 * test.difference:+.1f} points over {row_name(primary)} "
-            f"({p_text(test.p_randomization)}){clear}{training}"
+            f"({_p_with_correction(test)}){clear}{training}"
         )
     close = [
-        f"{row_name(name)} ({-100 * test.difference:+.1f}, {p_text(test.p_randomization)})"
+        f"{row_name(name)} ({-100 * test.difference:+.1f}, {_p_with_correction(test)})"
         for name, test in tests.items()
         if is_untrained(result, name) and not test.p_holm < ALPHA
     ]
@@ -232,3 +232,11 @@ def _amount(test: PairedTest) -> str:
 
 def _points(difference: float) -> str:
     return f"{100 * difference:+.1f} points"
+
+
+def _p_with_correction(test: PairedTest) -> str:
+    """Return the p-value of a test, with the corrected one if only the correction makes it insignificant."""
+    text = p_text(test.p_randomization)
+    if test.p_randomization < ALPHA <= test.p_holm:
+        return f"{text}, {test.p_holm:.2g} after Holm's correction"
+    return text
