@@ -54,6 +54,29 @@ def test_gains_on_the_home_page_are_those_of_readme() -> None:
     for corpus, said in (("multi-hop passages", "from {} to {}"), ("encyclopedia, English", "{} and {} on an English")):
         _, retriever, _, base, *_ = rows[corpus]
         assert said.format(retriever, base) in home
+    german, chinese = (rows[f"encyclopedia, {language}"] for language in ("German", "Chinese"))
+    languages = read(DOCS / "your_data.md")
+    assert f"nDCG@10 is {german[3]} in German and {chinese[3]} in Chinese" in languages
+    assert f"that of the retriever {german[1]} and {chinese[1]} " in languages
+
+
+def test_gain_of_the_trained_model_is_that_of_readme() -> None:
+    """The example in README prints the rows of the trained models, with two digits."""
+    printed = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = table(DOCS / "training.md", "## When does training pay?")
+    for name, row in (
+        ("retriever", "retriever"),
+        ("MLP", "trained, without the graph (MLP)"),
+        ("GATv2", "trained (GATv2)"),
+    ):
+        cells = [float(cell) for cell in re.search(rf"│{name} +│(.*)│", printed)[1].split("│")]
+        assert rows[row] == [f"{cells[column]:.1f}" for column in (1, 4, 5)]
+    base, trained = (float(rows[row][2]) for row in ("`base`", "trained (GATv2)"))
+    assert f"is {trained - base:.1f} points of nDCG@10 above `base`" in read(DOCS / "training.md")
+    assert f"training gained {trained - base:.1f} points" in read(DOCS / "ten_minutes.md")
+    assert f"an nDCG@10 of {base}, and the model that `graphrerank train` trains on 3,720 others {trained}." in read(
+        ROOT / "README.md"
+    )
 
 
 def test_size_of_base_is_that_of_its_files() -> None:
