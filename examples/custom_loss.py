@@ -42,7 +42,7 @@ def main() -> None:
         for name, loss in (("listwise", "listwise"), ("margin", pairwise_margin_loss))
     }
     result = evaluate(rerankers, arguments.data, retriever="bm25", num_queries=arguments.num_queries)
-    print(result.to_pandas().to_string())
+    result.show()
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def main() -> None:
     settings = FitSettings(max_epochs=arguments.epochs, num_queries=arguments.num_queries)
     reranker = fit(arguments.data, model=NeighbourMLP, retriever="bm25", encoder=None, settings=settings)
     result = evaluate({"neighbour_mlp": reranker}, arguments.data, retriever="bm25", num_queries=arguments.num_queries)
-    print(result.to_pandas().to_string())
+    result.show()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def main() -> None:
         manifest = read_manifest(reranker.checkpoint.path.parent.parent).content
         print(name, manifest["optimizer"]["name"], f"{manifest['parameters']['all']:,} parameters")
     result = evaluate(rerankers, arguments.data, retriever="bm25", num_queries=arguments.num_queries)
-    print(result.to_pandas().to_string())
+    result.show()
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def main() -> None:
 
     retriever = {"_target_": f"{__name__}.TfidfRetriever", "_partial_": True, "top_k": 100}
     result = evaluate({"base": "base"}, arguments.data, retriever=retriever, num_queries=arguments.num_queries)
-    print(result.to_pandas().to_string())
+    result.show()
 
 
 if __name__ == "__main__":

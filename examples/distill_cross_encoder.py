@@ -46,7 +46,7 @@ def main() -> None:
         )
     }
     result = evaluate(rerankers, dataset, retriever="bm25", num_queries=arguments.num_queries)
-    print(result.to_pandas().to_string())
+    result.show()
 
 
 if __name__ == "__main__":

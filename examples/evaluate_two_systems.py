@@ -30,7 +30,7 @@ def main() -> None:
         edge_ablations=["removed"],  # the same checkpoint without edges: what does the graph contribute?
         num_queries=arguments.num_queries,
     )
-    print(result.to_pandas().to_string())
+    result.show()
     result.save_report(arguments.report)
     print(f"Wrote {arguments.report / 'report.html'}.")
 

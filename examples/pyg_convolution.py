@@ -34,7 +34,7 @@ def main() -> None:
         for name, model in (("gatv2", "gatv2"), (arguments.conv.lower(), pyg_model))
     }
     result = evaluate(rerankers, arguments.data, retriever="bm25", num_queries=arguments.num_queries)
-    print(result.to_pandas().to_string())
+    result.show()
 
 
 if __name__ == "__main__":

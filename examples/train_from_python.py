@@ -49,7 +49,7 @@ def main() -> None:
         retriever="bm25",
         num_queries=arguments.num_queries or None,
     )
-    print(result.to_pandas().to_string())
+    result.show()
     print(f"Saved the reranker in {arguments.out}.")
 
 

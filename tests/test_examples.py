@@ -15,13 +15,13 @@ TRIAL = ["--num-queries", "40"]
 SHORT = ["--epochs", "1"]
 #: Arguments of each script, and a pattern of its output. {reader} is the folder of a small cross-encoder.
 RUNS = {
-    "custom_loss": ([*TRIAL, *SHORT], r"margin +0\.\d"),
-    "custom_model": ([*TRIAL, *SHORT], r"neighbour_mlp +0\.\d"),
+    "custom_loss": ([*TRIAL, *SHORT], r"│margin +│ +\d"),
+    "custom_model": ([*TRIAL, *SHORT], r"│neighbour_mlp +│ +\d"),
     "custom_optimizer": ([*TRIAL, *SHORT], r"sgd torch\.optim\.sgd\.SGD [\d,]+ parameters"),
-    "custom_retriever": (TRIAL, r"base +0\.\d"),
+    "custom_retriever": (TRIAL, r"│base +│ +\d"),
     "distill_cross_encoder": (
         ["--teacher", "{reader}", "--max-length", "48", *TRIAL, *SHORT],
-        r"judged_and_distilled +0\.\d",
+        r"│judged_and_distilled +│ +\d",
     ),
     "evaluate_two_systems": (TRIAL, r"Wrote report/report\.html"),
     "index_and_rerank": ([str(ROOT / "docs" / "papers"), "How is the adapter trained?"], r"base\n  \S+\.md"),
@@ -30,7 +30,7 @@ RUNS = {
         r"Best of 2 trials: 0\.\d(?s:.*)Means over seeds",
     ),
     "plain_lightning": (SHORT, r"Best validation nDCG@10: 0\.\d"),
-    "pyg_convolution": ([*TRIAL, *SHORT], r"sageconv +0\.\d"),
+    "pyg_convolution": ([*TRIAL, *SHORT], r"│sageconv +│ +\d"),
     "serve_and_call": ([], r"Solaris[^\n]*\n\d\.\d\d  Andrei Tarkovsky"),
     "test_and_predict": (SHORT, r"Test nDCG@10: 0\.\d+[\s\S]*Query \S+:\n  \S+  \d+%"),
     "train_from_python": ([*TRIAL, *SHORT], r"Saved the reranker in my_reranker"),
