@@ -8,7 +8,7 @@ _FAMILIES = {
     suffix: family
     for family, suffixes in {
         "python": "py pyi",
-        "script": "js jsx mjs cjs ts tsx mts cts",
+        "script": "js jsx mjs cjs ts tsx mts cts vue svelte astro",
         "go": "go",
         "java": "java",
         "rust": "rs",

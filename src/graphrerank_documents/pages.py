@@ -29,6 +29,7 @@ _DATE = re.compile(r"(?:^|.*/)(\d{4})([-/])(\d\d)\2(\d\d)\2([^/]+)")  # date of 
 _DECORATION = re.compile(  # dates, numbers and languages in path components, which URLs omit
     r"(?:^|(?<=/))(?:\d{4}-\d\d-\d\d-|\d+\s*[-_.]+\s*(?=[^-_.\s\d/])|_+)(?=[^/])|\.[a-z]{2}(?:-[A-Za-z]{2,4})?$"
 )
+_NOTE_ID = re.compile(r"\d{8}T\d{6}(?=\D)|\d{12,14}(?=\D)")  # id at the start of a file name (Denote, Zettelkasten)
 _TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # URLs omit these folders
 
 
@@ -169,6 +170,7 @@ class PageNames:
             paths = _tails(_split(own)[0]) if is_file else ()
             names = [(0, name) for name in paths]
             names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
+            names += [(1, found[0])] if is_file and (found := _NOTE_ID.match(own.rpartition("/")[2])) else []
             for level, name in names + [(2, _plain(name)) for _, name in names]:
                 for folder in (self._folders[number], None) if is_file else (None,):
                     self._known.setdefault((level, folder, name), number)

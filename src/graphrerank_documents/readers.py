@@ -7,9 +7,9 @@ from typing import Protocol
 from graphrerank_documents.document import Document
 
 _CODE = "py pyi js jsx mjs cjs ts tsx mts cts go java rs c h cc cpp cxx hh hpp hxx"
-_PLAIN = (
-    "css cs kt lua php pl r rb scala sh bash sql swift toml yaml yml ini cfg proto vue svelte"  # code as plain text
-)
+_PLAIN = """css scss less cs kt kts lua php pl pm r rb scala sh bash zsh fish ps1 bat sql swift toml yaml yml ini cfg
+conf proto dart ex exs erl hrl hs jl nix zig clj cljs ml mli fs fsx vb groovy gradle tf hcl graphql prisma cmake sol
+glsl f90 f95 el lisp scm rkt nim cr d pas tcl cu typ log"""  # code and logs as plain text
 _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "markdown.read_markdown": "md markdown mdx mkd qmd rmd",
     "restructured_text.read_rst": "rst rest",
@@ -33,9 +33,17 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "mail.read_mbox": "mbox",
     "mail.read_eml": "eml",
     "text.read_plain_text": f"txt text {_PLAIN}",
+    "components.read_component": "vue svelte astro",
+    "bibtex.read_bibtex": "bib",
 }
 #: Reader of files whose names, rather than their suffixes, determine the format.
-NAMED_FILES = {"go.mod": "text.read_plain_text", "go.work": "text.read_plain_text"}
+NAMED_FILES = dict.fromkeys(
+    (
+        *("go.mod", "go.work", "Makefile", "GNUmakefile", "Dockerfile", "Containerfile", "Justfile", "justfile"),
+        *("README", "INSTALL", "CHANGES", "CHANGELOG", "NEWS", "TODO", "HACKING", "CONTRIBUTING", "AUTHORS"),
+    ),
+    "text.read_plain_text",
+)
 READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 
 
@@ -73,7 +81,7 @@ def suffix_of(name: str) -> str:
     """
     path = PurePosixPath(name)
     suffix = path.suffix.lower()
-    return suffix if suffix in READERS or path.name in NAMED_FILES else ""
+    return suffix if suffix in READERS else suffix or ".txt" if path.name in NAMED_FILES else ""
 
 
 def reader_of(name: str) -> Reader:

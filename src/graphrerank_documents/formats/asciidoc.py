@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from dataclasses import replace
 
 from graphrerank_documents.document import Document, Link
 from graphrerank_documents.formats.lined_reader import LineReader, replaced
@@ -45,7 +46,11 @@ def read_asciidoc(content: bytes, name: str) -> list[Document]:
 
     See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
     """
-    return _AsciiDoc(content, name).read()
+    reader = _AsciiDoc(content, name)
+    documents = reader.read()
+    names = [each.strip() for each in reader.attributes.get("page-aliases", "").split(",") if each.strip()]
+    aliases = tuple(_of_antora(each, name, "").partition("#")[0] for each in names)
+    return [replace(document, aliases=(*document.aliases, *aliases)) for document in documents]
 
 
 class _AsciiDoc(LineReader):

@@ -63,6 +63,8 @@ def front_matter(text: str, name: str) -> FrontMatter:
     names += [part for page in names if "," in page for part in map(str.strip, page.split(","))]
     pages = [*names, *(page for key in _ALIASES if key not in _NAMES for page in said.get(key, ()))]
     pages += [f"/{join(folder, slug)}" if slug[0] != "/" else slug] if slug else []
+    if (own := said.get("id", ("",))[0]) and not re.search(r"[\s:]", own):  # path of a page of Docusaurus
+        pages.append(f"/{join(folder, own)}")
     near = [page for page in pages if "/" in page and page[0] != "/"]  # paths relative to the page, not wiki names
     pages += [f"/{normpath(join(folder, page))}" for page in near]
     aliases = tuple(dict.fromkeys(page for page in pages if 0 < len(page) <= MAX_TARGET))

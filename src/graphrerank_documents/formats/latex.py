@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from graphrerank.installation.extras import optional
 from graphrerank_documents.deferred_names import MACRO, definition_of, mark
 from graphrerank_documents.document import LABEL, Document, Link
+from graphrerank_documents.formats.bibtex import citation
 from graphrerank_documents.formats.lined_reader import LinedReader, Row, replaced
 
 _MAX_CONVERTED = 20_000  # maximum number of characters of a paragraph that is converted
@@ -34,7 +35,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _LINK = re.compile(
-    r"\\(?P<name>[a-zA-Z]*ref|hyperlink|url|cite[a-z]*|nocite)\*?(?:\[(?P<option>[^\[\]]{0,500})\]){0,2}"
+    r"\\(?P<name>[a-zA-Z]*ref|hyperlink|url|[a-zA-Z]*cite[a-zA-Z]*)\*?(?:\[(?P<option>[^\[\]]{0,500})\]){0,2}"
     r"\{(?P<target>[^{}]{0,2000})\}"
 )
 _COMMANDS = re.compile(r"\\(?:maketitle|tableofcontents)\b|\\(?:caption|footnote|title)\s*\{([^{}\\]{0,2000})\}")
@@ -44,6 +45,7 @@ _DEFINITION = re.compile(
     r"(?:\[(?P<count>\d)\])?\s{0,9}(?:\[(?P<default>[^\[\]]{0,200})\])?\s{0,9}(?=\{)"
     r"|\\[gex]?def\s{0,9}\\(?P<def>[a-zA-Z@]{1,100})(?P<params>(?:#\d){0,9})\s{0,9}(?=\{)"
 )
+_IMPORT = re.compile(r"\\(?:sub)?(?:import|includefrom|inputfrom)\*?\{([^{}\n]{1,300})\}\{([^{}\n]{1,300})\}")
 _INCLUDE = re.compile(r"\\(?:input|include|subfile|usepackage)\{([^{}\n]{1,500})\}")
 _MACRO = re.compile(
     r"\$\$.{0,2000}?\$\$|\$[^$]{0,2000}\$|\\\(.{0,2000}?\\\)|\\\[.{0,2000}?\\\]"
@@ -119,7 +121,10 @@ class _LaTeX(LinedReader):
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
         self.definitions: dict[str, tuple[str, int]] = {}  # body and number of parameters of the file's macros
-        self.body = self.defined(_without_comments(self.text))
+        body = _IMPORT.sub(
+            lambda found: rf"\input{{{found[1].strip()}{found[2].strip()}}}", _without_comments(self.text)
+        )
+        self.body = self.defined(body)
         self.ends = [found.start() for found in re.finditer("\n", self.body)]
         self.converter = optional("pylatexenc.latex2text", "a LaTeX file").LatexNodes2Text(math_mode="verbatim")
         self.known = _known_macros() - self.definitions.keys()
@@ -244,7 +249,8 @@ class _LaTeX(LinedReader):
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
     """Return the text of a reference and record its links."""
     name, target = found["name"], " ".join(found["target"].split())
-    if "cite" in name:
+    if "cite" in name.lower():
+        links += [citation(part.strip(), line) for part in target.split(",") if part.strip(" *")]
         return "" if name == "nocite" else f"[{target}]"
     if name in ("href", "url"):
         links.append(Link(target.replace("\\", ""), line))

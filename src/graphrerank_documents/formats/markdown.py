@@ -24,6 +24,7 @@ from graphrerank_documents.document import (
 from graphrerank_documents.formats.front_matter import FrontMatter, file_title, front_matter
 from graphrerank_documents.formats.lined_reader import LinedReader, Row
 from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, markdown_parser, written_target
+from graphrerank_documents.formats.note_markup import with_note_markup
 from graphrerank_documents.formats.redirect_pages import markup_url, redirecting
 from graphrerank_documents.formats.slugs import Slugs
 from graphrerank_documents.formats.text import code_block
@@ -46,6 +47,10 @@ _DEFINITION = re.compile(
 )
 _HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
 _ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
+_SPACED = re.compile(  # path as the target of a link, which may contain spaces
+    rf"{_FENCED}|\]\((?P<path>[^\s()<>\"'][^()<>\n\"']{{0,400}}\.(?:md|markdown|mdx|html)(?:#[^()\s<>]{{0,300}})?)\)",
+    re.MULTILINE | re.DOTALL,
+)
 _LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # block id in Obsidian
 _URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
@@ -57,7 +62,9 @@ _ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\
 _BREAKS = re.compile(
     "p|div|li|tr|dt|dd|table|ul|ol|br|summary|details|section|article|pre|blockquote|hr|figure|figcaption|nav|h[1-6]"
 )
-_SITE = re.compile(r"^(?:@site|@|project:|pathname://)(?=[/#])")  # prefixes in Docusaurus, Zola and MyST
+_SITE = re.compile(
+    r"^(?:(?:@site|@|pathname://)(?=[/#])|(?:project|path):(?!//))"
+)  # prefixes in Docusaurus, Zola and MyST
 _PROSE_DIRECTIVES = re.compile(
     "admonition|attention|caution|danger|error|hint|important|note|seealso|tip|warning|todo|dropdown|card|grid|tabs"
     "|grid-item|grid-item-card|tab-set|tab-item|version(?:added|changed)|deprecated|margin|sidebar|epigraph|topic"
@@ -93,9 +100,10 @@ def read_markdown(content: bytes, name: str) -> list[Document]:
     url = said.redirect or (markup_url(_CODE.sub("", text)) if has_redirect else "")
     text = (_MDX if reader.is_mdx else _IMPORT).sub(_without_code, text)
     text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
+    text = _SPACED.sub(_without_spaces, text) if "](" in text else text
     reader.define(text)
     reader.read(text)
-    return [redirecting(reader.document(said), url)]
+    return [redirecting(with_note_markup(reader.document(said), reader.text), url)]
 
 
 def _without_code(found: re.Match[str]) -> str:
@@ -103,6 +111,11 @@ def _without_code(found: re.Match[str]) -> str:
     if found["fence"] or found["span"]:
         return found[0]
     return ('=""' if found[0].startswith("=") else "") + "\n" * found[0].count("\n")
+
+
+def _without_spaces(found: re.Match[str]) -> str:
+    """Return a link whose path has spaces in the syntax of Markdown. Code is unchanged."""
+    return f"](<{found['path']}>)" if " " in (found["path"] or "") else found[0]
 
 
 def _ids(attributes: str) -> list[str]:

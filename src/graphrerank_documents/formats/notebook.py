@@ -16,7 +16,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]{0,20}m")
 
 
 def read_notebook(content: bytes, name: str) -> list[Document]:
-    """Parse a notebook: its Markdown cells, code cells and short text outputs.
+    """Parse a notebook: its Markdown, code and raw cells, and short text outputs.
 
     Line numbers are 0, because the lines of the file are lines of JSON.
 
@@ -31,13 +31,15 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
     for number, (kind, source) in enumerate(_cells(decode_text(content))):
         source, counts = without_blobs(source)
         dropped.update(counts)
-        if not number and kind != "code":
+        if not number and kind in ("markdown", "raw"):
             said = front_matter(source, name)
             source = source[said.length :]
         if kind == "markdown":
             reader.read(source)
-        elif kind == "code":
+        elif kind in ("code", "raw"):
             reader.add_code(source)
+        elif kind == "heading":  # in notebooks before version 4
+            reader.read(f"# {source}")
     document = reader.document(said)
     sections = []
     for section in document.sections:
@@ -49,8 +51,10 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 def _cells(text: str) -> Iterator[tuple[str, str]]:
     """Yield the type and text of each cell and each short output. The notebook is not validated."""
     notebook = json.loads(text)
-    for cell in notebook["cells"]:
-        yield str(cell["cell_type"]), _joined(cell["source"])
+    worksheets = notebook.get("worksheets", ())  # in notebooks before version 4
+    cells = notebook["cells"] if not worksheets else [cell for sheet in worksheets for cell in sheet["cells"]]
+    for cell in cells:
+        yield str(cell["cell_type"]), _joined(cell["source"] if "source" in cell else cell.get("input", ""))
         for output in cell.get("outputs", ()):
             shown = _COLOURS.sub("", _joined(output.get("text", output.get("data", {}).get("text/plain", "")))).strip()
             if shown and len(shown) <= _MAX_OUTPUT and not shown.startswith("<"):

@@ -24,11 +24,24 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _BODY = "document.xml"
 _PAGE = "application/xhtml+xml"  # media type of the pages of an e-book
-_PARTS = (_BODY, "styles.xml", "footnotes.xml", "_rels/document.xml.rels")  # files in the folder `word` of a DOCX file
+_PARTS = (
+    _BODY,
+    "styles.xml",
+    "footnotes.xml",
+    "endnotes.xml",
+    "comments.xml",
+    "_rels/document.xml.rels",
+)  # files in the folder `word` of a DOCX file
 _HEADING = re.compile(r"heading ([1-6])$|(?:(?:chapter|document|book|report) ?)?title$")
 _CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim|^macro")
 _CODE_FONT = re.compile(r"courier|consolas|menlo|monaco|.*\bmono", re.IGNORECASE)
 _MAX_BASES = 20  # maximum number of base styles to follow
+_NOTES = {"footnoteReference": "footnotes.xml", "endnoteReference": "endnotes.xml", "commentReference": "comments.xml"}
+_FIELD = re.compile(  # target of a field: a URL and an anchor, or a bookmark
+    r"\s*(?:HYPERLINK(?:\s+(?!\\)\"?(?P<url>[^\s\"]+)\"?)?(?:\s+\\l\s+\"?(?P<anchor>[^\s\"]+)\"?)?"
+    r"|(?:REF|NOTEREF)\s+(?P<mark>[^\s\\]+))",
+    re.IGNORECASE,
+)
 _SIGNS = {"tab": "\t", "br": "<br>", "cr": "<br>", "noBreakHyphen": "-"}
 _TWICE = frozenset(("Fallback", "moveFrom", "del", "pPr", "rPr"))  # elements that are invisible or duplicated elsewhere
 _DECORATION = (13, 14, 15, 16)  # placeholders of slides: number, header, footer, date
@@ -59,7 +72,8 @@ class _Words:
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self._links = {each.get("Id"): each.get("Target") for each in parts.get("_rels/document.xml.rels", ())}
         self._styles = {style.get(f"{_WORD}styleId"): style for style in parts.get("styles.xml", ())}
-        self._notes = {note.get(f"{_WORD}id"): note for note in parts.get("footnotes.xml", ())}
+        self._notes = {(part, note.get(f"{_WORD}id")): note for part in _NOTES.values() for note in parts.get(part, ())}
+        self._fields: list[str] = []  # instructions of the open fields
         self._tags: dict[str, str] = {}  # HTML element of each style
 
     def blocks(self, body: Any) -> Iterator[str]:
@@ -79,12 +93,15 @@ class _Words:
     def _paragraph(self, paragraph: Any, tag: str) -> Iterator[str]:
         if tag:
             yield f"<{tag}>{''.join(self._inline(paragraph))}</{tag}>"
-        for mark in paragraph.iter(f"{_WORD}footnoteReference"):
-            if (note := self._notes.get(mark.get(f"{_WORD}id"))) is not None:
+        for mark in paragraph.iter(*(f"{_WORD}{name}" for name in _NOTES)):
+            key = (_NOTES[local_name(mark)], mark.get(f"{_WORD}id"))
+            if (note := self._notes.pop(key, None)) is not None:  # a note may refer to itself
                 yield from self.blocks(note)
 
     def _table(self, table: Any) -> Iterator[str]:
-        rows = [["".join(self.blocks(cell)) for cell in row.iter(f"{_WORD}tc")] for row in table.iter(f"{_WORD}tr")]
+        rows = [["".join(self.blocks(cell)) for cell in _inner(row, "tc", "tr")] for row in _inner(table, "tr", "tbl")]
+        if not any(rows):
+            return
         if len(rows) == len(rows[0]) == 1:  # a table with one cell is a text box
             yield rows[0][0]
             return
@@ -109,8 +126,25 @@ class _Words:
                 place = f"#{anchor}" if (anchor := part.get(f"{_WORD}anchor")) else ""
                 target = f"{self._links.get(part.get(_RELATION), '')}{place}"
                 yield f'<a href="{escape(target)}">{"".join(self._inline(part))}</a>'
+            elif tag == "fldChar":
+                yield from self._field(part.get(f"{_WORD}fldCharType") or "")
+            elif tag == "instrText":
+                if self._fields:
+                    self._fields[-1] += part.text or ""
+            elif tag == "fldSimple":
+                yield f"{_opened(part.get(f'{_WORD}instr') or '')}{''.join(self._inline(part))}</a>"
             elif tag not in _TWICE:
                 yield from self._inline(part)
+
+    def _field(self, kind: str) -> Iterator[str]:
+        """Yield the start or end of the link of a field, whose instructions precede its text."""
+        if kind == "begin":
+            self._fields.append("")
+        elif kind == "separate" and self._fields:
+            yield _opened(self._fields[-1])
+        elif kind == "end" and self._fields:
+            self._fields.pop()
+            yield "</a>"
 
     def _tag(self, paragraph: Any) -> str:
         """Return the HTML element for a paragraph. Empty for other elements and entries of a table of contents."""
@@ -147,6 +181,21 @@ class _Words:
                 shown = "li"
             look = _of(style, "basedOn")
         return shown
+
+
+def _opened(instructions: str) -> str:
+    """Return the start tag of the link of a field, without a target if the field is not a link."""
+    found = _FIELD.match(instructions)
+    mark = found and (found["anchor"] or found["mark"])
+    target = f"{found['url'] or ''}{f'#{mark}' if mark else ''}" if found else ""
+    return f'<a href="{escape(target)}">' if target else "<a>"
+
+
+def _inner(element: Any, name: str, parent: str) -> Iterator[Any]:
+    """Yield the rows of a table or the cells of a row, without those of nested tables."""
+    for each in element.iter(f"{_WORD}{name}"):
+        if next(each.iterancestors(f"{_WORD}{parent}"), None) is element:
+            yield each
 
 
 def _of(element: Any, path: str, default: str = "") -> str:

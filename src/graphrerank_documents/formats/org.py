@@ -1,6 +1,7 @@
 """Parse Org files: orgparse parses headings and properties; the text is parsed line by line."""
 
 import re
+from dataclasses import replace
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import LABEL, MAX_NAME, PAGE, PATH, Document, Link, UnreadableError
@@ -23,6 +24,8 @@ _INLINE = re.compile(
     r"|<<(?P<place>[^<>\n]{1,200})>>"
     r"|(?<!\w)([*/_+])(?=\S)(?P<marked>[^\n*/+_\[\]]{1,300})(?<=\S)\7(?!\w)"
 )
+_ALIAS = re.compile(r"\"([^\"]+)\"|(\S+)")
+_PLACE = re.compile(r"<<([^<>\n]{1,200})>>")
 _FILE = re.compile(r"(?:file:)?((?:[./~][^:]*|[^:]*\.\w+|(?<=file:)[^:]+))(?:::(.*))?$")
 
 
@@ -50,6 +53,8 @@ class _Org(LineReader):
         self.slugs = Slugs()
         self.nodes = {node.linenumber: node for node in nodes if node.level}
         self.point(nodes[0], "")
+        written = str(nodes[0].properties.get("ROAM_ALIASES") or "")
+        self.aliases = tuple(quoted or bare for quoted, bare in _ALIAS.findall(written[:_MAX_HEADING]))
 
     def point(self, node: object, heading: str) -> None:
         """Add the anchors and labels of a heading, or of the file, to the current section."""
@@ -115,13 +120,15 @@ class _Org(LineReader):
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
         """Return a text without inline markup, and its links."""
+        if "<<" in text:  # targets of links in the text
+            self.spans[-1].anchors += [github_slug(found[1]) for found in _PLACE.finditer(text)]
         return replaced(_INLINE, _shown, text, line)
 
     def documents(self) -> list[Document]:
         """Return the document. The title becomes the heading of a note without text, so that links can point to it."""
         if len(self.spans) == 1 and not self.spans[0].blocks:
             self.spans[0].heading = self.title
-        return super().documents()
+        return [replace(document, aliases=self.aliases) for document in super().documents()]
 
 
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:

@@ -48,6 +48,7 @@ duplicateof"""
 _PARENTS = frozenset(_PARENT_NAMES.split())  # fields with the id or title of another record, without separators
 _BATCH = 1000  # number of rows of a Parquet file that are decoded together
 _MAX_UNPACKED = 10_000_000  # a tenth of the maximum number of characters in a Parquet file, which is compressed
+_PAGE_URL = re.compile(r"https?://[^\s<>\"'()\[\]{}|]{1,1000}")
 _MAX_PARENTS = 100  # maximum number of references of a record
 
 
@@ -395,6 +396,9 @@ def _document(name: str, row: Mapping[str, Any], place: _Row, *, is_alone: bool)
     named = {key, title_key, *(keys.get(each) for each in _IDS)}
     if key is not None and not is_alone and (others := _num_values([row[each] for each in row if each not in named])):
         dropped = {**dropped, OTHER_FIELDS: others}
+    urls = islice(dict.fromkeys(found[0].rstrip(".,;:") for found in _PAGE_URL.finditer(text)), _MAX_PARENTS)
+    if blocks and (links := tuple(Link(url, place.line) for url in urls)):
+        blocks = (replace(blocks[0], links=links), *blocks[1:])
     labels = () if is_alone else (name,)
     return Document(name, title, (Section("", blocks, place.line, place.end, labels=labels),), dropped=dropped)
 

@@ -15,6 +15,7 @@ from graphrerank_documents.document import DOCUMENT, LABEL, PATH, SYMBOL
 with importing("documents", "an RST file"):
     from docutils import nodes
     from docutils.parsers.rst import Directive, directives
+    from docutils.parsers.rst.directives.tables import CSVTable
 
 _NAMES = {  # directives without domain, by the method that handles them; `auto` before an `object` is optional
     "hidden": "raw contents local sectnum section-numbering meta title header footer default-role role highlight "
@@ -78,6 +79,8 @@ def directive_of(name: str, language: Any, document: Any) -> Any:
     """
     kind = _kind_of(name)
     if kind == "docutils":
+        if name.lower().endswith("csv-table"):
+            return _CsvTable, []
         return _DOCUTILS(name.lower().split(":")[-1], language, document)
     return _Prose if kind == "prose" else _Markup, []
 
@@ -88,6 +91,19 @@ class _AnyOption(dict[str, Callable[[Any], Any]]):
 
     def __getitem__(self, name: str) -> Callable[[Any], Any]:
         return lambda text: text
+
+
+class _CsvTable(CSVTable):
+    """Table with rows in the page or, as a link, in another file, which is not opened."""
+
+    def run(self) -> list[Any]:
+        path = (self.options.get("file") or "").strip()
+        if not path:
+            return list(super().run())
+        title = " ".join(self.arguments) or path
+        paragraph = nodes.paragraph("", "", _reference(title, PATH, path))
+        paragraph.line = self.lineno
+        return [paragraph]
 
 
 class _Markup(Directive):

@@ -31,6 +31,7 @@ DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,80}(?:;[\w=.+-]{1,50}){0,3}
 _SAMPLE = 65_536  # number of bytes or characters from which the encoding is detected
 _MAX_LINE, _MIN_SPACES = 1000, 0.08  # a longer line with a smaller share of white space is minified
 _PROSE = (".txt", ".text")
+_NAMED = re.compile(r"[A-Z]+\Z")  # file such as README
 _MAX_TITLE = 100  # maximum number of characters of a first line that is used as the title
 
 
@@ -131,7 +132,9 @@ def read_plain_text(content: bytes, name: str) -> list[Document]:
     path = PurePosixPath(name)
     text, dropped = without_blobs(decode_text(content))
     end = text.rstrip().count("\n") + 1
-    blocks = tuple(_paragraphs(text)) if path.suffix.lower() in _PROSE else code_block(text, 1)
+    blocks = (
+        tuple(_paragraphs(text)) if path.suffix.lower() in _PROSE or _NAMED.match(path.name) else code_block(text, 1)
+    )
     title = path.name
     if len(blocks) > 1 and "\n" not in (first := blocks[0].text) and len(first) <= _MAX_TITLE and first[-1] != ".":
         title = first

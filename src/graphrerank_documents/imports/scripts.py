@@ -17,6 +17,7 @@ from graphrerank_documents.module_names import name_parts
 from graphrerank_documents.paths import folders_above, path_below
 
 _TYPESCRIPT, _JAVASCRIPT = (".ts", ".tsx", ".d.ts", ".mts", ".cts"), (".js", ".jsx", ".mjs", ".cjs")
+_COMPONENTS = (".vue", ".svelte", ".astro")
 #: Suffixes in TypeScript for each suffix that an import writes.
 _SOURCES = {
     ".js": (".ts", ".tsx", ".d.ts"),
@@ -163,7 +164,7 @@ class ScriptResolver(ModuleResolver):
         path = path_below("", path)
         stem = next((path[: -len(suffix)] for suffix in _SOURCES if path.endswith(suffix)), "")
         candidates = [f"{stem}{suffix}" for suffix in _SOURCES.get(path[len(stem) :], ())] if stem else []
-        candidates += [path, *(f"{path}{suffix}" for suffix in (*_TYPESCRIPT, *_JAVASCRIPT, ".json"))]
+        candidates += [path, *(f"{path}{suffix}" for suffix in (*_TYPESCRIPT, *_JAVASCRIPT, ".json", *_COMPONENTS))]
         if (file := next((each for each in candidates if each in self._files), None)) is not None:
             return file
         if path in self._packages and path:

@@ -75,6 +75,7 @@ def test_links_have_kinds_and_lines() -> None:
         ("label", "sec:limits", 9),
         ("label", "eq:a", 9),
         ("label", "sec:start", 9),
+        ("label", "cite:knuth", 9),
         ("path", "http://example.org", 10),
         ("label", "eq:a", 14),
         ("path", "sub/limits.tex", 22),
