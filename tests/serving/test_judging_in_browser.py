@@ -54,10 +54,6 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def texts(page: Page, selector: str) -> list[str]:
-    return page.evaluate(f"Array.from(document.querySelectorAll({json.dumps(selector)}), e => e.textContent)")
-
-
 def find(page: Page, question: str) -> None:
     """Type a question where the focus is, and wait for its passages."""
     page.wait("document.querySelector('#name').textContent !== ''")
@@ -76,16 +72,16 @@ def test_typed_questions_and_clicked_passages_are_written(page: Page, judging: C
     with judging() as url:
         page.open(url + "/")
         find(page, QUESTION)
-        assert len(texts(page, "#passages [data-id]")) == 5
+        assert len(page.texts("#passages [data-id]")) == 5
         assert page.evaluate("document.querySelector('#save').disabled")
         for name in ("p1", "p3", "p4", "p3"):  # p3 is taken back
             page.click(f"#passages [data-id={name}]")
-        assert texts(page, "#chosen") == ["2 of 5 passages are relevant"]
+        assert page.texts("#chosen") == ["2 of 5 passages are relevant"]
         save(page, 1)
         assert lines(folder / "queries.jsonl") == [json.dumps({"_id": "q1", "text": QUESTION})]
         judged = ["q1\tp0\t0", "q1\tp1\t1", "q1\tp2\t0", "q1\tp3\t0", "q1\tp4\t1"]
         assert lines(folder / "qrels" / "test.tsv") == ["query-id\tcorpus-id\tscore", *judged]
-        assert texts(page, "#progress")[0].startswith("1 judged. About 14 more")
+        assert page.texts("#progress")[0].startswith("1 judged. About 14 more")
 
         find(page, "and a second one?")
         page.evaluate("document.querySelector('#words').focus()")
@@ -134,7 +130,7 @@ def test_an_error_is_shown_and_nothing_is_lost(page: Page, judging: Callable[[],
         (folder / "queries.jsonl").write_text("{\n")  # as an editor may leave it
         page.click("#save")
         page.wait("document.querySelector('#status').classList.contains('error')")
-        assert "queries.jsonl" in texts(page, "#status")[0]
+        assert "queries.jsonl" in page.texts("#status")[0]
         (folder / "queries.jsonl").unlink()
         save(page, 1)
 
@@ -148,7 +144,7 @@ def test_a_long_passage_is_shown_whole(page: Page, judging: Callable[[], Any]) -
         page.click("#passages li:first-child .quiet")
         assert page.evaluate(height) > before
         assert page.evaluate("document.querySelector('#passages li span').scrollHeight") == page.evaluate(height)
-        assert texts(page, "#chosen") == ["0 of 5 passages are relevant"]
+        assert page.texts("#chosen") == ["0 of 5 passages are relevant"]
         page.click("#passages li:first-child .quiet")
         assert page.evaluate(height) == before
 

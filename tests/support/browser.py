@@ -74,6 +74,13 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of all elements that a selector finds."""
+        found: list[str] = self.evaluate(
+            f"Array.from(document.querySelectorAll({json.dumps(selector)}), e => e.textContent)"
+        )
+        return found
+
     def click(self, selector: str) -> None:
         """Click with the mouse on the middle of what a selector finds."""
         x, y = self.evaluate(MIDDLE.replace("SELECTOR", json.dumps(selector)))

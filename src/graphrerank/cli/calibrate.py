@@ -14,13 +14,9 @@ from graphrerank.utils.files import write_json
 
 
 def run(cfg: DictConfig) -> Path | None:
-    """Run the command.
+    """Run the command with the settings of ``conf/calibrate.yaml``.
 
-    Args:
-        cfg: Settings of ``conf/calibrate.yaml``.
-
-    Returns:
-        Run folder, or None in a process that is not the first.
+    See :func:`~graphrerank.cli.jobs.run_job` for the arguments and the result.
     """
     return run_job(cfg, calibrate)
 

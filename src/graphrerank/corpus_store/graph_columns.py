@@ -169,13 +169,10 @@ def guarded_group_columns(graph: CorpusGraph) -> ColumnGroup:
 
 
 def judgement_columns(dataset: Dataset) -> ColumnGroup:
-    """Return the judgements of each split.
+    """Return the judgements of each split, as arrays by the name of the column.
 
     Args:
         dataset: Data set with the judgements.
-
-    Returns:
-        Arrays by the name of the column.
     """
     return {
         f"split{number}.{name}": _array(column)
@@ -196,13 +193,10 @@ def growth_columns() -> ColumnGroup:
 
 
 def query_columns(dataset: Dataset) -> ColumnGroup:
-    """Return the ids and texts of the queries.
+    """Return the ids and texts of the queries, as arrays by the name of the column.
 
     Args:
         dataset: Data set with the queries.
-
-    Returns:
-        Arrays by the name of the column.
     """
     return {
         **string_columns("query_ids", PackedStrings.of(dataset.query_ids)),

@@ -168,9 +168,7 @@ def write_tokens(writer: ColumnWriter, parts: Sequence[Path]) -> None:
 def write_stems(writer: ColumnWriter, parts: Sequence[Path]) -> None:
     """Write the stems of each text, and the number of texts that contain each stem.
 
-    Args:
-        writer: Writer of the columns.
-        parts: Files of all shards, in order.
+    See :func:`~graphrerank.corpus_store.word_columns.write_tokens` for the arguments.
     """
     vocabulary = merge_vocabularies(parts, "stem.words")
     writer.write_arrays(string_columns("stem.words", PackedStrings.of_encoded(vocabulary.words)))

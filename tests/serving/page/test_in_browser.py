@@ -19,10 +19,6 @@ def url(serving: Callable[..., Any]) -> Iterator[str]:
         yield address
 
 
-def texts(page: Page, selector: str) -> list[str]:
-    return page.evaluate(f"Array.from(document.querySelectorAll({json.dumps(selector)}), e => e.textContent)")
-
-
 def ask(page: Page, question: str) -> None:
     """Type a question, and wait for the list and the layout."""
     page.wait("document.querySelector('#modes').hidden === false")
@@ -36,20 +32,20 @@ def ask(page: Page, question: str) -> None:
 def test_a_question_a_list_a_node_its_passage(page: Page, url: str) -> None:
     page.open(url + "/")
     ask(page, QUESTION)
-    assert len(texts(page, ROWS)) == 10
+    assert len(page.texts(ROWS)) == 10
     page.click("#more")
-    assert len(texts(page, ROWS)) == 30
+    assert len(page.texts(ROWS)) == 30
     labels = page.evaluate("Array.from(document.querySelectorAll('#graph .node'), n => n.ariaLabel)")
     place = next(place for place, label in enumerate(labels) if HOSTILE[:20] in label)
     page.click(f"#graph .node[data-node='{place}'] circle")
-    assert texts(page, "#passage") == [TEXTS[0]]
+    assert page.texts("#passage") == [TEXTS[0]]
     page.wait("document.querySelector('#detail .edges') !== null")  # explained when it was asked for
-    assert texts(page, "#detail .edges .name")
-    assert texts(page, "#detail .overline") == ["<i>0</i>"]
-    assert texts(page, "#lists .chosen .name")[0].startswith("<script>")
+    assert page.texts("#detail .edges .name")
+    assert page.texts("#detail .overline") == ["<i>0</i>"]
+    assert page.texts("#lists .chosen .name")[0].startswith("<script>")
     assert page.evaluate("document.title") == "graphrerank"
     assert page.evaluate(MARKUP) == 0
-    assert texts(page, "#model")[0].startswith("<b>base</b>")
+    assert page.texts("#model")[0].startswith("<b>base</b>")
     assert {address.split("/")[2] for address in page.requests()} == {url.removeprefix("http://")}
     assert page.complaints() == []
 
@@ -57,12 +53,12 @@ def test_a_question_a_list_a_node_its_passage(page: Page, url: str) -> None:
 def test_two_systems_are_compared(page: Page, url: str) -> None:
     page.open(url + "/")
     ask(page, QUESTION)
-    assert texts(page, "#right option") == ["retriever", "ours", "<u>other</u>"]
-    ours = texts(page, f"{ROWS} .name")
+    assert page.texts("#right option") == ["retriever", "ours", "<u>other</u>"]
+    ours = page.texts(f"{ROWS} .name")
     page.evaluate("(s => { s.value = '2'; s.dispatchEvent(new Event('change')); })(document.querySelector('#right'))")
-    assert texts(page, "#lists h3 span:first-child") == ["retriever", "<u>other</u>"]
-    assert texts(page, f"{ROWS} .moved") == ["="] * 10  # the same search
-    assert texts(page, f"{ROWS} .name") != ours
+    assert page.texts("#lists h3 span:first-child") == ["retriever", "<u>other</u>"]
+    assert page.texts(f"{ROWS} .moved") == ["="] * 10  # the same search
+    assert page.texts(f"{ROWS} .name") != ours
     assert page.complaints() == []
 
 
@@ -93,9 +89,9 @@ def test_labels_do_not_overlap_and_sections_come_first(page: Page, serving: Call
         number, overlapping = page.evaluate(OVERLAPS)
         assert number >= 2
         assert overlapping == 0
-        assert texts(page, f"{ROWS} .name span:first-child")[0].startswith("Section ")
-        assert texts(page, f"{ROWS} .path")[0] == "Guide > Installing"
-        assert texts(page, "#lists [data-column=right] h3 .figure") == ["probability"]
+        assert page.texts(f"{ROWS} .name span:first-child")[0].startswith("Section ")
+        assert page.texts(f"{ROWS} .path")[0] == "Guide > Installing"
+        assert page.texts("#lists [data-column=right] h3 .figure") == ["probability"]
 
 
 @pytest.mark.parametrize("name", ["Films", "Tables of a database", "ATT&CK"])
@@ -104,17 +100,17 @@ def test_examples_need_no_corpus(page: Page, serving: Callable[..., Any], name: 
         page.open(address + "/")
         page.wait("document.querySelectorAll('#examples button').length === 3")
         assert page.evaluate("document.querySelector('#modes').hidden")
-        place = texts(page, "#examples button").index(name)
+        place = page.texts("#examples button").index(name)
         page.evaluate(f"document.querySelectorAll('#examples button')[{place}].click()")
         page.wait(f"document.querySelector({json.dumps(ROWS)}) !== null")
         page.click(f"{ROWS}:first-child")
-        assert texts(page, "#detail .edges .name")
-        code = texts(page, "#code")[0]
+        assert page.texts("#detail .edges .name")
+        code = page.texts("#code")[0]
         assert code.startswith(f"curl {address}/v2/rerank")
-        stages = [text.rsplit(" ", 2)[0] for text in texts(page, "#stages li")]
+        stages = [text.rsplit(" ", 2)[0] for text in page.texts("#stages li")]
         assert stages[:3] == ["parsing the request", "queue and model", "writing the response"]
         page.click("[data-code=python]")
-        compile(texts(page, "#code")[0], "snippet", "exec")
+        compile(page.texts("#code")[0], "snippet", "exec")
         page.evaluate("document.querySelector('#passages').value = '{\"documents\": 3'")
         page.click("#submit")
         page.wait("document.querySelector('#status').classList.contains('error')")
@@ -126,8 +122,8 @@ def test_a_filter_is_set_and_shown(page: Page, url: str) -> None:
     page.wait("document.querySelector('#narrow').hidden === false")
     page.evaluate("""document.querySelector('#filter').value = '{"number": {"lt": 4}}'""")
     ask(page, QUESTION)
-    assert len(texts(page, ROWS)) == 4
-    assert '"number": {' in texts(page, "#code")[0]
+    assert len(page.texts(ROWS)) == 4
+    assert '"number": {' in page.texts("#code")[0]
     page.click(f"{ROWS}:first-child")
     page.wait("document.querySelector('#detail .edges') !== null")
     for given, message in (('{"numbr": 1}', "['number']"), ("{", "The filter is not valid JSON")):
@@ -145,8 +141,8 @@ def test_the_key_is_asked_for(page: Page, serving: Callable[..., Any]) -> None:
             page.write(key)
             page.press("Enter", text="\r", windowsVirtualKeyCode=13)
         ask(page, QUESTION)
-        assert "authorization: Bearer $GRAPHRERANK_API_KEY" in texts(page, "#code")[0]
-        assert "secret" not in texts(page, "#code")[0]
+        assert "authorization: Bearer $GRAPHRERANK_API_KEY" in page.texts("#code")[0]
+        assert "secret" not in page.texts("#code")[0]
 
 
 def test_keys_alone(page: Page, url: str) -> None:
@@ -158,9 +154,7 @@ def test_keys_alone(page: Page, url: str) -> None:
         page.press(key)
     page.press("Enter", text="\r", windowsVirtualKeyCode=13)
     chosen = page.evaluate("document.querySelector('#graph [aria-pressed=true]').dataset.node")
-    assert texts(page, "#detail .overline") == [
-        page.evaluate("document.querySelector('#detail .overline').textContent")
-    ]
+    assert page.texts("#detail .overline") == [page.evaluate("document.querySelector('#detail .overline').textContent")]
     assert first is not None
     assert chosen == page.evaluate("document.activeElement.dataset.node")
     assert (
