@@ -40,7 +40,7 @@ def field(instructions: str, text: str) -> tuple[str, ...]:
 CASES: dict[str, tuple[Mapping[str, str | bytes], set[tuple[str, str]]]] = {
     "components": (
         {
-            "src/App.vue": "<script>\nimport B from '@/B.vue'\nimport { go } from './go'\n</script>\n<template><B/></template>",
+            "src/App.vue": "<script>\nimport B from '@/B.vue'\nimport './go'\n</script>\n<template><B/></template>",
             "src/B.vue": "<template><p>A button</p></template>",
             "src/go.ts": "export function go() {}\n",
             "src/main.ts": "import App from './App.vue'\nexport const x = App\n",
@@ -48,7 +48,6 @@ CASES: dict[str, tuple[Mapping[str, str | bytes], set[tuple[str, str]]]] = {
         {
             ("src/App.vue", "src/B.vue"),
             ("src/App.vue", "src/go.ts"),
-            ("src/App.vue", "src/go.ts#go"),
             ("src/main.ts", "src/App.vue"),
         },
     ),
