@@ -74,7 +74,7 @@ def test_only_the_first_process_prints_and_writes(together: tuple[Path, str]) ->
     assert printed.count("training gatv2 (2 of 2)") == printed.count("peak memory") == 1
     assert printed.splitlines()[-1] == str(folder)
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
-    files = ["metrics.json", "report.html", "report.md", "result.json"]
+    files = ["metrics.json", "report.html", "report.md", "queries.json", "result.json"]
     assert sorted(path.name for path in folder.iterdir()) == sorted([".hydra", "gatv2", "mlp", "plots", "runs", *files])
     assert [path.name for path in (folder / "gatv2" / "csv").iterdir()] == ["version_0"]
     assert "trainer.devices=2" in (folder / ".hydra" / "overrides.yaml").read_text()

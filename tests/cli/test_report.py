@@ -49,9 +49,10 @@ def copied(run: Path, folder: Path, **changed: object) -> Path:
 def test_a_run_leaves_a_report_and_plots(runs: tuple[Path, Path]) -> None:
     files = {str(path.relative_to(runs[0])) for path in runs[0].rglob("*") if path.is_file()}
     assert {
-        "metrics.json", "report.html", "report.md", "result.json", "runs/ring.retriever.trec",
+        "metrics.json", "queries.json", "report.html", "report.md", "result.json", "runs/ring.retriever.trec",
         "plots/ring.pareto.PR@10.png", "plots/ring.reliability.gatv2.png",
     } <= files  # fmt: skip
+    assert "<summary>Query by query</summary>" in (runs[0] / "report.html").read_text()
     assert "GATv2: a score as a probability (logistic), ECE 0." in (runs[0] / "report.html").read_text()
     content = json.loads((runs[0] / "result.json").read_text())["datasets"]["ring"]
     assert [(entry["system"], entry["num_pairs"]) for entry in content["reliability"]] == [("gatv2", 4 * 6)]
@@ -96,7 +97,10 @@ def test_the_command_compares_finished_runs(runs: tuple[Path, Path], run_command
     found = json.loads((tmp_path / "report" / "result.json").read_text())["datasets"]["ring"]
     assert list(found["systems"]) == ["retriever", "ppr", "gcs", "rank_fusion", "gatv2 (hybrid)", "gatv2 (second)"]
     assert set(found["systems"]["gatv2 (second)"]["values"]["PR@10"]) == {0.0}
-    assert "gatv2 (second)" in (tmp_path / "report" / "report.html").read_text()
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "gatv2 (second)" in page
+    assert "<summary>Query by query</summary>" in page  # with the rankings of the first run
+    assert "no single queries of second: the run has no queries.json" in page
 
 
 def test_answers_of_two_runs_are_tested_as_if_they_were_one(run: Run, ring: Path, compare: Run) -> None:

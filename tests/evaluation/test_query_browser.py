@@ -1,5 +1,6 @@
 """Single queries of the report, on six passages whose edges have two types."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,11 @@ from graphrerank.core import Ranking
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation import query_browser
+from graphrerank.evaluation.compare import compare_runs
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.query_browser import browse_queries, edges_between
-from graphrerank.evaluation.records import QueryBrowser
+from graphrerank.evaluation.query_browser import browse_queries, edges_between, first_queries
+from graphrerank.evaluation.records import QueryBrowser, to_plain
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 
@@ -87,7 +89,18 @@ def test_against_a_naive_loop() -> None:
 def test_the_number_of_queries_is_bounded(ranked: RankedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     result = measure_systems(ranked, EvaluationPlan(["R@1"], resamples=50))
     monkeypatch.setattr(query_browser, "MAX_BROWSED", 2)
-    assert [query.query_id for query in browse_queries(result, ranked).queries] == ["q2", "q1"]
+    monkeypatch.setattr(query_browser, "EDGE_QUERIES", 2)
+    whole = browse_queries(result, ranked)
+    assert [query.query_id for query in whole.queries] == ["q2", "q1", "q3"]
+    few = first_queries(whole)
+    assert [query.query_id for query in few.queries] == ["q2", "q1"]
+    assert [name for name, _ in few.passages] == ["a", "b", "c", "d", "e"]  # f is only shown for q3
+    assert few.edge_types == {0: "reference", 1: "entity", 3: "similarity"}
+    for one, other in zip(whole.queries, few.queries, strict=False):
+        for browser, query in ((whole, one), (few, other)):
+            assert [[browser.passages[p][0] for p in row] for row in query.rankings] == [
+                [whole.passages[p][0] for p in row] for row in one.rankings
+            ]
     monkeypatch.setattr(query_browser, "TOP", 1)
     assert [len(row) for row in browse_queries(result, ranked).queries[0].rankings] == [1, 1, 1]
 
@@ -99,13 +112,80 @@ def test_one_system_alone(ranked: RankedDataset) -> None:
     assert (browser.systems, browser.baseline, len(browser.queries)) == (["retriever"], 0, 3)
 
 
-def test_the_files_of_a_result_have_no_browser(ranked: RankedDataset, tmp_path: Any) -> None:
-    """``result.json`` keeps its format, and a result that was read shows no single queries."""
+@pytest.fixture
+def saved(ranked: RankedDataset, tmp_path: Any) -> EvaluationResult:
     result = measure_systems(ranked, EvaluationPlan(["R@1"], resamples=50))
     saved = EvaluationResult("graphrerank evaluate", {"toy": result})
-    saved.save(tmp_path, report=False)
-    assert '"browser"' not in (tmp_path / "result.json").read_text()
-    loaded = EvaluationResult.load(tmp_path)
-    assert loaded.datasets["toy"].browser is None
-    assert "<summary>Query by query</summary>" in saved.html()
-    assert "<summary>Query by query</summary>" not in loaded.html()
+    saved.save(tmp_path / "run", report=False)
+    return saved
+
+
+def test_a_result_that_was_read_shows_its_queries(saved: EvaluationResult, tmp_path: Any) -> None:
+    """``result.json`` keeps its format. Runs of older versions have no other file."""
+    assert '"browser"' not in (tmp_path / "run" / "result.json").read_text()
+    loaded = EvaluationResult.load(tmp_path / "run")
+    assert to_plain(loaded.datasets["toy"].browser) == to_plain(saved.datasets["toy"].browser)
+    assert "<summary>Query by query</summary>" in loaded.html()
+    (tmp_path / "run" / "queries.json").unlink()
+    old = EvaluationResult.load(tmp_path / "run")
+    assert old.datasets["toy"].browser is None
+    assert "<summary>Query by query</summary>" not in old.html()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda toy: toy.update(systems=["x"]), "the systems must be"),
+        (lambda toy: toy.update(queries=toy["queries"][1:]), "the queries must be the 3 queries"),
+        (lambda toy: toy["queries"][0]["rankings"][0].append(99), "a ranking of known passages"),
+        (lambda toy: toy["queries"][0]["rankings"][0].append(-1), "a ranking of known passages"),
+        (lambda toy: toy["queries"][0]["rankings"].pop(), "a ranking of known passages"),
+        (lambda toy: toy["queries"][0].update(edges=[[0, 1, 4]]), "edges of known types"),
+        (lambda toy: toy.update(edge_types={"0": "<b>"}), "the edge types must be in"),
+        (lambda toy: toy.update(passages=3), "passages"),
+        (lambda toy: toy.pop("measure"), "measure"),
+    ],
+)
+def test_damaged_queries_are_refused(saved: EvaluationResult, tmp_path: Any, change: Any, message: str) -> None:
+    file = tmp_path / "run" / "queries.json"
+    content = json.loads(file.read_text())
+    change(content["datasets"]["toy"])
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"queries.json is not a valid list of queries .*{message}"):
+        EvaluationResult.load(tmp_path / "run")
+
+
+def test_a_comparison_of_runs_has_the_queries_of_both(
+    ranked: RankedDataset, saved: EvaluationResult, tmp_path: Any
+) -> None:
+    """The systems of the first run, and one of another run that ranks f first for q1."""
+    other = RankedSystem("new", "checkpoint", "new", Ranking(torch.tensor([[5, 2, 0]] * 3), torch.ones(3, 3)))
+    result = measure_systems(
+        replace(ranked, systems=[*ranked.systems[:1], other]), EvaluationPlan(["R@1"], resamples=50)
+    )
+    EvaluationResult("graphrerank evaluate", {"toy": result}).save(tmp_path / "other", report=False)
+    runs = {name: EvaluationResult.load(tmp_path / name) for name in ("run", "other")}
+    compared = compare_runs(runs, command="report", resamples=50).datasets["toy"]
+    browser = compared.browser
+    assert browser is not None
+    assert list(browser.systems) == [*list(NODES)[:1], *list(NODES)[1:], "new"]
+    ids = [name for name, _ in browser.passages]
+    (first,) = [query for query in browser.queries if query.query_id == "q1"]
+    assert ["".join(ids[p] for p in row) for row in first.rankings] == ["abc", "", "cba", "fca"]
+    assert [ids[p] for p in first.relevant] == ["c"]
+    edges = sorted(f"{ids[a]}{ids[b]}{browser.edge_types[kind][0]}" for a, b, kind in first.edges)
+    assert edges == ["abe", "abr", "afe", "bcr", "cfr"]
+    assert first.scores == [0.0, 0.0, 0.5, 0.0]
+    page = EvaluationResult("report", {"toy": compared}).html()
+    assert "<summary>Query by query</summary>" in page
+    assert any("only different runs ranked" in note for note in compared.notes)
+
+    (tmp_path / "other" / "queries.json").unlink()
+    runs["other"] = EvaluationResult.load(tmp_path / "other")
+    half = compare_runs(runs, command="report", resamples=50).datasets["toy"]
+    assert half.browser is not None
+    assert [list(query.rankings[-1]) for query in half.browser.queries] == [[]] * 3
+    assert any("no single queries of other: the run has no queries.json" in note for note in half.notes)
+    (tmp_path / "run" / "queries.json").unlink()
+    runs["run"] = EvaluationResult.load(tmp_path / "run")
+    assert compare_runs(runs, command="report", resamples=50).datasets["toy"].browser is None

@@ -28,7 +28,7 @@ def test_a_result_written_and_read_is_the_same(result: EvaluationResult, tmp_pat
     before = replace(result, datasets={"attack": dataset})
     before.save(tmp_path, report=False)
     after = EvaluationResult.load(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "result.json", "runs"}
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "queries.json", "result.json", "runs"}
     after.save(tmp_path / "again", report=False)
     assert (tmp_path / "again" / "result.json").read_text() == (tmp_path / "result.json").read_text()
     again = after.datasets["attack"]

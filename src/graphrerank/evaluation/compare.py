@@ -9,6 +9,7 @@ import torch
 
 from graphrerank.evaluation.comparisons import compare_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
+from graphrerank.evaluation.query_browser import merge_browsers
 from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import across_datasets
@@ -69,9 +70,8 @@ def compare_runs(
         notes += _changes(before, after, f"in {run}", f"in {next_run}")
     datasets = {}
     for name in shared:
-        compared = compare_systems(
-            *_merged({run: result.datasets[name] for run, result in results.items()}, tested, resamples, seed)
-        )
+        parts = {run: result.datasets[name] for run, result in results.items()}
+        compared = _with_queries(compare_systems(*_merged(parts, tested, resamples, seed)), parts)
         timed = sum(system.cost is not None for system in compared.systems.values()) > 1
         own = ["time and memory of each system were measured in its own run"] if timed else []
         datasets[name] = replace(compared, notes=(*notes, *compared.notes, *own))
@@ -123,6 +123,7 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         tables=tables,
         grouped=[name for name in last.grouped if name in measures],
         notes=(),
+        browser=None,
         **taken_over,
     )
     sets = [(part.candidates, part.ceiling, part.base_ceiling) for part in parts.values()]
@@ -134,6 +135,24 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         note = f"candidates differ: {'; '.join(listed)}"
         merged = replace(merged, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
     return merged, EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
+
+
+def _with_queries(merged: DatasetResult, parts: Parts) -> DatasetResult:
+    """Add the single queries of the runs, and a note about what the run folders lack."""
+    sources: dict[str, tuple[str, str]] = {}
+    for run, names in _names(parts).items():
+        for own, name in names.items():
+            sources.setdefault(name, (run, own))
+    browsers = {run: part.browser for run, part in parts.items() if part.browser is not None}
+    if lacking := [run for run in parts if run not in browsers]:
+        note = (
+            f"no single queries of {', '.join(lacking)}: the run has no queries.json, which runs of this version "
+            "write. Repeat the command of the run"
+        )
+    else:
+        note = "edges between passages that only different runs ranked among the first 10 are not shown"
+    merged = replace(merged, notes=(*merged.notes, note))
+    return replace(merged, browser=merge_browsers(merged, browsers, sources)) if browsers else merged
 
 
 def _check_same_queries(parts: Parts) -> None:

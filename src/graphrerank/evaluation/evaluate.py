@@ -11,8 +11,7 @@ from graphrerank.config.compose import group_choices
 from graphrerank.corpus.filters import Filter
 from graphrerank.evaluation.ablations import EDGE_ABLATIONS
 from graphrerank.evaluation.baselines import OPTIONAL_BASELINES
-from graphrerank.evaluation.comparisons import compare_dataset
-from graphrerank.evaluation.dataset_result import measure_dataset
+from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.datasets import DatasetLoader
 from graphrerank.evaluation.loading import candidate_notes, endpoint_notes, load_systems
 from graphrerank.evaluation.plan import plan_evaluation
@@ -188,8 +187,8 @@ def evaluate(
         ranked = rank_systems(task, runners, planned.labels, notes=notes)
         ranked = with_notes(ranked, endpoint_notes(components.encoder_counts))
         stage_results = [stage(ranked, run_dir=folder, seed=seed) for stage in stages]
-        measured = measure_dataset(ranked, planned.measures, stage_results)
-        datasets[measured.name] = compare_dataset(measured, ranked, planned.measures)
+        measured = measure_systems(ranked, planned.measures, stage_results)
+        datasets[measured.name] = measured
         result = summarize(
             datasets, planned.measures, command=command, config=config, filter=filter, counts=components.encoder_counts
         )

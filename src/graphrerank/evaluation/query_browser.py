@@ -1,5 +1,10 @@
 """Single queries of a data set for ``report.html``: the top of every system's ranking, and the edges in it."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -11,54 +16,202 @@ from graphrerank.evaluation.comparisons import best_other
 from graphrerank.evaluation.measuring import relevant_nodes
 from graphrerank.evaluation.records import BrowsedQuery, DatasetResult, QueryBrowser
 from graphrerank.evaluation.systems import RankedDataset
+from graphrerank.utils.checks import UserError
 
-MAX_BROWSED = 200  # maximum number of queries, because the page contains all of them
+MAX_BROWSED = 200  # maximum number of queries of a page, which contains all of them
+EDGE_QUERIES = 256  # number of queries whose edges are listed at once
 TOP = 10  # number of passages of each ranking
 MAX_TEXT = 160  # maximum number of characters of a passage
 
 
 def browse_queries(result: DatasetResult, ranked: RankedDataset) -> QueryBrowser:
-    """Collect the queries on which the primary system differs most from the best of the other systems.
+    """Collect all queries with the top of every system's ranking.
 
     Args:
         result: Scores and rankings of all systems. The first tested measure is compared.
         ranked: Data set of the queries.
 
     Returns:
-        At most ``MAX_BROWSED`` queries, the largest difference first. Ties are ordered by query id.
+        Queries ordered by the difference between the primary system and the best of the other systems, the largest
+        first. Ties are ordered by query id.
     """
     graph, names = ranked.dataset.graph, list(result.systems)
-    baseline = best_other(result) or result.primary
-    measure = result.tested[0]
-    scores = torch.stack([result.systems[name].values[measure] for name in names])
-    change = (scores[-1] - scores[names.index(baseline)]).abs().nan_to_num(-1.0).tolist()
-    rows = sorted(range(len(result.query_ids)), key=lambda row: (-change[row], result.query_ids[row]))[:MAX_BROWSED]
+    order, scores, baseline = order_of_queries(result)
     rankings = [system.ranking for system in result.systems.values()]
-    tops = [[] if ranking is None else _top_nodes(ranking.nodes[rows]) for ranking in rankings]
-    distinct = [sorted({node for top in tops if top for node in top[index]}) for index in range(len(rows))]
+    tops = [[] if ranking is None else _top_nodes(ranking.nodes[order]) for ranking in rankings]
+    distinct = [sorted({node for top in tops if top for node in top[index]}) for index in range(len(order))]
     relevant = relevant_nodes(ranked.dataset.split(ranked.split), ranked.queries).tolist()
     number_of = {node: number for number, node in enumerate(sorted({node for nodes in distinct for node in nodes}))}
+    blocks = (distinct[start : start + EDGE_QUERIES] for start in range(0, len(distinct), EDGE_QUERIES))
+    edges_of_query = chain.from_iterable(edges_between(graph, block) for block in blocks)
     queries = [
         BrowsedQuery(
             query_id=result.query_ids[row],
             query_text=result.query_texts[row],
             num_relevant=result.num_relevant[row],
-            scores=[None if score != score else score for score in scores[:, row].tolist()],
+            scores=scores[row],
             rankings=[[number_of[node] for node in top[index]] if top else [] for top in tops],
             relevant=[number_of[node] for node in distinct[index] if node in set(relevant[row])],
             edges=[(number_of[a], number_of[b], kind) for a, b, kind in edges],
         )
-        for index, (row, edges) in enumerate(zip(rows, edges_between(graph, distinct), strict=True))
+        for index, (row, edges) in enumerate(zip(order, edges_of_query, strict=True))
     ]
     used = {kind for query in queries for *_, kind in query.edges}
     return QueryBrowser(
         systems=names,
-        baseline=names.index(baseline),
-        measure=measure,
+        baseline=baseline,
+        measure=result.tested[0],
         passages=[(graph.node_ids[node], " ".join(graph.texts[node].split())[:MAX_TEXT]) for node in number_of],
         edge_types={number: name for number, name in enumerate(EDGE_TYPES) if number in used},
         queries=queries,
     )
+
+
+class QueryOrder(NamedTuple):
+    """Queries of a result in the order of a browser.
+
+    Attributes:
+        rows: Rows of the queries, the largest difference first.
+        scores: Score of each system by row. None if the measure excludes the query.
+        baseline: Index of the best system other than the primary one.
+    """
+
+    rows: list[int]
+    scores: list[list[float | None]]
+    baseline: int
+
+
+def order_of_queries(result: DatasetResult) -> QueryOrder:
+    """Order the queries by how much the primary system differs from the best of the other systems.
+
+    Args:
+        result: Scores of all systems. The first tested measure is compared.
+
+    Returns:
+        Rows of the queries, the scores, and the other system.
+    """
+    names, measure = list(result.systems), result.tested[0]
+    baseline = names.index(best_other(result) or result.primary)
+    scores = torch.stack([result.systems[name].values[measure] for name in names])
+    change = (scores[-1] - scores[baseline]).abs().nan_to_num(-1.0).tolist()
+    rows = sorted(range(len(result.query_ids)), key=lambda row: (-change[row], result.query_ids[row]))
+    plain = [[None if score != score else score for score in row] for row in scores.T.tolist()]
+    return QueryOrder(rows, plain, baseline)
+
+
+def first_queries(browser: QueryBrowser, count: int | None = None) -> QueryBrowser:
+    """Return the first queries of a browser with the passages that they refer to.
+
+    Args:
+        browser: Queries of a data set.
+        count: Maximum number of queries. If None, ``MAX_BROWSED``.
+
+    Returns:
+        Browser for a page.
+    """
+    queries = browser.queries[: MAX_BROWSED if count is None else count]
+    used = sorted({passage for query in queries for ranking in query.rankings for passage in ranking})
+    number_of = {passage: number for number, passage in enumerate(used)}
+    renumbered = [
+        replace(
+            query,
+            rankings=[[number_of[passage] for passage in ranking] for ranking in query.rankings],
+            relevant=[number_of[passage] for passage in query.relevant],
+            edges=[(number_of[a], number_of[b], kind) for a, b, kind in query.edges],
+        )
+        for query in queries
+    ]
+    kinds = {kind for query in queries for *_, kind in query.edges}
+    types = {number: name for number, name in browser.edge_types.items() if number in kinds}
+    return replace(browser, passages=[browser.passages[index] for index in used], edge_types=types, queries=renumbered)
+
+
+def merge_browsers(
+    result: DatasetResult, browsers: Mapping[str, QueryBrowser], sources: Mapping[str, tuple[str, str]]
+) -> QueryBrowser:
+    """Combine the browsers of several runs. Edges between passages that different runs ranked are unknown.
+
+    Args:
+        result: Combined scores of all systems.
+        browsers: Browsers of all queries, by run. At least one.
+        sources: Run of each system of ``result``, and its name in the run. Systems of other runs than those of
+            ``browsers`` have no rankings.
+
+    Returns:
+        Queries in the order of :func:`browse_queries`.
+    """
+    texts = {name: text for browser in browsers.values() for name, text in browser.passages}
+    number_of = {name: number for number, name in enumerate(sorted(texts))}
+    renumbered = {run: [number_of[name] for name, _ in browser.passages] for run, browser in browsers.items()}
+    queries = {run: {query.query_id: query for query in browser.queries} for run, browser in browsers.items()}
+    places = {
+        name: (run, list(browsers[run].systems).index(own)) for name, (run, own) in sources.items() if run in browsers
+    }
+    order, scores, baseline = order_of_queries(result)
+
+    def merged(row: int) -> BrowsedQuery:
+        query_id = result.query_ids[row]
+        rankings: list[list[int]] = []
+        for name in result.systems:
+            run, place = places.get(name, ("", 0))
+            ranking = queries[run][query_id].rankings[place] if run else ()
+            rankings.append([renumbered[run][passage] for passage in ranking])
+        relevant, edges = set[int](), set[tuple[int, int, int]]()
+        for run, browser in browsers.items():
+            query, numbers = queries[run][query_id], renumbered[run]
+            relevant.update(numbers[passage] for passage in query.relevant)
+            kinds = {kind: EDGE_TYPES.index(name) for kind, name in browser.edge_types.items()}
+            ends = ((*sorted((numbers[a], numbers[b])), kinds[kind]) for a, b, kind in query.edges)
+            edges.update((low, high, kind) for low, high, kind in ends)
+        shown = {passage for ranking in rankings for passage in ranking}
+        return BrowsedQuery(
+            query_id=query_id,
+            query_text=result.query_texts[row],
+            num_relevant=result.num_relevant[row],
+            scores=scores[row],
+            rankings=rankings,
+            relevant=sorted(relevant & shown),
+            edges=sorted(edge for edge in edges if shown.issuperset(edge[:2])),
+        )
+
+    return QueryBrowser(
+        systems=list(result.systems),
+        baseline=baseline,
+        measure=result.tested[0],
+        passages=[(name, texts[name]) for name in number_of],
+        edge_types=dict(enumerate(EDGE_TYPES)),
+        queries=[merged(row) for row in order],
+    )
+
+
+def check_browser(browser: QueryBrowser, result: DatasetResult) -> None:
+    """Check a browser that was read from a file.
+
+    Args:
+        browser: Queries of a data set.
+        result: Result of the data set.
+
+    Raises:
+        UserError: If its systems or queries are not those of the result, or an index is out of range.
+    """
+    if set(browser.systems) != set(result.systems) or browser.baseline not in range(len(browser.systems)):
+        raise UserError(f"the systems must be {list(result.systems)}, got {list(browser.systems)}")
+    if sorted(query.query_id for query in browser.queries) != sorted(result.query_ids):
+        raise UserError(f"the queries must be the {len(result.query_ids)} queries of {result.name!r}")
+    if unknown := set(browser.edge_types.values()) - set(EDGE_TYPES):
+        raise UserError(f"the edge types must be in {list(EDGE_TYPES)}, got {sorted(unknown)}")
+    passages = range(len(browser.passages))
+    for query in browser.queries:
+        indices = {
+            *query.relevant,
+            *chain.from_iterable(query.rankings),
+            *(end for edge in query.edges for end in edge[:2]),
+        }
+        kinds = {kind for *_, kind in query.edges}
+        if len(query.rankings) != len(browser.systems) or not all(index in passages for index in indices):
+            raise UserError(f"query {query.query_id!r} must have a ranking of known passages for each system")
+        if not kinds <= set(browser.edge_types):
+            raise UserError(f"query {query.query_id!r} must have edges of known types, got {sorted(kinds)}")
 
 
 def _top_nodes(nodes: Tensor) -> list[list[int]]:

@@ -18,6 +18,7 @@ from graphrerank.core import Ranking
 from graphrerank.evaluation.legend import legend
 from graphrerank.evaluation.memory import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
+from graphrerank.evaluation.query_browser import check_browser, first_queries
 from graphrerank.evaluation.records import DatasetResult, QueryBrowser, Replication, to_plain
 from graphrerank.evaluation.report import (
     best_lines,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 FORMAT = 3  # version of `result.json`; increase it when older programs cannot read the file
 RESULT = "result.json"
+QUERIES_FORMAT = 1  # version of `queries.json`
+QUERIES = "queries.json"  # file with the single queries of the report
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,18 +164,23 @@ class EvaluationResult:
         """Return the variables of the page's template for a data set."""
         from markupsafe import Markup
 
+        browser = None if dataset.browser is None else first_queries(dataset.browser)
         return {
             "dataset": dataset,
             "verdicts": verdicts(dataset),
             "tables": dataset_tables(dataset),
             "notes": [*notes_of(dataset, self.ties), *best_lines(dataset)],
             "legend": legend(dataset, dataset.measures),
-            "browser": None if dataset.browser is None else Markup(browser_json(dataset.browser)),
+            "browsed": browser,
+            "browser": None if browser is None else Markup(browser_json(browser)),
             "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
         }
 
     def save(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write ``metrics.json``, ``result.json`` with the scores of every query, run files and the report.
+
+        ``queries.json`` has the first passages of every system for every query, from which a comparison of runs shows
+        single queries.
 
         Args:
             folder: Folder to write to. Run files are written to its subfolder ``runs``, unless the result was read
@@ -190,6 +198,9 @@ class EvaluationResult:
                     write_text(folder / "runs" / f"{dataset.name}.{name}.trec", run)
         write_json(folder / METRICS, self.metrics())
         write_text(folder / RESULT, json.dumps({"format": FORMAT, **self._content()}, allow_nan=False) + "\n")
+        browsers = {name: to_plain(dataset.browser) for name, dataset in self.datasets.items() if dataset.browser}
+        if browsers:
+            write_text(folder / QUERIES, json.dumps({"format": QUERIES_FORMAT, "datasets": browsers}) + "\n")
         return folder
 
     def _content(self) -> Any:
@@ -225,16 +236,16 @@ class EvaluationResult:
 
     @classmethod
     def load(cls, folder: str | Path) -> "EvaluationResult":
-        """Read a result that was written by :meth:`save`. Rankings are not read.
+        """Read a result that was written by :meth:`save`. Whole rankings are not read.
 
         Args:
             folder: Folder of a finished evaluation.
 
         Returns:
-            Result without rankings.
+            Result without rankings, and with single queries if the folder has a ``queries.json``.
 
         Raises:
-            UserError: If the folder has no ``result.json``, or if the file is invalid.
+            UserError: If the folder has no ``result.json``, or if a file is invalid.
         """
         file = Path(folder) / RESULT
         if not file.is_file():
@@ -245,13 +256,37 @@ class EvaluationResult:
                 raise UserError(f"the format must be {FORMAT}, got {content['format']!r}")
             for dataset in content["datasets"].values():
                 check_name(name=dataset["name"])  # file names contain the name
-            return TypeAdapter(cls).validate_python(content)
+            result = TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             location = ".".join(map(str, first["loc"]))
             raise UserError(f"{file} is not a valid result ({location}: {first['msg']})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{file} is not a valid result ({error!r})") from error
+        browsers = _read_browsers(Path(folder), result.datasets)
+        datasets = {name: replace(dataset, browser=browsers.get(name)) for name, dataset in result.datasets.items()}
+        return replace(result, datasets=datasets)
+
+
+def _read_browsers(folder: Path, datasets: Mapping[str, DatasetResult]) -> dict[str, QueryBrowser]:
+    """Return the single queries of a run folder by data set. Empty for runs of older versions."""
+    file = folder / QUERIES
+    if not file.is_file():
+        return {}
+    try:
+        content = read_json(untrusted_file(folder, QUERIES), max_bytes=MAX_LARGE_BYTES)
+        if content["format"] != QUERIES_FORMAT:
+            raise UserError(f"the format must be {QUERIES_FORMAT}, got {content['format']!r}")
+        browsers = TypeAdapter(dict[str, QueryBrowser]).validate_python(content["datasets"])
+        for name, browser in browsers.items():
+            check_browser(browser, datasets[name])
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = ".".join(map(str, first["loc"]))
+        raise UserError(f"{file} is not a valid list of queries ({location}: {first['msg']})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is not a valid list of queries ({error!r})") from error
+    return browsers
 
 
 def browser_json(browser: QueryBrowser) -> str:
