@@ -8,6 +8,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
 os.environ.setdefault("WANDB_SILENT", "true")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the commands that tests start as processes
+os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by default, which leaves Ray no time next to other tests
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ pytest_plugins = [
     "tests.support.graphs",
     "tests.support.language_models",
     "tests.support.models",
+    "tests.support.ray_session",
     "tests.support.retag_index",
 ]
 

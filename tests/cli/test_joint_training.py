@@ -130,38 +130,19 @@ def test_the_first_process_is_told_from_the_environment() -> None:
         assert not is_first_process(others)
 
 
-def skip_without_ray_train() -> None:
-    for module in ("ray", "pandas", "pyarrow"):
-        pytest.importorskip(module, reason="Ray Train is optional: pip install 'graphrerank[ray]'")
-
-
 @pytest.mark.slow
-def test_two_workers_of_ray_train_what_one_process_does(
-    job: tuple[str, ...], run_command: Any, run_process: Any, tmp_path: Path
-) -> None:
-    skip_without_ray_train()
+@pytest.mark.usefixtures("ray_session")
+def test_two_workers_of_ray_train_what_one_process_does(job: tuple[str, ...], run_command: Any, tmp_path: Path) -> None:
     settings = ("trainer.max_epochs=2", "~ablations.mlp")
     ray = ("trainer=ray", "trainer.num_nodes=2")
-    for run, name, trainer in ((run_command, "alone", ()), (run_process, "ray", ray)):
-        done = run("train.py", *trainer, *job, *settings, f"hydra.run.dir={tmp_path / name}")
+    for name, trainer in (("alone", ()), ("ray", ray)):
+        done = run_command("train.py", *trainer, *job, *settings, f"hydra.run.dir={tmp_path / name}")
         assert done.stdout.splitlines()[-1] == str(tmp_path / name)
         assert done.stdout.count("training gatv2 (1 of 1)") == 1
     assert len(logged(tmp_path / "ray" / "gatv2")) >= 4
     assert_same_curves(tmp_path / "alone" / "gatv2", tmp_path / "ray" / "gatv2", close_steps=5, norms=0.05)
     assert measures(tmp_path / "ray") == pytest.approx(measures(tmp_path / "alone"), abs=2e-3)
     assert not list(tmp_path.glob(".ray-*"))
-
-
-@pytest.mark.slow
-def test_a_setting_that_workers_of_ray_refuse_is_one_line(
-    job: tuple[str, ...], run_process: Any, tmp_path: Path
-) -> None:
-    skip_without_ray_train()
-    done = run_process(
-        "train.py", "trainer=ray", *job, "train_only=[unknown]", f"hydra.run.dir={tmp_path / 'run'}", status=1
-    )
-    assert "Traceback" not in done.stderr.splitlines()[-1]
-    assert "`train_only`" in done.stderr.splitlines()[-1]
 
 
 def test_ray_trains_only_jobs_of_several_processes(run_command: Any, tmp_path: Path) -> None:
@@ -173,14 +154,14 @@ def test_ray_trains_only_jobs_of_several_processes(run_command: Any, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
 def test_a_sweep_on_two_workers_of_ray_is_that_of_one_process(
-    job: tuple[str, ...], run_command: Any, run_process: Any, tmp_path: Path
+    job: tuple[str, ...], run_command: Any, tmp_path: Path
 ) -> None:
-    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
     sweep = ("-m", "seed=1,2", *job, "trainer.max_epochs=1", "~ablations.mlp")
     ray = ("hydra/launcher=ray", "hydra.launcher.num_cpus=2")
-    for run, name, launcher in ((run_command, "basic", ()), (run_process, "ray", ray)):
-        run("train.py", *sweep, *launcher, f"hydra.sweep.dir={tmp_path / name}")
+    for name, launcher in (("basic", ()), ("ray", ray)):
+        run_command("train.py", *sweep, *launcher, f"hydra.sweep.dir={tmp_path / name}")
     for number in "01":
         one, other = (weights_of(tmp_path / name / number / "gatv2") for name in ("basic", "ray"))
         assert all(torch.equal(part, other[key]) for key, part in one.items())
@@ -191,4 +172,4 @@ def test_without_ray_the_error_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     done = run_command("train.py", "-m", "hydra/launcher=ray", "seed=1,2", f"hydra.sweep.dir={tmp_path}", status=1)
-    assert "hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'" in done.stderr
+    assert "hydra/launcher=ray needs ray, which is not installed: pip install 'graphrerank[ray]'" in done.stderr

@@ -80,8 +80,8 @@ def test_added_passages_are_joined_by_mentions_and_entities(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
 def test_workers_of_ray_prepare_the_same_folder(run_command: RunCommand, folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
     data = ("data=folder", f"data.path={folder}", "encoder=none")
     run_command("prepare", str(tmp_path / "one"), *data)
     run_command("prepare", str(tmp_path / "ray"), *data, "engine=ray", "part_size=4")

@@ -148,8 +148,8 @@ def test_an_engine_resumes_with_the_missing_parts(make_dataset: MakeDataset, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
 def test_the_workers_of_ray_write_the_same_folder(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
     dataset = make_dataset()
     whole = prepare_corpus(dataset, tmp_path / "whole", encoder=HashEncoder(), part_size=10)
     with pytest.raises(KeyboardInterrupt):

@@ -9,14 +9,16 @@ from graphrerank.utils.checks import UserError
 
 
 @contextmanager
-def ray_cluster(what: str, *, num_cpus: int, address: str | None = None, log_to_driver: bool = True) -> Iterator[Any]:
+def ray_cluster(
+    what: str, *, num_cpus: int | None, address: str | None = None, log_to_driver: bool = True
+) -> Iterator[Any]:
     """Connect to a Ray cluster, and disconnect at the end of a ``with`` block.
 
     A connection that the process already has is used and stays open.
 
     Args:
         what: Setting that needs the cluster, for messages, such as ``engine=ray``.
-        num_cpus: Number of processors of a cluster that is started on this machine.
+        num_cpus: Number of processors of a cluster that is started on this machine. If None, all processors.
         address: Address of a running cluster, or ``auto`` for the cluster on this machine. If None, a cluster is
             started on this machine and stopped at the end of the block.
         log_to_driver: Whether this process prints the output of the workers.

@@ -17,7 +17,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from graphrerank.utils.checks import UserError
+from graphrerank.task_engines.ray_cluster import ray_cluster
 
 
 class RayLauncher(Launcher):
@@ -58,17 +58,12 @@ class RayLauncher(Launcher):
             Results in the order of the jobs.
 
         Raises:
-            ValueError: If Ray is not installed.
+            MissingExtraError: If Ray is not installed.
+            UserError: If the cluster cannot be started or reached.
         """
-        try:
-            import ray
-        except ImportError as error:
-            raise UserError("hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'") from error
         setup_globals()
         Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
-        local_options = {} if self.address else {"num_cpus": self.num_cpus, "include_dashboard": False}
-        ray.init(address=self.address or "local", **local_options)
-        try:
+        with ray_cluster("hydra/launcher=ray", num_cpus=self.num_cpus, address=self.address) as ray:
             task = ray.remote(**self.remote, max_calls=1)(_run)  # max_calls=1 ends the worker process after each job
             location, state = (str(Path.cwd()), sys.path, sys.argv), Singleton.get_state()
             waiting = []
@@ -78,10 +73,7 @@ class RayLauncher(Launcher):
                     config.hydra.job.id, config.hydra.job.num = str(number), number
                 waiting.append(task.remote(self.hydra_context, self.task_function, config, state, location))
             ray.wait(waiting, num_returns=len(waiting))  # let the other jobs finish even if the process of one dies
-            returned: list[JobReturn] = ray.get(waiting)
-        finally:
-            ray.shutdown()
-        return returned
+            return list(ray.get(waiting))
 
 
 def _run(
