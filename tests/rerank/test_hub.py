@@ -156,6 +156,12 @@ def test_a_round_trip_over_http(way: str, tmp_path: Path) -> None:
     assert request["visibility"] == ("private" if way == "python" else "public")
 
 
+def test_an_upload_that_the_environment_forbids_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match=r"^someone/reranker cannot be uploaded, because HF_HUB_OFFLINE is set"):
+        GraphReranker.from_pretrained("attack").push_to_hub("someone/reranker", license_name="mit")
+
+
 def test_names_that_are_no_repository_are_refused(fake_hub: FakeHub) -> None:
     for name in ("nothing", "./some/one", "a/b/c"):
         with pytest.raises(ValueError, match="`repo_id` must be owner/name"):

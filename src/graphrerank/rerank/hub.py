@@ -113,8 +113,8 @@ def push_model(
         Address of the repository.
 
     Raises:
-        UserError: If ``repo_id`` has another form, if a file of an artifact is a link or was changed, if a run has no
-            measures, or if the hub refuses the upload.
+        UserError: If ``repo_id`` has another form, if ``HF_HUB_OFFLINE`` is set, if a file of an artifact is a link or
+            was changed, if a run has no measures, or if the hub refuses the upload.
     """
     if not HUB_ID_PATTERN.fullmatch(repo_id):
         raise UserError(f"`repo_id` must be owner/name, got {repo_id!r}")
@@ -131,6 +131,8 @@ def push_model(
             address = api.create_repo(repo_id, private=private, exist_ok=True)
             api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload a reranker of graphrerank")
         except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+            if optional("huggingface_hub.constants", "an upload to the hub").HF_HUB_OFFLINE:
+                raise UserError(f"{repo_id} cannot be uploaded, because HF_HUB_OFFLINE is set. Unset it") from error
             raise UserError(f"{repo_id} could not be uploaded to {_hub_address()}: {error}") from error
     return str(address)
 
