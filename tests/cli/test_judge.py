@@ -28,6 +28,7 @@ def test_typed_questions_become_the_test_split(
             assert {"passage_id", "title", "text"} == set(found[0])
             body |= {"relevant": [f"f{number}", f"p{number}"], "shown": [passage["passage_id"] for passage in found]}
             assert client.post("/questions", json=body, headers=header).status_code == 200
+        raise KeyboardInterrupt  # as uvicorn does after Ctrl+C
 
     monkeypatch.setattr(uvicorn.Server, "run", judge)
     done = run_command("judge", str(folder), *small_encoder, *SMALL, "port=0", "browser=false")

@@ -1,5 +1,6 @@
 """``graphrerank judge DATA``: a page in the browser on which questions are typed and relevant passages are clicked."""
 
+import contextlib
 from pathlib import Path
 from threading import Thread
 
@@ -46,7 +47,8 @@ def run(cfg: DictConfig) -> None:
     if cfg.browser and has_screen():
         Thread(target=open_page, args=(address, "/state"), daemon=True).start()
     config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, proxy_headers=False)
-    uvicorn.Server(config).run([listener])
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has stopped
+        uvicorn.Server(config).run([listener])
     judged = sum(bool(question.relevant) for question in store.questions())
     print(f"{judged:,} judged questions. next: graphrerank doctor {cfg.dataset}", flush=True)
 
