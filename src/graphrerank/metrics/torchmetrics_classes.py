@@ -100,27 +100,26 @@ class _CutoffMetric(RankingMetric):
 
     base: ClassVar[str]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        arguments_from(_CutoffMetric)(cls)
-
     def __init__(self, top_k: int = 10, **settings: Any) -> None:
         check_counts(top_k=top_k)
         super().__init__(f"{self.base}@{top_k}", **settings)
 
 
+@arguments_from(_CutoffMetric)
 class NormalizedDCG(_CutoffMetric):
     """nDCG at a cutoff (:func:`~graphrerank.metrics.ndcg`)."""
 
     base = "nDCG"
 
 
+@arguments_from(_CutoffMetric)
 class Recall(_CutoffMetric):
     """Recall at a cutoff (:func:`~graphrerank.metrics.recall`)."""
 
     base = "R"
 
 
+@arguments_from(_CutoffMetric)
 class CappedRecall(_CutoffMetric):
     """Capped recall at a cutoff (:func:`~graphrerank.metrics.capped_recall`)."""
 

@@ -158,7 +158,7 @@ def input_edges(rerank_input: RerankInput) -> TypedEdges:
     """
     parts = [(rerank_input.edge_list.pairs, rerank_input.edge_list.weights, rerank_input.edge_list.types)]
     if rerank_input.doc_ids is not None and rerank_input.chunk_ids is not None:
-        edges = chunk_edges(rerank_input.doc_ids, rerank_input.chunk_ids)
+        edges = consecutive_chunk_edges(rerank_input.doc_ids, rerank_input.chunk_ids)
         parts.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
     parts += [(edges.flip(1), weight, edge_type) for edges, weight, edge_type in parts]
     if rerank_input.entities is not None:
@@ -168,7 +168,7 @@ def input_edges(rerank_input: RerankInput) -> TypedEdges:
     return TypedEdges(*map(torch.cat, zip(*parts, strict=True)))
 
 
-def chunk_edges(doc_ids: Iterable[Any], chunk_ids: Iterable[Any]) -> Tensor:
+def consecutive_chunk_edges(doc_ids: Iterable[Any], chunk_ids: Iterable[Any]) -> Tensor:
     """Return the edges between consecutive chunks of the same document.
 
     Args:
@@ -183,7 +183,7 @@ def chunk_edges(doc_ids: Iterable[Any], chunk_ids: Iterable[Any]) -> Tensor:
         UserError: If a position is not an integer, or occurs twice in a document.
 
     Example:
-        >>> chunk_edges(["x", "x", "y", "x"], [1, 0, 0, None]).tolist()
+        >>> consecutive_chunk_edges(["x", "x", "y", "x"], [1, 0, 0, None]).tolist()
         [[1, 0]]
     """
     chunks = [
