@@ -11,7 +11,7 @@ from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.serving.engines.rerank import RerankEngine
 from graphrerank.serving.schemas.rerank import RerankRequest
-from tests.support.commands import manifest_of, measures_of, systems_of
+from tests.support.commands import manifest_of, measures_of, systems_of, train_in
 
 PASSAGES, SCORES = ["a worm", "a removable drive", "a key logger"], [0.5, 0.4, 0.3]
 
@@ -27,9 +27,7 @@ def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) 
 
 @pytest.fixture(scope="module")
 def run(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    run_command("train.py", *arguments, f"hydra.run.dir={folder}")
-    return folder
+    return train_in(tmp_path_factory.mktemp("run"), run_command, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +95,8 @@ def test_calibrating_anew_goes_without_the_scores(
 @pytest.fixture(scope="module")
 def finished(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that knew no cross-encoder."""
-    folder = tmp_path_factory.mktemp("finished")
     settings = ("features=scores_match_typed", *(a for a in arguments if not a.startswith(("features", "pair_enc"))))
-    run_command("train.py", *settings, f"hydra.run.dir={folder}")
-    return folder
+    return train_in(tmp_path_factory.mktemp("finished"), run_command, *settings)
 
 
 def test_a_layer_for_the_scores_behind_finished_weights(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import measures_of, without_times
+from tests.support.commands import measures_of, train_in, without_times
 
 NUM_QUERIES = 40  # two batches
 
@@ -18,9 +18,7 @@ def job(small_job: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def trained_on_cpu(run_command: Any, job: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cpu") / "run"
-    run_command("train.py", *job, f"hydra.run.dir={folder}", "device=cpu")
-    return folder
+    return train_in(tmp_path_factory.mktemp("cpu") / "run", run_command, *job, "device=cpu")
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from graphrerank.serving.engines.rerank import load_rerank_engine
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.schemas.rerank import RerankRequest
 from graphrerank.training.reranker_module import RerankerModule
-from tests.support.commands import manifest_of, measures_of, weights_of
+from tests.support.commands import manifest_of, measures_of, train_in, weights_of
 from tests.support.encoders import HashPairEncoder
 from tests.support.folders import write_dataset
 
@@ -58,9 +58,7 @@ def arguments(corpus: Path, reader: Path) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def head(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("head")
-    run_command("train.py", *arguments, f"hydra.run.dir={folder}")
-    return folder
+    return train_in(tmp_path_factory.mktemp("head"), run_command, *arguments)
 
 
 def test_the_pairs_are_announced_and_read_before_the_training(

@@ -25,16 +25,14 @@ from tests.cli.test_granker import (  # noqa: F401  # the fixtures of the head, 
     input_names,
     reading,
 )
-from tests.support.commands import manifest_of, measures_of, weights_of
+from tests.support.commands import manifest_of, measures_of, train_in, weights_of
 
 LAYERS = ("model.train_last_layers=1", "module.learning_rate=1e-2", "+module.parameter_groups.layers=1e-2")
 
 
 @pytest.fixture(scope="module")
 def layers(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("layers")
-    run_command("train.py", *arguments, *LAYERS, f"hydra.run.dir={folder}")
-    return folder
+    return train_in(tmp_path_factory.mktemp("layers"), run_command, *arguments, *LAYERS)
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,12 @@ def run_process(cache: Path) -> RunCommand:
     return run
 
 
+def train_in(folder: Path, run_command: RunCommand, *arguments: str) -> Path:
+    """Run ``train.py`` with a folder as the run folder, and return the folder."""
+    run_command("train.py", *arguments, f"hydra.run.dir={folder}")
+    return folder
+
+
 def systems_of(folder: Path, dataset: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the systems of a run's ``metrics.json``, of a data set or of the only one."""
     datasets = json.loads((folder / "metrics.json").read_text())["datasets"]
