@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from graphrerank import GraphReranker
+from graphrerank import FitSettings, GraphReranker, RerankerTrainer, fit
+from graphrerank.rerank.hub import push_model
 from graphrerank.rerank.rerank_input import RerankInput
+from graphrerank.training import schedules
 from graphrerank.utils.docstrings import arguments_from, docstring_entries
 from tests.support import ROOT
 
@@ -92,9 +94,25 @@ def test_help_describes_each_argument(function: Any) -> None:
     assert list(docstring_entries(function.__doc__, "Args")) == names
 
 
-def test_arguments_of_one_query_are_those_of_its_record() -> None:
-    described = docstring_entries(GraphReranker.rerank.__doc__, "Args")
-    assert described.items() <= docstring_entries(RerankInput.__doc__, "Attributes").items()
+@pytest.mark.parametrize(
+    ("function", "records", "different"),
+    [
+        (GraphReranker.rerank, [RerankInput], ["features"]),
+        (GraphReranker.push_to_hub, [push_model], []),
+        (fit, [RerankerTrainer, FitSettings], ["data", "optimizer", "module", "trainer", "settings"]),
+        (schedules.linear, [schedules.cosine], []),
+        (schedules.constant, [schedules.cosine], []),
+        (schedules.plateau, [schedules.cosine], []),
+    ],
+)
+def test_an_entry_point_describes_shared_arguments_in_the_same_words(
+    function: Any, records: list[Any], different: list[str]
+) -> None:
+    """Editors show the docstrings in the source, so the most used functions repeat the descriptions."""
+    shared = [docstring_entries(record.__doc__, name) for record in records for name in ("Args", "Attributes")]
+    for name, entry in docstring_entries(function.__doc__, "Args").items():
+        words = [" ".join(entries[name].split()) for entries in shared if name in entries]
+        assert name in different or not words or " ".join(entry.split()) == words[0]
 
 
 def problems(text: str) -> Iterator[str]:

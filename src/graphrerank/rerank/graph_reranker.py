@@ -27,7 +27,6 @@ from graphrerank.rerank.rerank_input import Matrix, Numbers, Pairs, RerankInput
 from graphrerank.rerank.reranked_list import RerankedList
 from graphrerank.text.languages import AUTO
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.docstrings import arguments_from
 
 #: Weights of GraphER's base score, for models whose training retriever had no such weights.
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}
@@ -152,7 +151,6 @@ class GraphReranker:
         )
         return folder
 
-    @arguments_from(push_model)
     def push_to_hub(
         self,
         repo_id: str,
@@ -164,6 +162,13 @@ class GraphReranker:
     ) -> str:
         """Upload the reranker with a model card to the Hugging Face hub, or to the mirror ``HF_ENDPOINT``.
 
+        Args:
+            repo_id: Repository ``owner/name``. It is created if it does not exist.
+            license_name: Licence of the weights, as the hub abbreviates it, such as ``apache-2.0``.
+            private: Whether a new repository is visible only to its owner.
+            token: Access token of the hub. If None, the token of ``hf auth login`` or ``HF_TOKEN`` is used.
+            runs: Run folders of ``graphrerank evaluate`` whose measures are added to the card.
+
         Returns:
             Address of the repository. ``from_pretrained(repo_id)`` loads the model from it.
 
@@ -173,7 +178,6 @@ class GraphReranker:
         """
         return push_model(self.checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
 
-    @arguments_from(RerankInput)
     def rerank(
         self,
         query: str,
@@ -206,6 +210,49 @@ class GraphReranker:
 
         Single bad items only cause a warning that counts them. :class:`~graphrerank.rerank.rerank_input.RerankInput`
         lists how they are repaired or left out, such as blank passages and scores that are not finite.
+
+        Args:
+            query: Query text. Must not be blank.
+            passages: Texts of the ``n`` candidates. If None, ``scores`` is required and BM25 is not computed.
+            scores: ``[n]`` scores of your retriever on any scale, where higher is better. Negate distances. If None,
+                the score is BM25 among the passages, mixed with the cosine similarity if there are vectors.
+            edges: ``M`` undirected edges, each ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``,
+                ``(i, j, weight, type)`` or ``(i, j, {"weight": ..., "type": ...})`` as in networkx. The ends ``i`` and
+                ``j`` are passage indices (from 0) or values of ``ids``. If all ``ids`` are integers, the ends are
+                values of ``ids``; use ``edge_index`` for passage indices. A networkx graph is also accepted. Its nodes
+                are values of ``ids``, or passage indices if ``ids`` is None, and its edges among the passages are used.
+            edge_index: ``[2, M]`` passage indices of the edges, as in PyTorch Geometric. Replaces ``edges``. Self-loops
+                are ignored, and an edge given in both directions counts once.
+            edge_weights: ``[M]`` weights in [1e-9, 1e9]. If None, every weight is 1.
+            edge_types: Types of the ``M`` edges: names of :data:`~graphrerank.corpus.edge_types.EDGE_TYPES` or synonyms
+                such as ``citation`` (see :func:`~graphrerank.corpus.edge_types.edge_type_of`). If None, every edge has
+                the type ``other``.
+            entities: Entity names of each of the ``n`` passages: strings or integers. Passages that share entities are
+                joined. The weight of an edge is the fraction of its source's entities that are shared. A name is
+                ignored if it occurs in more than 10 passages and in more than 0.1% of them.
+            doc_ids: Ids of the documents that the ``n`` passages are chunks of. With ``chunk_ids``, consecutive chunks
+                of a document are joined.
+            chunk_ids: Positions of the ``n`` chunks in their documents. A missing entry here or in ``doc_ids`` marks a
+                passage that is not a chunk.
+            ids: Ids of the ``n`` passages, which the result contains. If None, the ids are the indices 0 to ``n - 1``.
+            query_vector: ``[d]`` vector of the query. Required with ``vectors`` by models that use vectors. For other
+                models the two vectors add the cosine similarity to the scores.
+            vectors: ``[n, d]`` vectors of the passages by the same encoder. Vectors are scaled to unit length.
+            cross_encoder_scores: ``[n]`` scores of a cross-encoder on any scale, None or not finite for passages that
+                were not scored. Only for models of ``features=scores_match_typed_cross_encoder``, which also work
+                without these scores.
+            features: ``[n]`` values of further features by name, for features of the model that cannot be computed from
+                the other arguments (such as ``hops`` of an expansion, 0 by default) or to override computed ones.
+            top_n: Maximum number of passages to return. If None, all are returned.
+            min_probability: Minimum probability of relevance of a returned passage, in [0, 1]. Requires a calibrated
+                model. If None, no passage is removed.
+            min_perfect_recall: Probability, in [0, 1], with which the result must contain every relevant passage. The
+                shortest such prefix of the ranking is returned, or the full ranking if no prefix reaches the
+                probability; ``top_n`` and ``min_probability`` still apply. Requires a model with ``list_confidence``.
+                If None, no passage is removed.
+            language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`. ``auto``
+                detects the language of the passages from their stop words
+                (:func:`~graphrerank.text.languages.detect_language`), and uses English if the detection is uncertain.
 
         Returns:
             Ranking, best first. It is empty if there are no candidates.

@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import LambdaLR, LinearLR, LRScheduler, ReduceLROn
 
 from graphrerank.training.optimizers import accepted_arguments
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.docstrings import arguments_from
 
 #: Scheduler, configuration of a scheduler for Lightning, or a list of either.
 Schedule = LRScheduler | dict[str, Any] | list[LRScheduler | dict[str, Any]]
@@ -73,9 +72,13 @@ def cosine(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> 
     return _after_warmup(optimizer, warmup_steps, decay)
 
 
-@arguments_from(cosine)
 def linear(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> LRScheduler:
     """Return a schedule with a linear warm-up and a linear decay to zero.
+
+    Args:
+        optimizer: Optimiser whose groups have the peak learning rates.
+        total_steps: Number of optimiser steps of the training.
+        warmup_steps: Number of steps of the warm-up.
 
     Returns:
         Schedule to update after each optimiser step.
@@ -93,9 +96,12 @@ def linear(optimizer: Optimizer, *, total_steps: int, warmup_steps: int = 0) -> 
     return _after_warmup(optimizer, warmup_steps, decay)
 
 
-@arguments_from(cosine)
 def constant(optimizer: Optimizer, *, warmup_steps: int = 0) -> dict[str, Any]:
     """Return a schedule with a linear warm-up and a constant learning rate afterwards.
+
+    Args:
+        optimizer: Optimiser whose groups have the peak learning rates.
+        warmup_steps: Number of steps of the warm-up.
 
     Returns:
         Configuration of a schedule to update after each optimiser step.
@@ -118,7 +124,6 @@ def _after_warmup(optimizer: Optimizer, warmup_steps: int, decay: Callable[[int]
     return LambdaLR(optimizer, factor)
 
 
-@arguments_from(cosine)
 def plateau(
     optimizer: Optimizer,
     *,
@@ -133,6 +138,8 @@ def plateau(
     """Return a schedule with a linear warm-up, whose rate is reduced when a validation measure stops improving.
 
     Args:
+        optimizer: Optimiser whose groups have the peak learning rates.
+        warmup_steps: Number of steps of the warm-up.
         monitor: Log key of the measure.
         mode: ``"max"`` if higher is better, ``"min"`` if lower is better.
         factor: Factor of each reduction, in (0, 1).
