@@ -5,7 +5,8 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.resources import files
@@ -250,22 +251,29 @@ class EvaluationResult:
         file = Path(folder) / RESULT
         if not file.is_file():
             raise UserError(f"{file} does not exist. Pass the folder of a finished run of graphrerank evaluate")
-        try:
+        with _reading(file, "a valid result"):
             content = read_json(untrusted_file(Path(folder), RESULT), max_bytes=MAX_LARGE_BYTES)
             if content["format"] != FORMAT:
                 raise UserError(f"the format must be {FORMAT}, got {content['format']!r}")
             for dataset in content["datasets"].values():
                 check_name(name=dataset["name"])  # file names contain the name
             result = TypeAdapter(cls).validate_python(content)
-        except ValidationError as error:
-            first = error.errors()[0]
-            location = ".".join(map(str, first["loc"]))
-            raise UserError(f"{file} is not a valid result ({location}: {first['msg']})") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{file} is not a valid result ({error!r})") from error
         browsers = _read_browsers(Path(folder), result.datasets)
         datasets = {name: replace(dataset, browser=browsers.get(name)) for name, dataset in result.datasets.items()}
         return replace(result, datasets=datasets)
+
+
+@contextmanager
+def _reading(file: Path, kind: str) -> Iterator[None]:
+    """Refuse a file whose content has another form."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = ".".join(map(str, first["loc"]))
+        raise UserError(f"{file} is not {kind} ({location}: {first['msg']})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is not {kind} ({error!r})") from error
 
 
 def _read_browsers(folder: Path, datasets: Mapping[str, DatasetResult]) -> dict[str, QueryBrowser]:
@@ -273,19 +281,13 @@ def _read_browsers(folder: Path, datasets: Mapping[str, DatasetResult]) -> dict[
     file = folder / QUERIES
     if not file.is_file():
         return {}
-    try:
+    with _reading(file, "a valid list of queries"):
         content = read_json(untrusted_file(folder, QUERIES), max_bytes=MAX_LARGE_BYTES)
         if content["format"] != QUERIES_FORMAT:
             raise UserError(f"the format must be {QUERIES_FORMAT}, got {content['format']!r}")
         browsers = TypeAdapter(dict[str, QueryBrowser]).validate_python(content["datasets"])
         for name, browser in browsers.items():
             check_browser(browser, datasets[name])
-    except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(map(str, first["loc"]))
-        raise UserError(f"{file} is not a valid list of queries ({location}: {first['msg']})") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file} is not a valid list of queries ({error!r})") from error
     return browsers
 
 
