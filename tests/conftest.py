@@ -35,15 +35,16 @@ pytest_plugins = [
 
 
 REAL = {"datasets", "stanza_en"}  # fixtures of real data and models
+LONG = ("test_pages.py", "test_permissions.py", "test_reranker_module.py")  # files of 10 s and more, late in the order
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests on real data as slow, and start with the slow ones, so that no worker ends long after the other."""
+    """Mark tests on real data as slow, and start with slow ones and long files, so that the workers end together."""
     for item in items:
         if REAL.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, item.path.name not in LONG))
 
 
 @pytest.fixture(autouse=True)

@@ -48,11 +48,11 @@ def test_against_bm25s_and_text_by_text(seed: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_character_is_split_as_by_bm25s() -> None:
-    texts = [f"ab{chr(code)}cd {chr(code)}{chr(code)}" for code in range(0x110000)]
-    tokens, stems, _ = spelled(WordTable(), texts[::7])
+    texts = [f"ab{chr(code)}cd {chr(code)}{chr(code)}" for code in range(0, 0x110000, 7)]
+    tokens, stems, _ = spelled(WordTable(), texts)
     texts = [matched_form(text) for text in texts]
-    assert tokens == bm25s.tokenize(texts[::7], stopwords="en", return_ids=False, show_progress=False)
-    assert stems[:20_000] == [words(text) for text in texts[: 7 * 20_000 : 7]]
+    assert tokens == bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False)
+    assert stems[:20_000] == [words(text) for text in texts[:20_000]]
 
 
 def as_lists(words: TextWords) -> list[object]:

@@ -25,7 +25,7 @@ STATEMENTS = (  # as StatementExtractor reads them
 MakeTexts = Callable[..., list[str]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_documents() -> MakeTexts:
     """Make documents of short sentences, about ``num_tokens`` words each."""
 

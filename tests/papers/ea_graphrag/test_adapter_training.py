@@ -24,6 +24,7 @@ THINGS = (
 WORDS = THINGS.split()
 NUM_TRAIN = 20  # questions of each folder; the others are tested on
 NUM_EPOCHS = 8
+NUM_FOLDS = 3
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +75,7 @@ def train(run_command, run_on_device, folders: dict[str, Path]):
             "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
             "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
             *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
-            "job.right=all_relevant@2",
+            "job.right=all_relevant@2", f"job.folds={NUM_FOLDS}",
             f"trainer.max_epochs={NUM_EPOCHS}", "module.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
             status=status,
         )  # fmt: skip
@@ -166,8 +167,8 @@ def test_nested_cross_validation_compares_classifiers_and_stores_each_result(tra
 
 def test_the_error_bar_is_of_the_folds(run: Path) -> None:
     metrics = json.loads((run / "metrics.json").read_text())
-    *folds, mean, deviation = metrics["5 folds of the training disagreements"]
-    assert [fold["fold"] for fold in folds] == [1, 2, 3, 4, 5]
+    *folds, mean, deviation = metrics[f"{NUM_FOLDS} folds of the training disagreements"]
+    assert [fold["fold"] for fold in folds] == [1, 2, 3]
     assert sum(fold["rows"] for fold in folds) == metrics["The adapter"][0]["disagreements for training"]
     for name in ("AUC", "accuracy", "larger class"):
         numbers = [fold[name] for fold in folds]
@@ -265,7 +266,7 @@ def test_settings_that_do_not_fit_are_refused(train, tmp_path: Path, override: s
 
 
 def test_on_a_device_as_on_the_cpu(run: Path, train, tmp_path: Path) -> None:
-    train(tmp_path, f"paths.cache={tmp_path / 'cache'}", on_device=True)
+    train(tmp_path, f"paths.cache={tmp_path / 'cache'}", "job.folds=2", on_device=True)
     device, cpu = without_times(tmp_path), without_times(run)  # thresholds depend on how long the paths took
     assert all(device[name] == cpu[name] for name in ("Which path was right", "The adapter"))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from graphrerank.text import WordTokenizer, normalize_entity, split_sentences
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.ket.retrieval import SOLUTIONS, KETRetrieval
 from graphrerank_papers.knowledge.keywords import find_keywords
+from tests.support.encoders import HashEncoder
+from tests.support.extractors import NameExtractor
 
 MakeDocuments = Callable[..., list[str]]
 Vector = list[float]
@@ -169,15 +171,19 @@ SETTINGS = {
 }
 
 
-@pytest.fixture
-def setup(hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments, tmp_path: Path) -> Setup:
+@pytest.fixture(scope="module")
+def setup(make_documents: MakeDocuments, tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    """Build the index and its transcription once for all lengths of a context."""
+    encoder, extractor = HashEncoder(), NameExtractor()
+
+    @cache
     def make(solution: str, settings: KETSettings) -> tuple[Naive, KETIndex]:
-        documents = make_documents(12)
+        documents, folder = make_documents(12), tmp_path_factory.mktemp("ket")
         settings = SOLUTIONS[solution].settings(settings)
-        builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=hash_encoder, extractor=name_extractor)
+        builder = KETIndexBuilder(folder, tokenizer=WordTokenizer(), encoder=encoder, extractor=extractor)
         index = builder.build(documents, settings)
         drawn = index.core.tolist() if settings.core_selection == "random" else None
-        return Naive(documents, settings, hash_encoder, name_extractor, drawn), index
+        return Naive(documents, settings, encoder, extractor, drawn), index
 
     return make
 
