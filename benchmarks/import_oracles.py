@@ -158,6 +158,7 @@ class RustOracle:
         self.folder = folder
         self.tree: dict[tuple[Path, tuple[str, ...]], Path] = {}  # file by root and path of the module
         self.place: dict[Path, tuple[Path, tuple[str, ...]]] = {}
+        self.variants: list[tuple[Path, str, Path]] = []  # declaring file, name and file of a module declared again
         self.library: dict[str, Path] = {}
         self.renamed: dict[Path, dict[str, str]] = {}
         for manifest in sorted(folder.rglob("Cargo.toml")):
@@ -201,6 +202,8 @@ class RustOracle:
         paths = r'#\[path\s*=\s*"([^"]+)"\]\s*(?:#\[[^\n]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;'
         for place, name in re.findall(paths, file.read_text(errors="replace")):
             if (file.parent / place).is_file():
+                if self.tree.get((root, (*path, name)), file.parent / place) != file.parent / place:
+                    self.variants.append((file, name, file.parent / place))  # of another configuration
                 self.add_module(root, (*path, name), file.parent / place)
                 self.place.setdefault(file.parent / place, (root, (*path, name)))  # of another configuration
         for name in re.findall(r"^\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(?:r#)?(\w+)\s*;", bare(file), re.MULTILINE):
@@ -210,6 +213,8 @@ class RustOracle:
 
     def imports(self) -> Iterator[Import]:
         """Yield the imports of files of the folder."""
+        for file, name, child in self.variants:
+            yield Import(self.name(file), f"mod {name}", frozenset((self.name(child),)))
         for file, (root, path) in sorted(self.place.items()):
             for (other, inner), child in self.tree.items():
                 if other == root and inner[:-1] == path and inner:

@@ -49,7 +49,7 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 7"
+FORMAT = "graphrerank documents 8"
 EDGES = "edges.tsv"
 _RST = ".rst"
 _MAX_INCLUDES = 4  # maximum depth of included files in included files that are not parsed as RST otherwise

@@ -313,7 +313,7 @@ class _Resolver:
         return next((_Found((self._labels[key],)) for key in keys if key in self._labels), None)
 
     def _label(self, own: int, link: Link) -> _Found | None:
-        if found := self._named(own, link.target.removeprefix(_KEYWORD)):
+        if found := self._named(own, link.target.removeprefix(_KEYWORD)) or self._named(own, f"id:{link.target}"):
             return found
         page, colon, heading = link.target.partition(":")
         if colon and (number := self._pages.find(own, f"/{page}")) >= 0:  # syntax of sphinx.ext.autosectionlabel
@@ -378,6 +378,8 @@ class _Resolver:
             ):  # a target that is only an anchor may name a label or symbol in the folder
                 name = unquote(anchor)
                 symbol = self._symbol(own, Link(name, kind=SYMBOL)) if "." in name else found
+                if self._documents[own].name.endswith(".org") and (number := self._names.find(own, name)) >= 0:
+                    return self._section(number, "")  # page of Logseq
                 return self._named(own, name) or (symbol if symbol.places else found)
             return found
         label = None if "/" in path or "." in path else self._named(own, path)  # MyST writes labels like paths

@@ -162,7 +162,8 @@ class PageNames:
     def __init__(self, documents: Sequence[Document], pages: Pages) -> None:
         self._folders = [dirname(document.name) for document in documents]
         # Keys are (level, folder, name). Names of level 0 are ends of paths, of level 1 titles and aliases, and of
-        # level 2 case-folded names of both kinds. The folder None matches names from any folder.
+        # level 2 case-folded names of both kinds. Names of level 3 are those of files that are not
+        # documents. The folder None matches names from any folder.
         self._known: dict[tuple[int, str | None, str], int] = {}
         for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
             document, own = documents[number], normalize("NFC", documents[number].name)
@@ -176,7 +177,7 @@ class PageNames:
                     self._known.setdefault((level, folder, name), number)
         for file in pages.files - pages.names.keys():
             for name in _tails(file):
-                self._known.setdefault((0, None, name), FILE)
+                self._known.setdefault((3, None, name), FILE)
 
     def find(self, own: int, name: str) -> int:
         """Return the document with a page name.
@@ -196,7 +197,7 @@ class PageNames:
         elif name.startswith("/"):
             path = name.strip("/")
         bare = _split(path)[0]
-        keys = ((0, path), (0, bare), (1, name), (2, _plain(path)), (2, _plain(bare)))
+        keys = ((0, path), (0, bare), (1, name), (2, _plain(path)), (2, _plain(bare)), (3, path), (3, bare))
         found = (self._known.get((level, folder, key)) for level, key in keys for folder in (self._folders[own], None))
         return next((number for number in found if number is not None), NOWHERE)
 

@@ -47,10 +47,12 @@ _DEFINITION = re.compile(
 )
 _HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
 _ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
+_LABELLED = re.compile(r"\[([^\[\]\n]{1,300})\]\(\[\[([^\[\]\n|]{1,300})\]\]\)")  # wiki link with a label in Logseq
 _SPACED = re.compile(  # path as the target of a link, which may contain spaces
     rf"{_FENCED}|\]\((?P<path>[^\s()<>\"'][^()<>\n\"']{{0,400}}\.(?:md|markdown|mdx|html)(?:#[^()\s<>]{{0,300}})?)\)",
     re.MULTILINE | re.DOTALL,
 )
+_OUTLINE = re.compile(r"[-*+] (?:[^\n]*\n[ \t]*(?:[-*+] )?){0,500}?[^\n]*\[\[[^\[\]\n]+\]\]")  # indented list of notes
 _LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # block id in Obsidian
 _URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
@@ -100,6 +102,7 @@ def read_markdown(content: bytes, name: str) -> list[Document]:
     url = said.redirect or (markup_url(_CODE.sub("", text)) if has_redirect else "")
     text = (_MDX if reader.is_mdx else _IMPORT).sub(_without_code, text)
     text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
+    text = _LABELLED.sub(r"[[\2|\1]]", text) if "]([[" in text else text
     text = _SPACED.sub(_without_spaces, text) if "](" in text else text
     reader.define(text)
     reader.read(text)
@@ -255,6 +258,8 @@ class MarkdownReader(LinedReader):
                 while tokens[place].type != "table_close":
                     place += 1
                 self._table(tokens[start:place], first)
+            elif kind == "code_block" and depth < _MAX_DEPTH and _OUTLINE.match(token.content):
+                self.read(token.content, self._line, depth + 1)
             elif kind in ("fence", "code_block"):
                 self._code(token, depth)
             elif kind == "html_block":
@@ -361,6 +366,8 @@ class MarkdownReader(LinedReader):
 
     def _link(self, target: str, line: int, kind: str = PATH) -> None:
         target = _SITE.sub("", target.strip())
+        if target.startswith("((") and target.endswith("))"):  # block of Logseq, see `with_note_markup`
+            return
         if 0 < len(target) <= MAX_TARGET and not target.startswith(_NO_LINKS) and "{{" not in target:
             self.links.append(Link(target, line, kind))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import LABEL, MAX_NAME, PAGE, PATH, Document, Link, UnreadableError
 from graphrerank_documents.formats.lined_reader import LineReader, Row, replaced
+from graphrerank_documents.formats.note_markup import with_note_markup
 from graphrerank_documents.formats.slugs import Slugs, github_slug
 
 # Maximum number of headings of a file, and of characters of a heading without its dates. orgparse is slow for both.
@@ -37,7 +38,8 @@ def read_org(content: bytes, name: str) -> list[Document]:
     Raises:
         UnreadableError: If ``content`` is binary, its encoding is unknown, it has too many headings or orgparse fails.
     """
-    return _Org(content, name).read()
+    reader = _Org(content, name)
+    return [with_note_markup(document, reader.text) for document in reader.read()]
 
 
 class _Org(LineReader):
@@ -155,4 +157,4 @@ def _target(target: str) -> tuple[str, str]:
         place = path[2] or ""
         anchor = place[1:] if place.startswith("#") else github_slug(place.lstrip("*"))
         return PATH, path[1] + (f"#{anchor}" if anchor and not place.isdigit() else "")
-    return PATH, "" if re.match(r"[\w+-]+:", target) else f"#{github_slug(target.lstrip('*'))}"
+    return PATH, "" if re.match(r"[\w+-]+:", target) else f"#{target.lstrip('*')}"

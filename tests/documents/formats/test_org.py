@@ -62,7 +62,7 @@ def test_links_have_kinds_and_lines() -> None:
     assert [(link.kind, link.target, link.line) for link in _links(_read(PAGE))] == [
         ("path", "install.org#first-start", 5),
         ("label", "id:34-cd", 5),
-        ("path", "#next-steps", 6),
+        ("path", "#Next steps", 6),
         ("path", "#own", 6),
         ("path", "https://example.org", 6),
         ("path", "./b.org", 22),
