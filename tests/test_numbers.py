@@ -74,6 +74,7 @@ def test_gain_of_the_trained_model_is_that_of_readme() -> None:
     base, trained = (float(rows[row][2]) for row in ("`base`", "trained (GATv2)"))
     assert f"is {trained - base:.1f} points of nDCG@10 above `base`" in read(DOCS / "training.md")
     assert f"training gained {trained - base:.1f} points of nDCG@10" in read(DOCS / "ten_minutes.md")
+    assert f"a trained model gains {trained - base:.1f} points" in read(DOCS / "tour.md")
     assert f"an nDCG@10 of {base}, and the model that `graphrerank train` trains on 3,720 others {trained}." in read(
         ROOT / "README.md"
     )
