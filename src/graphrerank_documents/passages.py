@@ -136,13 +136,20 @@ class _Cutter:
 
     def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
         """Move pieces from the first passage to the second until they have about the same length."""
-        while len(before) > 1:
-            first, second = before[:-1], [before[-1], *last]
-            words, chars = _total(second)
-            if words > min(_total(first)[0], self._max_words) or chars > self._max_chars:
+        sizes, sizes_after_first = _sizes(before), _sizes(last)[1:]
+        words_before = sum(words for words, _ in sizes)
+        words, chars = (sum(size[unit] for size in sizes_after_first) for unit in (0, 1))
+        first, num_moved = last[:1], 0  # first piece of the second passage, whose header may repeat the one before
+        while num_moved < len(before) - 1:
+            piece = before[-1 - num_moved]
+            words_before -= sizes[-1 - num_moved][0]
+            words, chars = _added((words, chars), *(_size(each, [piece]) for each in first))
+            words_with, chars_with = _added((words, chars), _size(piece, []))
+            if words_with > min(words_before, self._max_words) or chars_with > self._max_chars:
                 break
-            before, last = first, second
-        return before, last
+            first, num_moved = [piece], num_moved + 1
+        remaining = len(before) - num_moved
+        return before[:remaining], [*before[remaining:], *last]
 
     def _pieces(self, section: Section) -> Iterator[_Piece]:
         above = header = ""  # header of the previous block: as parsed, and as displayed
@@ -204,8 +211,12 @@ def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
     return words, chars
 
 
-def _total(pieces: Sequence[_Piece]) -> _Span:
-    sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
+def _sizes(pieces: Sequence[_Piece]) -> list[_Span]:
+    """Return the numbers of words and of characters of each piece of a passage."""
+    return [_size(piece, pieces[max(0, index - 1) : index]) for index, piece in enumerate(pieces)]
+
+
+def _added(*sizes: _Span) -> _Span:
     return sum(words for words, _ in sizes), sum(chars for _, chars in sizes)
 
 
