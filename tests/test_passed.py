@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support import ROOT
 
 TESTS = {
@@ -33,22 +31,24 @@ PASSED = ["deeper/test_some.py::test_b[json]", "test_passes.py::TestE::test_e"]
 
 
 def run_pytest(folder: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.passed", *options]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder / "packages")])}
+    """Run pytest with a worker of pytest-xdist and without other plugins, which take seconds to load."""
+    plugins = ("-p", "no:cacheprovider", "-p", "xdist.plugin", "-n", "1", "-p", "tests.support.passed")
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder / "packages")])}
+    environment = os.environ | environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", *plugins, *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr  # the teardown of test_d fails
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "two workers"])
-def test_a_second_run_takes_what_did_not_pass(workers: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_second_run_takes_what_did_not_pass(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\naddopts = --import-mode=importlib\n")
     for name, content in TESTS.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-    run_pytest(tmp_path, *workers, "-m", "not slow", "--write-passed=passed.txt")
+    run_pytest(tmp_path, "-m", "not slow", "--write-passed=passed.txt")
     assert sorted((tmp_path / "passed.txt").read_text().splitlines()) == PASSED
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "package_of_a_test.py").touch()
-    run_pytest(tmp_path, *workers, "--deselect-passed=passed.txt", "--write-passed=others.txt")
+    run_pytest(tmp_path, "--deselect-passed=passed.txt", "--write-passed=others.txt")
     others = ["deeper/test_some.py::test_b[package_of_a_test]", "deeper/test_some.py::test_c", "test_whole.py::test_a"]
     assert sorted((tmp_path / "others.txt").read_text().splitlines()) == others
