@@ -49,13 +49,13 @@ def fuzz(app, examples):
 
 
 @pytest.mark.slow
-def test_a_thousand_drawn_from_the_schema(make_app):
-    statuses = fuzz(make_app(), 1000)
-    assert len(statuses) >= 1000
+def test_hundreds_drawn_from_the_schema(make_app):
+    statuses = fuzz(make_app(), 400)
+    assert len(statuses) >= 400
     assert set(statuses) & {400, 422}
 
 
-@pytest.mark.parametrize("count", [600, pytest.param(4_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [600, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_another_structure(make_app, count):
     """Deep, wide, huge, not finite, duplicate, null; benchmarks/serve_fuzz.py sends 50,000 to a running service."""
     statuses = asyncio.run(send_hostile(make_app(), count))
