@@ -97,7 +97,9 @@ def _inline(state: StateCore) -> None:
             text = f"{found[1]}  \n" * bool(found[1]) + text[found.end() :]
         token.children = [] if _SYNTAX.search(text) else [Token("text", "", 0, content=text)]
         for piece in _PIECE.findall(text) if not token.children else ():
-            state.md.inline.parse(piece, state.md, state.env, token.children)
+            children: list[Token] = []  # the parser visits all tokens of its list after each piece
+            state.md.inline.parse(piece, state.md, state.env, children)
+            token.children += children
 
 
 def _wiki(state: StateInline, silent: bool) -> bool:

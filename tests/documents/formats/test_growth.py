@@ -6,7 +6,9 @@ import pytest
 
 from graphrerank_documents.reading import read_files
 
-CASES = {  # file: content, which took minutes
+CASES = {
+    "one line.md": "a [link](b.md), `code`, *emphasis* and ~~more~~ in a sentence. "
+    * 150_000,  # file: content, which took minutes
     "title.adoc": "= a" + " " * 1_500_000 + "b\n\nText.\n",
     "targets.rst": "Title\n=====\n\n" + ".. _t: x\n" * 30_000,
     "comment.md": "<!--" + "\n" * 200_000,
