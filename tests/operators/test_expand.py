@@ -60,6 +60,49 @@ def test_against_naive_loop(seed: int, settings: tuple[int, int, int, float]) ->
         assert torch.equal(found.scores[row], found.features[row, :, 0])
 
 
+@pytest.mark.parametrize("tail_bonus", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("quotas", [None, {"other": 1.0}])
+def test_competing_neighbours_against_naive_loop(tail_bonus: float, quotas: dict[str, float] | None) -> None:
+    top_k, base_k, num_seeds = 14, 6, 4
+    graph, asked = corpus(seed=1), queries(seed=1)
+    if quotas is not None:  # edges with a type are chosen by quotas first
+        edges = torch.tensor([[a, b] for a, near in enumerate(neighbour_sets(graph)) for b in near if a < b])
+        typed = CorpusGraph.from_edges(graph.node_ids, graph.texts, edges, edge_type=OTHER)
+        graph = typed.with_embedding(graph.embedding)
+    settings = {"top_k": top_k, "base_k": base_k, "num_seeds": num_seeds, "quotas": quotas}
+    found = HybridExpandRetriever(graph, **settings, tail_bonus=tail_bonus).retrieve(asked)
+    every = HybridRetriever(graph, top_k=graph.num_nodes).retrieve(asked)
+    near, num_lost = neighbour_sets(graph), 0
+    for row in range(len(asked)):
+        scores = dict(zip(every.nodes[row].tolist(), every.features[row].tolist(), strict=True))
+        order = sorted(scores, key=lambda n: (-round(scores[n][0], 6), n))
+        base, rest = order[:base_k], order[base_k:top_k]
+        vectors = torch.tensor([[scores[node][2]] for node in range(graph.num_nodes)])
+        facts = algorithm_3(torch.ones(1), vectors, near, order[:num_seeds], 1.0, set(base))
+        best = sorted(facts, key=lambda n: (-round(facts[n]["scores"], 6), n))[: top_k - base_k]
+        links = {n: 1 / facts[n]["best_seed_rank"] + (facts[n]["seeds_reached"] - 1) / num_seeds for n in best}
+        pool = {node: scores[node][0] + tail_bonus * links[node] for node in best}
+        pool |= {node: scores[node][0] for node in rest if node not in best}
+        winners = sorted(pool, key=lambda n: -pool[n])[: top_k - base_k]
+        assert set(found.nodes[row].tolist()) == {*base, *winners}
+        num_lost += len(set(best) - set(winners))
+        is_neighbour = found.features[row, :, 3] > 0
+        assert set(found.nodes[row][is_neighbour].tolist()) == set(best) & set(winners)
+    assert num_lost > 0
+
+
+def test_neighbours_do_not_evict_better_passages_by_hand() -> None:
+    """Seed 0 has rank 1, so the links of its neighbour 6 count 1, and its cosine is -0.2."""
+    graph = line([[0, 6]])
+    settings = {"top_k": 4, "base_k": 3, "num_seeds": 2, "bm25_weight": 0.0, "dense_weight": 1.0}
+
+    def nodes(tail_bonus: float | None) -> list[int]:
+        return HybridExpandRetriever(graph, **settings, tail_bonus=tail_bonus).retrieve(FOX).nodes[0].tolist()
+
+    assert nodes(None) == nodes(0.7) == [0, 1, 2, 6]
+    assert nodes(0.5) == nodes(0.0) == [0, 1, 2, 3]  # 3 has a cosine of 0.4
+
+
 def line(edges: list[list[int]]) -> CorpusGraph:
     """Seven nodes with cosines 1.0, 0.8, 0.6, 0.4, 0.2, 0.0 and -0.2 to FOX; the third holds its word."""
     cosine = torch.tensor([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, -0.2])

@@ -128,7 +128,7 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
             lost = round((dataset.base_ceiling - dataset.ceiling) * len(dataset.query_ids))
             lines.append(
                 f"warning: expansion along edges loses relevant passages of {lost:,} more questions than it completes. "
-                "Use retriever=hybrid, or more edges (edges=auto)"
+                "Use retriever=hybrid, retriever.tail_bonus=0.8, or more edges (edges=auto)"
             )
     tied = {name: system.tied_share for name, system in dataset.systems.items() if system.tied_share}
     if tied:

@@ -15,7 +15,7 @@ from graphrerank.core.retriever import EXPANSION_FEATURES, TEXT_FEATURES
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
-from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid import HybridRetriever, HybridScores
 from graphrerank.operators.ppr import EntityPPR, corpus_entities
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 from graphrerank.utils.checks import UserError, check_counts, check_not_negative, check_share
@@ -34,6 +34,11 @@ class Expander:
     the other types, references first. With ``pagerank_share``, a share of the places is for passages ranked by PageRank
     over entities (see :class:`EntityPPR`). The entities are those of the corpus, or names extracted from its texts by
     spelling. The remaining places are for neighbours, which also take the places that PageRank cannot fill.
+
+    With ``tail_bonus``, neighbours compete with the base ranking beyond ``base_k``. A neighbour gets a place only if
+    its base score plus ``tail_bonus`` times ``1 / r + (n - 1) / num_seeds`` is among the best, where ``r`` is the rank
+    of the best seed reached and ``n`` the number of seeds reached. Where links lead away from the question, most of the
+    places then stay with the base ranking. Passages by PageRank do not compete.
 
     Each candidate has four features of the expansion: ``hops``, the number of steps from the nearest seed;
     ``best_seed_score`` and ``best_seed_reciprocal_rank``, the score and the reciprocal rank of the best seed reached;
@@ -57,6 +62,9 @@ class Expander:
         pagerank_share: Share of the places for neighbours that PageRank over entities fills, in [0, 1].
         quotas: Share of the places for neighbours by edge type, summing to at most 1. If None, neighbours compete over
             all edge types.
+        tail_bonus: Weight of the links of a neighbour in the competition with the base ranking beyond ``base_k``, at
+            least 0. If None, neighbours take all places that they can fill. Only used by
+            :class:`HybridExpandRetriever`, which knows the base score of every passage.
     """
 
     expands_along_edges: ClassVar[bool] = True
@@ -70,6 +78,7 @@ class Expander:
     hops: int = 1
     pagerank_share: float = 0.0
     quotas: Mapping[str, float] | None = None
+    tail_bonus: float | None = None
 
     def __post_init__(self) -> None:
         check_counts(top_k=self.top_k)
@@ -80,7 +89,11 @@ class Expander:
             )
         if not 1 <= self.num_seeds <= self.base_k:
             raise UserError(f"`num_seeds` must be from 1 to `base_k` = {self.base_k}, got {self.num_seeds}")
-        check_not_negative(similarity_weight=self.similarity_weight, structure_weight=self.structure_weight)
+        check_not_negative(
+            similarity_weight=self.similarity_weight,
+            structure_weight=self.structure_weight,
+            tail_bonus=self.tail_bonus or 0.0,
+        )
         if self.hops not in (1, 2):
             raise UserError(f"`hops` must be 1 or 2, got {self.hops}")
         check_share(pagerank_share=self.pagerank_share)
@@ -99,12 +112,16 @@ class Expander:
                 "graph structure only (retriever.similarity_weight=0)"
             )
 
-    def candidates(self, ranking: Ranking, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(
+        self, ranking: Ranking, query_vectors: Tensor | None, *, base_score: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Collect the candidates of each query.
 
         Args:
             ranking: Base ranking of ``b`` queries, at least ``top_k`` deep unless the corpus is smaller.
             query_vectors: Query vectors ``[b, d]``. May be None if ``similarity_weight`` is 0.
+            base_score: Function that returns the base scores of nodes ``[b, n]``, which may be padded. Required for
+                ``tail_bonus``. If None, neighbours do not compete with the base ranking.
 
         Returns:
             Candidates ``[b, M]`` int64, unique per row, of which at most ``top_k`` are not -1; and their
@@ -119,6 +136,8 @@ class Expander:
         chosen = self._choose(walk, seeds, base)
         expansion = walk(only=chosen)
         others = base[:, :0] if chosen is None else chosen.where(~is_listed(chosen, expansion.nodes), -1)
+        if self.tail_bonus is not None and base_score is not None:
+            expansion = self._winners(expansion, Ranking(rest, ranking.scores[:, self.base_k :]), base_score)
         neighbours = torch.cat([expansion.nodes, others], dim=1)
         is_new = (rest >= 0) & ~is_listed(rest, neighbours)
         num_missing = room - (neighbours >= 0).sum(1, keepdim=True)
@@ -131,6 +150,30 @@ class Expander:
             [expansion.hops.float(), expansion.best_seed_score, reciprocal_rank, share_reached], dim=-1
         )
         return candidates, features
+
+    def _winners(
+        self,
+        expansion: Expansion,
+        rest: Ranking,
+        base_score: Callable[[Tensor], Tensor],
+    ) -> Expansion:
+        """Return the neighbours that are among the best of the neighbours and the rest of the base ranking."""
+        assert self.tail_bonus is not None
+        links = 1 / expansion.best_seed_rank.clamp(min=1) + (expansion.seeds_reached - 1) / self.num_seeds
+        scores = base_score(expansion.nodes) + self.tail_bonus * links
+        scores = scores.masked_fill(expansion.nodes < 0, -torch.inf)
+        others = rest.scores.masked_fill((rest.nodes < 0) | is_listed(rest.nodes, expansion.nodes), -torch.inf)
+        room = min(self.top_k - self.base_k, scores.shape[1] + others.shape[1])
+        lowest = torch.cat([scores, others], dim=1).topk(room, dim=1).values[:, -1:]
+        wins = (expansion.nodes >= 0) & (scores >= lowest)
+        return Expansion(
+            nodes=expansion.nodes.where(wins, -1),
+            scores=expansion.scores.where(wins, -torch.inf),
+            best_seed_rank=expansion.best_seed_rank.where(wins, 0),
+            best_seed_score=expansion.best_seed_score.where(wins, 0.0),
+            seeds_reached=expansion.seeds_reached.where(wins, 0),
+            hops=expansion.hops.where(wins, 0),
+        )
 
     def _choose(self, walk: Callable[..., Expansion], seeds: Ranking, base: Tensor) -> Tensor | None:
         """Choose neighbours ``[b, n]`` by edge type and by PageRank. Return None to take the best over all edges."""
@@ -230,10 +273,16 @@ class HybridExpandRetriever(Expander, Retriever):
         rankings = []
         for base, table in self._base.rank(queries):
             self.graph.pages.release()
-            candidates, walk_features = self.candidates(base, table.vectors)
+            hybrid_score = partial(_hybrid_scores, table)
+            candidates, walk_features = self.candidates(base, table.vectors, base_score=hybrid_score)
             features = torch.cat([table.gather(candidates), walk_features], dim=-1)
             rankings.append(rank_candidates(candidates, features, self.top_k, base.nodes))
         return Ranking.concatenate(rankings)
+
+
+def _hybrid_scores(table: HybridScores, nodes: Tensor) -> Tensor:
+    """Return the hybrid scores of nodes ``[b, n]``. Those of padding are meaningless."""
+    return table.gather(nodes)[..., 0]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -265,6 +314,11 @@ class ExpandRetriever(Expander, Retriever):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.tail_bonus is not None:
+            raise UserError(
+                "`tail_bonus` must be null for a base retriever that scores only what it returns, got "
+                f"{self.tail_bonus}"
+            )
         self._base = as_retriever(self.base(self.graph, top_k=self.top_k))
         base_names = self._base.feature_names
         if clashes := sorted(set(base_names) & set(EXPANSION_FEATURES)):
