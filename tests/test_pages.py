@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -119,13 +120,24 @@ def check_python(arguments: list[str]) -> None:
 
 def check_settings(name: str, arguments: list[str]) -> None:
     """Compose what a script would compose; of a sweep its first run."""
-    schema.register()
     sweep = "-m" in arguments or any(argument.startswith("hparams_search=") for argument in arguments)
     arguments = [re.sub(r"=choice\((.*)\)$", r"=\1", argument) for argument in arguments]
     overrides = [argument.split(",")[0] if sweep else argument for argument in arguments if argument != "-m"]
     overrides = ["data=folder" if override == "data=NAME" else override for override in overrides]
+    check_composition(name, tuple(read_arguments(overrides)))
+
+
+@cache
+def check_composition(name: str, overrides: tuple[str, ...]) -> None:
+    """Compose settings, once for all places that name them."""
+    register_settings_once()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        compose(name, overrides=read_arguments(overrides))
+        compose(name, overrides=list(overrides))
+
+
+@cache
+def register_settings_once() -> None:
+    schema.register()
 
 
 def check_graphrerank(arguments: list[str]) -> None:
