@@ -114,6 +114,8 @@ def check_python(arguments: list[str]) -> None:
         check_graphrerank([script.removesuffix(".py"), *rest])
         return
     source = (ROOT / script).read_text(encoding="utf-8")
+    if "command_line import" in source:  # arguments that benchmarks share
+        source += (ROOT / "benchmarks" / "command_line.py").read_text(encoding="utf-8")
     for argument in rest:
         assert not argument.startswith("--") or f'"{argument.partition("=")[0]}"' in source, argument
 
