@@ -9,7 +9,7 @@ import pytest
 
 from graphrerank.feedback.log import read_log
 from tests.serving.page.conftest import QUESTION
-from tests.serving.page.test_in_browser import ROWS, ask, texts
+from tests.serving.page.test_in_browser import ROWS, ask
 from tests.support.browser import Page, axe_violations
 
 FIRST = "#lists [data-column=right] li:first-child"
@@ -109,7 +109,7 @@ def test_no_thumbs_without_a_log(page: Page, serving: Callable[..., Any]) -> Non
         page.open(url + "/")
         ask(page, QUESTION)
         page.click(f"{ROWS}:first-child")
-        assert texts(page, ".thumbs") == []
+        assert page.texts(".thumbs") == []
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (400, True), (1280, False), (1280, True)])
