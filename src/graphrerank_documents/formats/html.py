@@ -98,7 +98,9 @@ def read_html(content: bytes, name: str, *, is_chapter: bool = False) -> list[Do
     dropped = walk.dropped + Counter({"data URIs": uris})  # adding counters drops zeros
     url = refresh_url(_said(page, 'meta[http-equiv="refresh" i]', "content"))
     if not url and not any(section.blocks for section in sections):
-        url = next((target for script in page.css("script") if (target := script_url(script.text()[:_MAX_SCRIPT]))), "")
+        url = next(
+            (target for script in page.css("script") if (target := script_url((script.text() or "")[:_MAX_SCRIPT]))), ""
+        )
     document = Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)
     return [redirecting(replace(document, aliases=()), url) if url else document]
 

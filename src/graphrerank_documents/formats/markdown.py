@@ -52,7 +52,8 @@ _SPACED = re.compile(  # path as the target of a link, which may contain spaces
     rf"{_FENCED}|\]\((?P<path>[^\s()<>\"'][^()<>\n\"']{{0,400}}\.(?:md|markdown|mdx|html)(?:#[^()\s<>]{{0,300}})?)\)",
     re.MULTILINE | re.DOTALL,
 )
-_OUTLINE = re.compile(r"[-*+] (?:[^\n]*\n[ \t]*(?:[-*+] )?){0,500}?[^\n]*\[\[[^\[\]\n]+\]\]")  # indented list of notes
+_WIKI_LINK = re.compile(r"\[\[[^\[\]\n]{1,500}\]\]")
+_OUTLINE = re.compile(r"[-*+] ")  # first line of an indented list of notes
 _LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # block id in Obsidian
 _URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
@@ -119,6 +120,11 @@ def _without_code(found: re.Match[str]) -> str:
 def _without_spaces(found: re.Match[str]) -> str:
     """Return a link whose path has spaces in the syntax of Markdown. Code is unchanged."""
     return f"](<{found['path']}>)" if " " in (found["path"] or "") else found[0]
+
+
+def _is_outline(text: str) -> bool:
+    """Return whether indented text is a list with wiki links, as under a heading in Logseq, rather than code."""
+    return bool(_OUTLINE.match(text)) and "[[" in text and bool(_WIKI_LINK.search(text))
 
 
 def _ids(attributes: str) -> list[str]:
@@ -258,7 +264,7 @@ class MarkdownReader(LinedReader):
                 while tokens[place].type != "table_close":
                     place += 1
                 self._table(tokens[start:place], first)
-            elif kind == "code_block" and depth < _MAX_DEPTH and _OUTLINE.match(token.content):
+            elif kind == "code_block" and depth < _MAX_DEPTH and _is_outline(token.content):
                 self.read(token.content, self._line, depth + 1)
             elif kind in ("fence", "code_block"):
                 self._code(token, depth)

@@ -6,11 +6,11 @@ import pytest
 
 from graphrerank_documents.reading import read_files
 
-CASES = {
-    "one line.md": "a [link](b.md), `code`, *emphasis* and ~~more~~ in a sentence. "
-    * 150_000,  # file: content, which took minutes
+CASES = {  # file: content, which took minutes
+    "one line.md": "a [link](b.md), `code`, *emphasis* and ~~more~~ in a sentence. " * 60_000,
     "title.adoc": "= a" + " " * 1_500_000 + "b\n\nText.\n",
     "targets.rst": "Title\n=====\n\n" + ".. _t: x\n" * 30_000,
+    "outline.md": "# A\n\n    - a\n" + "      - - - b\n" * 20_000,
     "comment.md": "<!--" + "\n" * 200_000,
     "comments.js": "/*\n" * 160_000,
     "lines.py": "\\\n" * 240_000,
