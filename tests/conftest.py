@@ -1,5 +1,6 @@
 import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 from tests.support import ROOT
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets background jobs ignore Ctrl+C
 
 pytest_plugins = [
     "tests.support.browser",

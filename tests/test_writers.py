@@ -18,6 +18,7 @@ OURS = {"write_text", "write_bytes"}  # of utils/files.py, called without an obj
 ELSEWHERE = {  # file -> why it writes by itself
     "builders/builder.py": "within atomic_folder",
     "index_folder.py": "within atomic_folder",
+    "data/candidate_table.py": "a block that does not count before the checked state names it",
     "data/readers/fetch.py": "a download, under the name of a part until it is whole",
     "evaluation/memory.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",

@@ -73,15 +73,20 @@ def suffix_of(name: str) -> str:
         name: Path of a file.
 
     Returns:
-        Suffix with its dot, or an empty string if the format is not supported.
+        Suffix with its dot: ``.txt`` for a file without a suffix whose name is known, such as ``README``. An empty
+        string if the format is not supported.
 
     Example:
-        >>> suffix_of("docs/A.MD"), suffix_of("Makefile")
-        ('.md', '')
+        >>> suffix_of("docs/A.MD"), suffix_of("Makefile"), suffix_of("photo.png")
+        ('.md', '.txt', '')
     """
     path = PurePosixPath(name)
     suffix = path.suffix.lower()
-    return suffix if suffix in READERS else suffix or ".txt" if path.name in NAMED_FILES else ""
+    if suffix in READERS:
+        return suffix
+    if path.name in NAMED_FILES:
+        return suffix or ".txt"
+    return ""
 
 
 def reader_of(name: str) -> Reader:

@@ -21,6 +21,7 @@ from graphrerank.serving.setup import artifact_source
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support import ROOT
 from tests.support.commands import RunCommand
+from tests.support.exports import FEW_BATCHES
 from tests.support.manifests import make_manifest
 
 HUB_ID = "someone/reranker"
@@ -133,7 +134,7 @@ def test_export_in_some_formats_then_bench(run_command: RunCommand, tmp_path: Pa
     *lines, last = done.stdout.splitlines()
     assert last == str(artifact)
     assert [line.split(":")[0] for line in lines] == ["onnx", "safetensors", "torchscript"]
-    assert all(line.endswith("on 500 batches") for line in lines)
+    assert all(line.endswith(f"on {FEW_BATCHES} batches") for line in lines)
     assert {file.name for file in artifact.glob("model.*")} == {"model.pt", "model.onnx", "model.safetensors"}
 
     bench = {"candidates": 10, "edges": 5, "batch_queries": 4, "rounds": 3}
