@@ -1,6 +1,7 @@
 """Plugin of pytest that lets a second run leave out the tests that passed in a first one, in another environment.
 
-``python -m pytest -p tests.support.passed --write-passed FILE``, then the same with ``--deselect-passed FILE``.
+``python -m pytest -p tests.support.passed --write-passed=FILE``, then the same with ``--deselect-passed=FILE``. The
+equals sign is needed: pytest would take a separate FILE for a test when it looks for the root folder.
 """
 
 from pathlib import Path
