@@ -176,7 +176,7 @@ class RerankInput:
     def _replace_halves(self) -> None:
         """Replace incomplete surrogate pairs, which no text encoder accepts, and count the affected texts."""
         passages = () if self.passages is None else self.passages  # an array or a series has no truth value
-        texts = [self.query, *("" if is_missing(text) else text for text in passages)]
+        texts = [self.query, *(text if isinstance(text, str) else "" for text in passages)]
         query, *whole_passages = whole = list(map(whole_characters, texts))
         self.__dict__.update(query=query, num_halved=sum(map(ne, texts, whole)))  # bypasses the frozen dataclass
         if self.passages is not None:
