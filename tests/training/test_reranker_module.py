@@ -26,6 +26,7 @@ from graphrerank.training.optimizers import MuonAdamW
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.schedules import constant, linear, plateau
 from tests.support.device import MadeUpStrategy, Traffic, made_up_device, traffic
+from tests.support.stopping import StopAt
 from tests.training.conftest import make_toy
 
 LOSSES: dict[str, Callable[..., torch.Tensor]] = {
@@ -71,17 +72,6 @@ class Recorder(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any) -> None:
         self.losses.append(float(outputs["loss"]))
-
-
-class StopAt(L.Callback):
-    """Fail at a step, as a machine may."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step == self.step:
-            raise RuntimeError("power cut")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
