@@ -114,6 +114,7 @@ class Document:
             (see :func:`~graphrerank_documents.deferred_names.definition_of`).
         redirect: Page to which the document sends its readers. Such a document has no text, and links to it lead to
             that page. None for other documents.
+        damage: Parts of the document that are damaged and were ignored, each as a reason for the report.
     """
 
     name: str
@@ -127,3 +128,4 @@ class Document:
     includes: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     redirect: Link | None = None
+    damage: tuple[str, ...] = ()

@@ -29,6 +29,8 @@ from graphrerank_documents.sources import (
 MAX_COUNTED = 20_000
 #: Reason to skip a symbolic link to a file. Links to it lead to the file.
 SYMBOLIC_LINK = "a symbolic link"
+#: Start of the reason why the patterns of an ignore file have no effect.
+NO_RULES = "ignore file that cannot be opened, its patterns have no effect"
 _GIT = ".git"
 _MAX_PARENTS = 20  # maximum number of folders above the source whose ignore files are read
 
@@ -78,7 +80,7 @@ class _Walk:
         for root, folders, files in os.walk(self._folder, onerror=self._note_error):
             path = _relative(Path(root), self._folder)
             rules = self._rules.get(path.rpartition("/")[0], top) if path else top
-            self._rules[path] = rules.below(path, _read_rules(Path(root) / IGNORE_FILE))
+            self._rules[path] = rules.below(path, self._rules_of(Path(root) / IGNORE_FILE, path))
             folders[:] = [name for name in sorted(folders) if self._enters(Path(root, name), path, files)]
             for name in sorted(files):
                 self._add_file(Path(root, name), path)
@@ -90,6 +92,14 @@ class _Walk:
 
     def _note(self, reason: str, path: str) -> None:
         self._unread[reason].append(listed_name(path))
+
+    def _rules_of(self, file: Path, path: str) -> tuple[IgnoreRule, ...]:
+        """Return the rules of an ignore file. If it cannot be opened, note the reason and return none."""
+        try:
+            return _read_rules(file)
+        except OSError as error:
+            self._note(f"{NO_RULES}: {error.strerror}", f"{path}/{IGNORE_FILE}".lstrip("/"))
+            return ()
 
     def _enters(self, folder: Path, parent: str, siblings: list[str]) -> bool:
         """Return whether to walk through a folder. Otherwise, note the reason."""
@@ -180,11 +190,10 @@ def _names_in(folder: Path) -> list[str]:
 
 def _read_rules(path: Path) -> tuple[IgnoreRule, ...]:
     """Return the rules of an ignore file, or none if there is no such regular file."""
-    with suppress(OSError):
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as file:
-                return parse_rules(file.read(MAX_BYTES).decode("utf-8", "replace").split("\n"))
-    return ()
+    if not path.is_file() or path.is_symlink():
+        return ()
+    with path.open("rb") as file:
+        return parse_rules(file.read(MAX_BYTES).decode("utf-8", "replace").split("\n"))
 
 
 def _rules_above(folder: Path) -> IgnoreRules:
@@ -196,8 +205,9 @@ def _rules_above(folder: Path) -> IgnoreRules:
         return IgnoreRules()
     files = []
     for parent in reversed(parents[: parents.index(top) + 1]):
-        if rules := _read_rules(parent / IGNORE_FILE):
-            files.append((_relative(parent, top), rules))
+        with suppress(OSError):  # files above the source are not part of the report
+            if rules := _read_rules(parent / IGNORE_FILE):
+                files.append((_relative(parent, top), rules))
     return IgnoreRules(files, prefix=_relative(folder, top))
 
 

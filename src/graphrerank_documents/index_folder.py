@@ -49,7 +49,7 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 8"
+FORMAT = "graphrerank documents 9"
 EDGES = "edges.tsv"
 _RST = ".rst"
 _MAX_INCLUDES = 4  # maximum depth of included files in included files that are not parsed as RST otherwise
@@ -194,7 +194,11 @@ def index_folder(
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or NO_TEXT].append(file.path)
+        for damage in file.damage:
+            unread[damage].append(file.path)
     site = source.site()
+    for damage, paths in site.damaged.items():
+        unread[damage] += paths
     documents = resolve_names([each for file in read for each in file.documents])
     documents = list(map(vault_note, documents)) if site.is_vault or is_vault(documents) else documents
     documents, passages, dropped = _divide(documents, max_words, unread)

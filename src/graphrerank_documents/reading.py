@@ -18,6 +18,8 @@ from graphrerank_documents.readers import reader_of
 
 #: Time limit for parsing one file: a constant, and an addition per megabyte.
 SECONDS, SECONDS_PER_MB = 30.0, 3.0
+#: Start of the reason why the settings of a package manifest are ignored.
+DAMAGED_MANIFEST = "damaged package manifest, imports are resolved without it"
 _FOLDER_READER = "graphrerank_documents.reading:folder_reader"
 
 
@@ -32,6 +34,7 @@ class ReadFile:
         reason: Reason why the file was skipped, or empty if it was parsed.
         read_as: Suffix of the format in which the file was parsed if it is not that of its name, such as ``.rst``.
         manifest: Settings for the resolution of imports if the file is a package manifest, even if it was skipped.
+        damage: Parts of the file that are damaged and were ignored, each as a reason for the report.
     """
 
     path: str
@@ -40,6 +43,7 @@ class ReadFile:
     reason: str = ""
     manifest: PackageManifest | None = None
     read_as: str = ""
+    damage: tuple[str, ...] = ()
 
     @property
     def record(self) -> bytes:
@@ -98,7 +102,11 @@ def read_content(content: bytes, path: str, read_as: str = "") -> ReadFile:
     Returns:
         File with its documents, or with the reason why it was skipped.
     """
-    sha256, manifest = hashlib.sha256(content).hexdigest(), read_package_manifest(content, path)
+    sha256, manifest, damage = hashlib.sha256(content).hexdigest(), None, tuple[str, ...]()
+    try:
+        manifest = read_package_manifest(content, path)
+    except UnreadableError as error:
+        damage = (f"{DAMAGED_MANIFEST}: {error}",)
     try:
         documents = tuple(reader_of(f"a{read_as}" if read_as else path)(content, path))
     except (UnreadableError, MissingExtraError) as error:
@@ -108,8 +116,9 @@ def read_content(content: bytes, path: str, read_as: str = "") -> ReadFile:
     except Exception as error:  # parsing libraries raise many kinds of errors for a damaged file
         reason = f"cannot be parsed ({type(error).__name__})"
     else:
-        return ReadFile(path, sha256, documents, manifest=manifest, read_as=read_as)
-    return ReadFile(path, sha256, reason=reason, manifest=manifest, read_as=read_as)
+        damage += tuple(dict.fromkeys(each for document in documents for each in document.damage))
+        return ReadFile(path, sha256, documents, manifest=manifest, read_as=read_as, damage=damage)
+    return ReadFile(path, sha256, reason=reason, manifest=manifest, read_as=read_as, damage=damage)
 
 
 def read_files(source: Path, paths: Iterable[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:

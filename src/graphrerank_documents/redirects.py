@@ -6,19 +6,20 @@ Configurations are untrusted. They are parsed as text and never executed.
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from itertools import islice
 from posixpath import join, normpath
 from typing import Any, NamedTuple
 
-from graphrerank.installation.extras import optional
-from graphrerank_documents.document import MAX_TARGET, Document, Link
+from graphrerank_documents.document import MAX_TARGET, Document, Link, UnreadableError
+from graphrerank_documents.untrusted_yaml import yaml_nodes
 
 #: Maximum number of redirects of a site.
 MAX_REDIRECTS = 20_000
 #: Type of the links of redirects in the report.
 REDIRECT = "redirect"
+#: Start of the reason why redirects of a damaged configuration are not followed.
+DAMAGED_CONFIG = "damaged site configuration, some redirects are not followed"
 _MAX_PATTERNS = 100  # maximum number of redirects of whole folders, because each is compared with all documents
 _FOLDERS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # URLs omit these folders
 _TEXT = r"""["'`]([^"'`\n]{1,1000})["'`]"""
@@ -28,6 +29,11 @@ _TO = re.compile(rf"""["']?\b(?:to|destination)["']?\s{{0,9}}:\s{{0,9}}{_TEXT}""
 _TEXTS = re.compile(_TEXT)
 _PAIR = re.compile(rf"""{_TEXT}\s{{0,9}}:\s{{0,9}}{_TEXT}""")
 _SPHINX = re.compile(r"^(redirects|rediraffe_redirects)\b[^=\n]{0,50}=\s{0,9}\{([^{}]{0,500000})\}", re.MULTILINE)
+_START = re.compile(r"^[ \t]*(redirects|rediraffe_redirects)[ \t]*[:=]\s{0,9}[\[{]", re.MULTILINE)
+_TOKEN = re.compile(  # strings, comments and brackets of JavaScript and Python
+    r""""(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|`(?:\\.|[^`\\])*+`?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|[\[\](){}]""",
+    re.DOTALL,
+)
 _WILDCARD = re.compile(r"(?:\*|:[\w]{1,50}\*)\Z")
 _SPLAT = re.compile(r"(?::[\w]{1,50}\*?|\*|\$1)\Z")
 
@@ -46,28 +52,39 @@ class Redirect(NamedTuple):
     target: str
 
 
-def redirects_of(name: str, content: bytes, folder: str) -> list[Redirect]:
+def redirects_of(
+    name: str, content: bytes, folder: str, damage: MutableMapping[str, list[str]] | None = None
+) -> list[Redirect]:
     """Return the redirects in a configuration file.
 
     Args:
         name: Name of the file, one of :data:`READERS`.
         content: Content of the file.
         folder: Path of the folder that contains the file, relative to the folder of documents.
+        damage: Paths of damaged configurations, by what is wrong with them. New ones are added, and the redirects
+            before the damage are returned. If None, the exception is raised.
 
     Returns:
-        Redirects, at most :data:`MAX_REDIRECTS`. Empty if the file has none or is damaged.
+        Redirects, at most :data:`MAX_REDIRECTS`. Empty if the file has none.
+
+    Raises:
+        UnreadableError: If the file is damaged and ``damage`` is None.
 
     Example:
         >>> redirects_of("_redirects", b"/old /new 301", "public")
         [Redirect(source='public/old', target='/new')]
     """
     redirects = []
-    with suppress(Exception):  # a damaged configuration names no redirects
+    try:
         for source, target in islice(READERS[name](content.decode("utf-8-sig", "replace")), MAX_REDIRECTS):
             path = re.sub(r"^[a-z]+://[^/]*", "", source.strip()).partition("?")[0].partition("#")[0]
             path = normpath(join(folder, path.lstrip("/")))
             if path not in (".", "..") and not path.startswith("../") and 0 < len(target) <= MAX_TARGET >= len(path):
                 redirects.append(Redirect(path, target.strip()))
+    except UnreadableError as error:
+        if damage is None:
+            raise
+        damage.setdefault(f"{DAMAGED_CONFIG}: {error}", []).append(join(folder, name))
     return redirects
 
 
@@ -107,23 +124,17 @@ def _expanded(pattern: Redirect, names: Collection[str]) -> Iterator[Redirect]:
 
 def _mkdocs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the entries of ``redirect_maps``. Both paths are relative to the folder of the pages."""
-    root = _yaml(text)
-    pages = getattr(_entry(root, "docs_dir"), "value", "docs")
-    plugins = getattr(_entry(root, "plugins"), "value", None) or []
-    settings = [value for plugin in plugins for _, value in _items(plugin)]
-    for source, target in (pair for each in settings for pair in _items(_entry(each, "redirect_maps"))):
-        yield f"{pages}/{source}", target.value if "://" in target.value else f"/{target.value}"
+    root = yaml_nodes(text, "site configurations")
+    pages = _scalar(_entry(root, "docs_dir")) or "docs"
+    plugins = getattr(_entry(root, "plugins"), "value", None)
+    settings = [value for plugin in plugins for _, value in _items(plugin)] if isinstance(plugins, list) else []
+    for source, target in _scalars(pair for each in settings for pair in _items(_entry(each, "redirect_maps"))):
+        yield f"{pages}/{source}", target if "://" in target else f"/{target}"
 
 
 def _gitbook(text: str) -> Iterator[tuple[str, str]]:
-    for source, target in _items(_entry(_yaml(text), "redirects")):
-        yield source, target.value if "://" in target.value else f"/{target.value.lstrip('./')}"
-
-
-def _yaml(text: str) -> Any:
-    """Return the root node of YAML. Nodes are read without constructing objects."""
-    yaml = optional("yaml", "site configurations")
-    return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    for source, target in _scalars(_items(_entry(yaml_nodes(text, "site configurations"), "redirects"))):
+        yield source, target if "://" in target else f"/{target.lstrip('./')}"
 
 
 def _items(node: Any) -> Iterator[tuple[str, Any]]:
@@ -138,6 +149,28 @@ def _entry(node: Any, key: str) -> Any:
     return next((value for name, value in _items(node) if name == key), None)
 
 
+def _scalar(node: Any) -> str:
+    """Return the text of a node of YAML, or an empty string if it is a list, a mapping or None."""
+    value = getattr(node, "value", None)
+    return value if isinstance(value, str) else ""
+
+
+def _scalars(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the items of a mapping of YAML whose values are texts, and raise an error if there are others."""
+    invalid = []
+    for key, node in items:
+        if value := _scalar(node):
+            yield key, value
+        else:
+            invalid.append(f"{key} (line {node.start_mark.line + 1})")
+    _check_targets(invalid)
+
+
+def _check_targets(invalid: Sequence[str]) -> None:
+    if invalid:
+        raise UnreadableError(f"{len(invalid):,} redirects without a target: {invalid[0][:100]}")
+
+
 def _script(text: str) -> Iterator[tuple[str, str]]:
     """Yield the objects with ``from`` and ``to``, or ``source`` and ``destination``, of a program or of JSON."""
     for found in _OBJECT.finditer(text):
@@ -145,6 +178,7 @@ def _script(text: str) -> Iterator[tuple[str, str]]:
         if sources and target:
             for source in _TEXTS.findall(sources[1]) if sources[1] else [sources[2]]:
                 yield _WILDCARD.sub("*", source), target[1]
+    _check_closed(text)
 
 
 def _sphinx(text: str) -> Iterator[tuple[str, str]]:
@@ -152,27 +186,69 @@ def _sphinx(text: str) -> Iterator[tuple[str, str]]:
     for kind, entries in _SPHINX.findall(text):
         for source, target in _PAIR.findall(entries):
             yield source, target if kind == "redirects" or "://" in target else f"/{target}"
+    _check_closed(text)
+
+
+def _check_closed(text: str) -> None:
+    """Raise an error if the list or mapping of redirects in a program is not closed.
+
+    The program is not parsed, because only its redirects matter.
+    """
+    for found in islice(_START.finditer(text), _MAX_PATTERNS):
+        depth = 0
+        for token in _TOKEN.finditer(text, found.end() - 1):
+            depth += (token[0] in ("[", "{", "(")) - (token[0] in ("]", "}", ")"))
+            if depth <= 0 and token[0] in ("]", "}", ")"):
+                break
+        else:
+            line = text.count("\n", 0, found.start()) + 1
+            raise UnreadableError(f"the brackets of `{found[1]}` are not closed (line {line})")
 
 
 def _host(text: str) -> Iterator[tuple[str, str]]:
     """Yield the lines of a file of redirects, such as ``/old /new 301``."""
-    for words in (line.split() for line in text.split("\n") if not line.lstrip().startswith("#")):
+    invalid = []
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.split() if not line.lstrip().startswith("#") else []
         if len(words) > 1:
             yield words[0], words[1]
+        elif words:
+            invalid.append(f"{words[0]} (line {number})")
+    _check_targets(invalid)
 
 
 def _toml(text: str) -> Iterator[tuple[str, str]]:
     """Yield the entries of ``netlify.toml`` and of mdBook's ``book.toml``."""
-    data = tomllib.loads(text)
-    for each in data.get("redirects") or []:
-        yield str(each["from"]), str(each["to"])
-    output = data.get("output") or {}
-    for source, target in ((output.get("html") or {}).get("redirect") or {}).items():
-        yield f"src/{source.lstrip('/')}", str(target)
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UnreadableError(f"not valid TOML: {error}") from error
+    rows = data.get("redirects") or []
+    entries = [(each.get("from"), each.get("to")) for each in rows if isinstance(each, dict)]
+    pages: object = data
+    for key in ("output", "html", "redirect"):
+        pages = pages.get(key) if isinstance(pages, dict) else None
+    entries += (
+        [(f"src/{source.lstrip('/')}", target) for source, target in pages.items()] if isinstance(pages, dict) else []
+    )
+    for source, target in entries:
+        if isinstance(source, str) and isinstance(target, str):
+            yield source, target
+    _check_targets(
+        [str(source) for source, target in entries if not isinstance(source, str) or not isinstance(target, str)]
+    )
 
 
 def _json(text: str) -> Iterator[tuple[str, str]]:
-    yield from _script(json.dumps(json.loads(text).get("redirects") or []))
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UnreadableError(f"not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise UnreadableError("JSON with too many levels of nesting") from error
+    if not isinstance(data, dict):
+        raise UnreadableError("not a JSON object")
+    yield from _script(json.dumps(data.get("redirects") or []))
 
 
 #: Functions that return the redirects in a configuration file, by its name.

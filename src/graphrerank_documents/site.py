@@ -2,13 +2,13 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from posixpath import join
 from typing import NamedTuple
 
-from graphrerank_documents.redirects import MAX_REDIRECTS, READERS, Redirect, redirects_of
+from graphrerank_documents.redirects import DAMAGED_CONFIG, MAX_REDIRECTS, READERS, Redirect, redirects_of
 
 #: Configuration files of site generators, and the settings from which the URL of the site is built.
 CONFIGS = {
@@ -43,6 +43,7 @@ class Site:
         by_name: Whether links contain the file name of a page without its folder.
         is_vault: Whether the folder is a vault of Obsidian, in which the name of a note's file is its title.
         redirects: Redirects of pages that moved.
+        damaged: Paths of damaged configurations, by what is wrong with them.
     """
 
     bases: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Site:
     by_name: bool = False
     is_vault: bool = False
     redirects: tuple[Redirect, ...] = ()
+    damaged: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class SiteConfig(NamedTuple):
@@ -60,11 +62,13 @@ class SiteConfig(NamedTuple):
             for the folder of documents itself, and None for a folder outside it.
         name: File name, one of :data:`CONFIG_NAMES`.
         content: First :data:`MAX_CONFIG` bytes of the file.
+        failure: Reason why the file could not be opened, or empty.
     """
 
     folder: str | None
     name: str
     content: bytes
+    failure: str = ""
 
 
 def find_site(source: Path) -> Site:
@@ -85,7 +89,7 @@ def find_site(source: Path) -> Site:
         within = folder.relative_to(source).as_posix() if folder.is_relative_to(source) else None
         for path in (folder / name for name in CONFIG_NAMES):
             if path.is_file() and not path.is_symlink():
-                configs.append(SiteConfig("" if within == "." else within, path.name, _start_of(path)))
+                configs.append(SiteConfig("" if within == "." else within, path.name, *_start_of(path)))
     naming = {name for folder in folders for name in NAMING if (folder / name).exists()}
     return site_of(configs, source.name, naming=naming)
 
@@ -104,18 +108,22 @@ def site_of(configs: Sequence[SiteConfig], name: str = "", *, naming: Collection
     """
     bases = dict.fromkeys(base for config in configs for base in _bases(config))
     roots = dict.fromkeys(config.folder for config in configs if config.folder is not None and config.name in CONFIGS)
-    redirects = (
-        redirect
-        for config in configs
-        if config.folder is not None and config.name in READERS
-        for redirect in redirects_of(config.name, config.content, config.folder)
-    )
+    damaged: dict[str, list[str]] = {}
+    redirects: list[Redirect] = []
+    for config in configs:
+        if config.folder is not None and config.name in READERS:
+            size = f"larger than {MAX_CONFIG // 1_000_000} MB" if len(config.content) >= MAX_CONFIG else ""
+            failure = config.failure or size  # then the end of the file is missing
+            redirects += redirects_of(config.name, config.content, config.folder, {} if failure else damaged)
+            if failure:
+                damaged.setdefault(f"{DAMAGED_CONFIG}: {failure}", []).append(join(config.folder, config.name))
     return Site(
         (*bases, *[f"/{name}/"] * bool(name)),
         tuple(roots),
         bool(naming),
         VAULT in naming,
-        tuple(islice(redirects, MAX_REDIRECTS)),
+        tuple(redirects[:MAX_REDIRECTS]),
+        damaged,
     )
 
 
@@ -139,12 +147,13 @@ def _near_folders(source: Path) -> Iterator[Path]:
         names[:] = sorted(name for name in names if goes_on and not _is_skipped(name))
 
 
-def _start_of(path: Path) -> bytes:
+def _start_of(path: Path) -> tuple[bytes, str]:
+    """Return the first bytes of a file, and the reason why it could not be opened."""
     try:
         with path.open("rb") as file:
-            return file.read(MAX_CONFIG)
-    except OSError:
-        return b""
+            return file.read(MAX_CONFIG), ""
+    except OSError as error:
+        return b"", error.strerror or "cannot be opened"
 
 
 def _bases(config: SiteConfig) -> list[str]:

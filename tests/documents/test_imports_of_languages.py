@@ -1,11 +1,14 @@
 """Imports lead where the manifests of packages say, in each language; the expected files are worked out by hand."""
 
+from contextlib import suppress
+
 import pytest
 
+from graphrerank_documents.document import UnreadableError
 from graphrerank_documents.imports.manifest import PackageManifest, read_package_manifest
 from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.paths import folders_above, path_below
-from graphrerank_documents.reading import read_content
+from graphrerank_documents.reading import DAMAGED_MANIFEST, read_content
 from graphrerank_documents.symbols import SymbolIndex
 
 PYTHON_SRC = {
@@ -180,8 +183,24 @@ def test_the_account_counts_imports_like_links(tmp_path):
 @pytest.mark.parametrize("name", MANIFESTS)
 @pytest.mark.parametrize("content", [b"", b"\0\xff", b"[" * 9999, b"{" * 9999, b"[1]", b'{"name": 1, "exports": [[]]}'])
 def test_damaged_manifests_decide_nothing(name, content):
-    assert isinstance(read_package_manifest(content, f"a/{name}"), PackageManifest | None)
+    with suppress(UnreadableError):
+        assert isinstance(read_package_manifest(content, f"a/{name}"), PackageManifest)
     assert imports_of({f"a/{name}": content.decode("latin-1"), "a/b.py": "import c\n"})[0] == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("pyproject.toml", b"[project\n", "not valid TOML"),
+        ("tsconfig.json", b'{"extends": }', "not valid JSON"),
+        ("pnpm-workspace.yaml", b"[" * 9999, "YAML with more than 100 levels of nesting"),
+        ("setup.cfg", b"name = x\n", "not valid INI"),
+        ("package.json", b"[1]", "settings of an unexpected type"),
+        ("package.json", b" " * 500_001, "larger than 500 kB"),
+    ],
+)
+def test_damaged_manifests_are_named_in_the_report(name, content, reason):
+    assert read_content(content, f"a/{name}").damage == (f"{DAMAGED_MANIFEST}: {reason}",)
 
 
 def test_setup_scripts_are_never_executed(tmp_path):

@@ -1,15 +1,16 @@
 """Redirects lead links to the page that moved, whether a page or a configuration names them."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from graphrerank_documents.document import PAGE, Document, Link, Section
+from graphrerank_documents.document import PAGE, Document, Link, Section, UnreadableError
 from graphrerank_documents.index_folder import IndexedFolder, index_folder
 from graphrerank_documents.links import resolve_links
 from graphrerank_documents.passages import Passage
-from graphrerank_documents.redirects import REDIRECT, Redirect, redirect_documents, redirects_of
+from graphrerank_documents.redirects import DAMAGED_CONFIG, REDIRECT, Redirect, redirect_documents, redirects_of
 
 NEW = {"docs/new.md": "# New\n\nThe text.\n\n## Usage\n\nUse it.\n"}
 
@@ -48,12 +49,58 @@ def index(tmp_path: Path, files: Mapping[str, str]) -> tuple[IndexedFolder, set[
         ("book.toml", '[output.html.redirect]\n"/a.html" = "b.html"\n', "", [("src/a.html", "b.html")]),
         ("vercel.json", '{"redirects": [{"source": "/old", "destination": "/new"}]}', "", [("old", "/new")]),
         (".gitbook.yaml", "redirects:\n  old/page: new/page.md\n", "", [("old/page", "/new/page.md")]),
-        ("mkdocs.yml", "plugins: [", "", []),
         ("conf.py", 'redirects = {"../../etc": "x"}', "", []),
     ],
 )  # fmt: skip
 def test_redirects_of_a_configuration(name: str, content: str, folder: str, expected: list[tuple[str, str]]) -> None:
     assert redirects_of(name, content.encode(), folder) == [Redirect(*pair) for pair in expected]
+
+
+DAMAGED = [
+    ("mkdocs.yml", "plugins: [\n", r"not valid YAML \(line 2\)"),
+    ("mkdocs.yml", "[" * 100_000, "YAML with more than 100 levels of nesting"),
+    ("mkdocs.yml", "plugins: [redirects: {redirect_maps: {a.md: [b.md]}}]", r"1 redirects without a target: a.md"),
+    (".gitbook.yaml", "redirects:\n  a: {b: c}\n", r"a \(line 2\)"),
+    ("netlify.toml", "[[redirects]\n", "not valid TOML"),
+    ("netlify.toml", '[[redirects]]\nfrom = "/a"\n', "1 redirects without a target: /a"),
+    ("book.toml", "[output.html.redirect]\na = 1\n", "1 redirects without a target: src/a"),
+    ("vercel.json", '{"redirects": [', "not valid JSON"),
+    ("docs.json", "[" * 100_000, "JSON with too many levels of nesting"),
+    ("mint.json", "[]", "not a JSON object"),
+    ("_redirects", "/a /b\n/c\n", r"1 redirects without a target: /c \(line 2\)"),
+    ("docusaurus.config.js", "module.exports = {\n  redirects: [{from: '/a', to: '/b'}, // ]\n", r"closed \(line 2\)"),
+    ("conf.py", "redirects = {\n  'a': 'b',  # }\n", r"the brackets of `redirects` are not closed \(line 1\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), DAMAGED)
+def test_a_damaged_configuration_is_reported_by_name(name: str, content: str, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason):
+        redirects_of(name, content.encode(), "")
+    damage: dict[str, list[str]] = {}
+    redirects_of(name, content.encode(), "site", damage)
+    ((message, paths),) = damage.items()
+    assert re.search(reason, message)
+    assert paths == [f"site/{name}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("docusaurus.config.js", "const redirects = [{from: \"/a[\", to: '/b'}]; // don't"),
+        ("next.config.js", "async redirects() {\n  return [{source: '/a', destination: `/b/${x}`}]\n}"),
+        ("conf.py", "redirects = {}\nx = '['\n"),
+    ],
+)
+def test_brackets_in_texts_and_comments_are_no_damage(name: str, text: str) -> None:
+    assert len(redirects_of(name, text.encode(), "")) <= 1
+
+
+def test_redirects_before_the_damage_are_followed(tmp_path: Path) -> None:
+    made, edges = index(tmp_path, NEW | {"_redirects": "/old /docs/new\n/broken\n", "docs/a.md": "[o](/old)"})
+    assert edges == {("docs/a.md", "docs/new.md#new")}
+    assert made.unread[f"{DAMAGED_CONFIG}: 1 redirects without a target: /broken (line 2)"] == ["_redirects"]
+    assert "/broken (line 2) (_redirects)" in str(made)
 
 
 def test_a_redirect_of_a_folder_is_expanded_to_the_pages_in_it() -> None:

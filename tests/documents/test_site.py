@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from graphrerank_documents.redirects import DAMAGED_CONFIG
 from graphrerank_documents.site import Site, find_site
 
 
@@ -39,6 +40,28 @@ def test_configurations_may_say_nothing(tmp_path: Path) -> None:
     (folder / "node_modules/x/mkdocs.yml").write_text("site_url: https://example.org/\n")
     (folder / "mkdocs.yml").write_bytes(b"\xff\xfe\x00site_url: !ENV [URL]\nsite_url: ''\n")
     (folder / "conf.py").mkdir()
-    assert not find_site(folder).by_name
+    site = find_site(folder)
+    assert not site.by_name
+    assert list(site.damaged.values()) == [["mkdocs.yml"]]
     (tmp_path / "writerside.cfg").touch()
-    assert find_site(folder) == Site(("/docs/",), ("",), by_name=True)
+    assert find_site(folder) == Site(("/docs/",), ("",), by_name=True, damaged=site.damaged)
+
+
+def test_a_configuration_that_cannot_be_opened_or_is_too_large_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "_redirects").write_text("/a /b\n" + "# x\n" * 300_000)
+    (tmp_path / "vercel.json").write_text("{}")
+    real = Path.open
+
+    def refuse(path: Path, *arguments: object, **settings: object) -> object:
+        if path.name == "vercel.json":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **settings)  # type: ignore[call-overload]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        site = find_site(tmp_path)
+    assert len(site.redirects) == 1
+    assert site.damaged == {
+        f"{DAMAGED_CONFIG}: larger than 1 MB": ["_redirects"],
+        f"{DAMAGED_CONFIG}: Permission denied": ["vercel.json"],
+    }

@@ -9,12 +9,17 @@ from pathlib import PurePosixPath
 from posixpath import dirname, join, normpath
 from typing import Any
 
-from graphrerank.installation.extras import optional
-from graphrerank_documents.document import MAX_NAME, MAX_TARGET, PAGE, Link
+from graphrerank_documents.document import MAX_NAME, MAX_TARGET, PAGE, Link, UnreadableError
+from graphrerank_documents.untrusted_yaml import yaml_nodes
+
+#: Reasons in the report for front matter that is damaged.
+DAMAGED_YAML = "damaged front matter (not valid YAML), only its simple properties are read"
+DAMAGED_TOML = "damaged front matter (not valid TOML), read as text"
 
 _YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$", re.MULTILINE)
+_TOML_KEY = re.compile(r"^[ \t]*[\w-]{1,100}[ \t]*=", re.MULTILINE)
 _MAX_CHARS = 20_000  # maximum length of front matter; longer metadata is treated as text
 _ALIASES = ("aliases", "alias", "redirect_from", "permalink", "url")
 _REDIRECTS = ("redirect_to", "redirect")  # properties with the target of a page that redirects
@@ -36,6 +41,7 @@ class FrontMatter:
         redirect: URL or path of the page to which this one redirects, or empty.
         text: Properties as lines of the form ``name: value``, for a page without text.
         length: Number of characters of the front matter at the start of the file. 0 if there is none.
+        damage: Description of what is wrong with it, for the report. Empty if it is valid.
     """
 
     title: str = ""
@@ -45,6 +51,7 @@ class FrontMatter:
     redirect: str = ""
     text: str = ""
     length: int = 0
+    damage: str = ""
 
 
 def front_matter(text: str, name: str) -> FrontMatter:
@@ -57,7 +64,7 @@ def front_matter(text: str, name: str) -> FrontMatter:
     Returns:
         Metadata. Empty if the page has no front matter.
     """
-    said, length = _said(text[:_MAX_CHARS])
+    said, length, damage = _said(text[:_MAX_CHARS])
     folder, slug = dirname(name), said.get("slug", ("",))[0]
     names = [_shown(page) for key in _NAMES for page in said.get(key, ())]
     names += [part for page in names if "," in page for part in map(str.strip, page.split(","))]
@@ -73,7 +80,7 @@ def front_matter(text: str, name: str) -> FrontMatter:
     links = _property_links(text[:length])
     targets = (each.strip() for key in _REDIRECTS for each in said.get(key, ())[:1])
     redirect = next((target for target in targets if "/" in target or "." in target), "")
-    return FrontMatter(title[:MAX_NAME], description, aliases, links, redirect, "\n".join(rows), length)
+    return FrontMatter(title[:MAX_NAME], description, aliases, links, redirect, "\n".join(rows), length, damage)
 
 
 def _property_links(head: str) -> tuple[Link, ...]:
@@ -106,39 +113,42 @@ def file_title(name: str) -> str:
     return path.parent.name if path.stem.lower() in ("index", "_index", "readme") and path.parent.name else path.stem
 
 
-def _said(head: str) -> tuple[Mapping[str, tuple[str, ...]], int]:
-    """Return the strings in the front matter by key, and its length."""
+def _said(head: str) -> tuple[Mapping[str, tuple[str, ...]], int, str]:
+    """Return the strings in the front matter by key, its length, and what is wrong with it."""
     values: object = {}
-    length = 0
+    length, damage = 0, ""
     try:
         if found := _YAML.match(head):
-            values, length = _yaml(found[1]), found.end()
+            values, damage = _yaml(found[1])
+            length = found.end()
         elif found := _TOML.match(head):
-            values, length = tomllib.loads(found[1]), found.end()
+            damage = DAMAGED_TOML if _TOML_KEY.search(found[1]) else ""
+            values, length, damage = tomllib.loads(found[1]), found.end(), ""
         elif head.startswith("{"):
             values, length = json.JSONDecoder().raw_decode(head)
     except (ValueError, RecursionError):
         pass
     if not isinstance(values, dict):
-        return {}, 0
+        return {}, 0, ""
     listed = ((str(key).lower(), value if isinstance(value, list) else [value]) for key, value in values.items())
-    return {key: texts for key, value in listed if (texts := tuple(e for e in value if isinstance(e, str)))}, length
+    texts_of = {key: texts for key, value in listed if (texts := tuple(e for e in value if isinstance(e, str)))}
+    return texts_of, length, damage
 
 
-def _yaml(text: str) -> object:
-    """Return the strings in a YAML mapping, or None if it is not a mapping.
+def _yaml(text: str) -> tuple[object, str]:
+    """Return the strings in a YAML mapping, and what is wrong with it. The result is None if it is not a mapping.
 
     The nodes are read without constructing objects, because aliases in YAML can expand to objects of any size.
     """
-    yaml = optional("yaml", "front matter")
     try:
-        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {key: value.strip("\"' \t") for key, value in _KEY.findall(text)} or None
-    if not isinstance(node, yaml.MappingNode):
-        return None if node else {}
-    items = ((key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
-    return {key: _strings(value) if isinstance(value.value, list) else value.value for key, value in items}
+        node = yaml_nodes(text, "front matter")
+    except (UnreadableError, RecursionError):
+        values = {key: value.strip("\"' \t") for key, value in _KEY.findall(text)}
+        return (values, DAMAGED_YAML) if values else (None, "")
+    if not getattr(node, "tag", "").endswith(":map"):
+        return (None if node else {}), ""
+    items = ((key.value, value) for key, value in node.value if isinstance(key.value, str))
+    return {key: _strings(value) if isinstance(value.value, list) else value.value for key, value in items}, ""
 
 
 def _strings(node: Any, depth: int = 0) -> list[object]:

@@ -2,7 +2,6 @@
 
 import re
 from bisect import bisect_left
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePosixPath
@@ -73,6 +72,8 @@ _SILENT = (
     "subsubsection chapter part paragraph subparagraph multicolumn multirow rule color textcolor phantom vphantom "
     "hphantom"
 )
+#: Reason in the report for a file with paragraphs whose commands cannot be converted to text.
+NOT_CONVERTED = "read, but some paragraphs keep their LaTeX commands, because they are not valid LaTeX"
 _RULES = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule|endhead|cline\{[^{}]{0,50}\})")
 
 
@@ -120,6 +121,7 @@ def _without_comments(text: str) -> str:
 class _LaTeX(LinedReader):
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
+        self.damage: tuple[str, ...] = ()
         self.definitions: dict[str, tuple[str, int]] = {}  # body and number of parameters of the file's macros
         body = _IMPORT.sub(
             lambda found: rf"\input{{{found[1].strip()}{found[2].strip()}}}", _without_comments(self.text)
@@ -147,7 +149,8 @@ class _LaTeX(LinedReader):
         }
         includes = (found[1].strip() for found in _INCLUDE.finditer(self.body))
         paths = dict.fromkeys(path if PurePosixPath(path).suffix else f"{path}.tex" for path in includes)
-        return [replace(document, names=names, includes=tuple(paths)) for document in self.documents()]
+        (document,) = self.documents()
+        return [replace(document, names=names, includes=tuple(paths), damage=self.damage)]
 
     def defined(self, text: str) -> str:
         """Store the definitions of macros and return the text without them. The number of lines is unchanged."""
@@ -241,8 +244,10 @@ class _LaTeX(LinedReader):
         shown, links = replaced(_LINK, _shown, text, line)
         shown = self.marked(shown) if len(shown) <= _MAX_CONVERTED else shown
         if re.search(r"[\\{}$~`'-]", shown) and len(shown) <= _MAX_CONVERTED:
-            with suppress(Exception):  # pylatexenc raises many kinds of errors for invalid LaTeX
+            try:
                 shown = str(self.converter.latex_to_text(_COMMANDS.sub(r"\1", shown)))
+            except Exception:  # pylatexenc raises many kinds of errors for invalid LaTeX
+                self.damage = (NOT_CONVERTED,)
         return " ".join(shown.split()), links
 
 

@@ -197,7 +197,7 @@ class MarkdownReader(LinedReader):
             first.blocks[0] = replace(first.blocks[0], links=(*said.links, *first.blocks[0].links))
         has_siblings = sum(count for level, count in self._levels.items() if level <= self._title_level) > 1
         self.title = said.title or (self.title if not has_siblings else "") or file_title(self.name)
-        return replace(self.documents()[0], aliases=said.aliases)
+        return replace(self.documents()[0], aliases=said.aliases, damage=(said.damage,) * bool(said.damage))
 
     def _flush(self) -> None:
         """Add pending links without a following block to the last block of the section."""

@@ -13,8 +13,9 @@ from itertools import chain
 from posixpath import basename, dirname, join, normpath
 from typing import Any
 
-from graphrerank.installation.extras import optional
+from graphrerank_documents.document import UnreadableError
 from graphrerank_documents.json_comments import without_comments
+from graphrerank_documents.untrusted_yaml import yaml_nodes
 
 #: Maximum size of a manifest in bytes. Larger ones are ignored.
 MAX_MANIFEST = 500_000
@@ -55,16 +56,32 @@ def read_package_manifest(content: bytes, path: str) -> PackageManifest | None:
         path: Path of the file, whose last component names the format.
 
     Returns:
-        PackageManifest, or None if the file is no manifest or cannot be parsed.
+        PackageManifest, or None if the file is no manifest.
+
+    Raises:
+        UnreadableError: If the file is a manifest and damaged. The message says what is wrong.
     """
     file = basename(path)
     parse = _FORMATS.get("tsconfig.json" if re.fullmatch(r"[jt]sconfig(?:\.[\w.-]+)?\.json", file) else file)
-    if parse is None or len(content) > MAX_MANIFEST:
+    if parse is None:
         return None
+    if len(content) > MAX_MANIFEST:
+        raise UnreadableError(f"larger than {MAX_MANIFEST // 1000} kB")
     try:
         return parse(content.decode("utf-8-sig", "replace"))
-    except Exception:  # damaged manifests decide nothing
-        return None
+    except UnreadableError:
+        raise
+    except (ValueError, configparser.Error) as error:  # invalid TOML, JSON and INI
+        raise UnreadableError(f"not valid {_language(file)}") from error
+    except RecursionError as error:
+        raise UnreadableError("too many levels of nesting") from error
+    except (AttributeError, KeyError, TypeError) as error:  # for example, a list in place of a mapping
+        raise UnreadableError("settings of an unexpected type") from error
+
+
+def _language(file: str) -> str:
+    """Return the name of the language of a manifest."""
+    return {"toml": "TOML", "json": "JSON", "yaml": "YAML"}.get(file.rpartition(".")[2], "INI")
 
 
 def _pyproject(text: str) -> PackageManifest:
@@ -189,11 +206,11 @@ def _lerna(text: str) -> PackageManifest:
 
 
 def _pnpm(text: str) -> PackageManifest:
-    yaml = optional("yaml", "package manifests")
-    node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    items = node.value if isinstance(node, yaml.MappingNode) else []
+    node = yaml_nodes(text, "package manifests")
+    items = node.value if getattr(node, "tag", "").endswith(":map") else []
     members = [each for key, value in items if getattr(key, "value", "") == "packages" for each in value.value]
-    return PackageManifest(members=tuple(str(each.value) for each in members if isinstance(each, yaml.ScalarNode)))
+    texts = (getattr(each, "value", None) for each in members)
+    return PackageManifest(members=tuple(text for text in texts if isinstance(text, str)))
 
 
 def _tsconfig(text: str) -> PackageManifest:

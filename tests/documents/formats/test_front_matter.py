@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrerank_documents.formats.front_matter import FrontMatter, file_title, front_matter
+from graphrerank_documents.formats.front_matter import (
+    DAMAGED_TOML,
+    DAMAGED_YAML,
+    FrontMatter,
+    file_title,
+    front_matter,
+)
+from graphrerank_documents.reading import read_content
 
 
 @pytest.mark.parametrize(
@@ -65,3 +72,17 @@ def test_any_text(start, text, end):
 
 def test_titles_of_files():
     assert [file_title(name) for name in ("a/b.md", "a/_index.md", "README.md")] == ["b", "a", "README"]
+
+
+@pytest.mark.parametrize(
+    ("text", "damage"),
+    [
+        ("---\ntitle: Pump: small\ntags: [a\n---\nText", (DAMAGED_YAML,)),
+        ("+++\ntitle = Pump\n+++\nText", (DAMAGED_TOML,)),
+        ("---\nx: " + "[\n" * 9000 + "\n---\nText", (DAMAGED_YAML,)),
+        ("---\ntitle: Pump\n---\nText", ()),
+        ("---\nA rule, no settings: [\n---\nText", ()),
+    ],
+)
+def test_damaged_front_matter_is_named_in_the_report(text, damage):
+    assert read_content(text.encode(), "a.md").damage == damage

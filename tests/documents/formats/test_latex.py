@@ -1,5 +1,5 @@
 from graphrerank_documents.document import Document, Link
-from graphrerank_documents.formats.latex import read_latex
+from graphrerank_documents.formats.latex import NOT_CONVERTED, read_latex
 
 
 def _read(text: str) -> Document:
@@ -94,3 +94,14 @@ def test_deep_groups_and_what_is_no_latex_are_read() -> None:
         "\\begin{a}" * 5000,
     ):
         assert _read(text).name == "paper.tex"
+
+
+def test_a_paragraph_that_cannot_be_converted_is_named_in_the_report(monkeypatch):
+    def fail(self: object, text: str) -> str:
+        raise IndexError(text)
+
+    assert _read(PAGE).damage == ()
+    monkeypatch.setattr("pylatexenc.latex2text.LatexNodes2Text.latex_to_text", fail)
+    document = _read(PAGE)
+    assert document.damage == (NOT_CONVERTED,)
+    assert "We pump 50\\% more." in document.sections[0].blocks[0].text + document.sections[1].blocks[0].text
