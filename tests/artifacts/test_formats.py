@@ -214,6 +214,27 @@ def test_the_order_of_the_candidates_permutes_the_scores(tied, format_name):
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("num_nodes", [2, 3, 9, 30])
+def test_equal_candidates_get_equal_scores(tied, format_name, num_nodes):
+    """To the last bit in TorchScript, whose layers are ours. ONNX Runtime rounds rows by their places."""
+    checkpoint, folder = tied
+    module = load_artifact(folder, format_name).module
+    generator = torch.Generator().manual_seed(num_nodes)
+    for _ in range(20):
+        graphs = random_graphs(checkpoint.manifest, [num_nodes], 0, generator)
+        kind = torch.randint(3, (num_nodes,), generator=generator)  # whose features each node has
+        edge_index = (kind[:, None] != kind).nonzero().T
+        tied_graphs = replace(
+            graphs, x=graphs.x[kind % num_nodes], edge_index=edge_index, edge_attr=torch.ones(edge_index.shape[1])
+        )
+        with torch.inference_mode():
+            scores = module(*tied_graphs.model_inputs(checkpoint.manifest.inputs))
+        for each in kind.unique():
+            equal = scores[kind == each]
+            torch.testing.assert_close(equal, equal[:1].expand_as(equal), rtol=0, atol=2e-6 * (format_name == "onnx"))
+
+
 @pytest.fixture(scope="module")
 def tied(make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Path]:
     """Model of scores in both formats."""

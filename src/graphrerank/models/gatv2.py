@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting  # mypy does not find it in torch.jit
 
 from graphrerank.core.graph_algebra import scatter_sum, with_self_loops
+from graphrerank.core.row_linear import RowLinear
 
 
 class GATv2Layer(nn.Module):
@@ -56,9 +57,9 @@ class GATv2Layer(nn.Module):
         self.out_channels = out_channels
         self.edge_dim = edge_dim
         self.dropout = dropout
-        self.lin_source = nn.Linear(in_channels, heads * out_channels)
-        self.lin_target = nn.Linear(in_channels, heads * out_channels)
-        self.lin_edge = nn.Linear(edge_dim, heads * out_channels, bias=False) if edge_dim else nn.Identity()
+        self.lin_source = RowLinear(in_channels, heads * out_channels)
+        self.lin_target = RowLinear(in_channels, heads * out_channels)
+        self.lin_edge = RowLinear(edge_dim, heads * out_channels, bias=False) if edge_dim else nn.Identity()
         self.attention = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(heads * out_channels))
         # initialised like GATv2Conv: Glorot-uniform weights and zero biases
@@ -194,7 +195,7 @@ class PerNodeLayer(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.lin = nn.Linear(channels, channels)
+        self.lin = RowLinear(channels, channels)
         nn.init.xavier_uniform_(self.lin.weight)
         nn.init.zeros_(self.lin.bias)
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from graphrerank.core import Reranker
 from graphrerank.core.graph_algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.core.model_inputs import SCORES, VECTORS, ModelInputs
+from graphrerank.core.row_linear import RowLinear
 from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, PerNodeLayer, attention_edges
 from graphrerank.models.score_features import PAIR_EVIDENCE, ScoreFeatures, pair_evidence
@@ -54,10 +55,10 @@ class PairHead(nn.Module):
 
     def __init__(self, channels: int, edge_dim: int) -> None:
         super().__init__()
-        self.lin_source = nn.Linear(channels, channels)
-        self.lin_target = nn.Linear(channels, channels)
-        self.lin_edge = nn.Linear(edge_dim, channels, bias=False) if edge_dim else None
-        self.lin_out = nn.Linear(channels, 1, bias=False)
+        self.lin_source = RowLinear(channels, channels)
+        self.lin_target = RowLinear(channels, channels)
+        self.lin_edge = RowLinear(edge_dim, channels, bias=False) if edge_dim else None
+        self.lin_out = RowLinear(channels, 1, bias=False)
         nn.init.zeros_(self.lin_out.weight)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
@@ -179,10 +180,10 @@ class GATv2Reranker(Reranker):
             "full": num_columns + 3 * projection_channels + 1,
         }[features]
         self.inputs = self.inputs_of(features=features, num_edge_types=num_edge_types)
-        self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
+        self.project_query = RowLinear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
         self.project_node = deepcopy(self.project_query)
-        self.lin_in = nn.Linear(in_channels, hidden_channels)
-        self.lin_pairs = nn.Linear(len(of_pairs), hidden_channels, bias=False) if of_pairs else None
+        self.lin_in = RowLinear(in_channels, hidden_channels)
+        self.lin_pairs = RowLinear(len(of_pairs), hidden_channels, bias=False) if of_pairs else None
         others = sorted(set(range(self.score_features.num_columns)).difference(of_pairs))
         self.register_buffer("of_pairs", torch.tensor(of_pairs, dtype=torch.int64), persistent=False)
         self.register_buffer("of_others", torch.tensor(others, dtype=torch.int64), persistent=False)
@@ -200,8 +201,8 @@ class GATv2Reranker(Reranker):
         )
         self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head and message_passing else None
         self.norm = nn.LayerNorm(hidden_channels)
-        self.lin_hidden = nn.Linear(hidden_channels, hidden_channels)
-        self.lin_out = nn.Linear(hidden_channels, 1)
+        self.lin_hidden = RowLinear(hidden_channels, hidden_channels)
+        self.lin_out = RowLinear(hidden_channels, 1)
         self.gcs_weight = nn.Parameter(torch.tensor(1.0)) if features != "paper" else None
         if features != "paper":
             nn.init.zeros_(self.lin_out.weight)

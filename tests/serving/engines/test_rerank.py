@@ -1,3 +1,4 @@
+import itertools
 import shutil
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from graphrerank import GraphReranker
 from graphrerank.artifacts.artifact import Artifact, load_artifact
 from graphrerank.artifacts.export import export_artifact
 from graphrerank.artifacts.formats import COMPILERS
+from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.serving.engine import answer_all
@@ -91,6 +93,19 @@ def test_a_batch_equals_single_requests(engine):
         assert together[uid].id == uid
         assert [r.index for r in together[uid].results] == [r.index for r in alone.results]
         torch.testing.assert_close(by_index(together[uid].results), by_index(alone.results), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("copies", [2, 3, 5])
+@pytest.mark.parametrize("linked", [False, True])
+def test_equal_documents_of_the_shipped_model_are_tied(copies, linked):
+    """To the last bit, wherever they stand in the request."""
+    engine = RerankEngine(load_artifact(PRETRAINED / "base", "torchscript"))
+    for first in itertools.permutations(DOCUMENTS[:3]):
+        documents = [*first, *first[: copies - 1] * 2, *first[1:] * (copies - 2)]
+        pairs = itertools.combinations(range(len(documents)), 2)
+        edges = [[i, j] for i, j in pairs if documents[i] != documents[j]] if linked else None
+        scores = by_index(ask(engine, documents, edges))
+        assert len(set(zip(documents, scores.tolist(), strict=True))) == 3
 
 
 def test_edges_change_the_answer(engine):
