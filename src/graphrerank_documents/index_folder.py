@@ -32,7 +32,8 @@ from graphrerank_documents.document import Document
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.folder_walk import list_folder
 from graphrerank_documents.includes import included_paths
-from graphrerank_documents.links import LinkAccount, resolve_links
+from graphrerank_documents.link_account import LinkAccount
+from graphrerank_documents.links import resolve_links
 from graphrerank_documents.notes import is_vault, vault_note
 from graphrerank_documents.passages import Passage, passages_of
 from graphrerank_documents.readers import READERS, suffix_of

@@ -2,30 +2,23 @@
 
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from posixpath import dirname, join, normpath, splitext
-from typing import NamedTuple
 from unicodedata import combining, normalize
 from urllib.parse import unquote
 
-from graphrerank.utils.safe_loading import shown_name
 from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, Document, Link
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.includes import includers_of
+from graphrerank_documents.link_account import LinkAccount, LinkTally, LinkTargets, Place
 from graphrerank_documents.pages import FILE, NOWHERE, OUTSIDE, PageNames, Pages
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.readers import suffix_of
-from graphrerank_documents.redirects import REDIRECT
 from graphrerank_documents.site import Site
 from graphrerank_documents.symbols import SymbolIndex
 
-#: Maximum number of broken links that the summary lists.
-SHOWN = 3
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//(?:www\.)?(.*)", re.IGNORECASE | re.DOTALL)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _COMPUTED = re.compile(r"\{\{|\{%|\$\{|<%")  # template syntax, whose result is unknown
@@ -36,102 +29,11 @@ _PAGE_ID = re.compile(  # URL of a page of Notion or Confluence
     r"//(?:[\w-]+\.)?notion\.(?:so|site|com)/[^?#]*?([0-9a-f]{32})\b|(?:[?&]pageId=|/spaces/[^/?#]+/pages/)(\d{5,20})\b"
 )
 _GLOB = re.compile(r"[*?\[]")
-_PLURALS = {"reply": "replies", "property": "properties", "inherits": "bases", "tests": "tests"}
 _NOT_RESOLVED = "read, but links cannot be resolved"
 _KEYWORD = "keyword:"  # prefix of labels of the role `keyword`, which is external without such a label
 _MAX_INCLUDERS = 5  # maximum number of including files to which a link may be relative
 _MAX_REDIRECTS = 8  # maximum length of a chain of redirects
 _MAX_PATTERNS = 1000  # limit on glob patterns, because each is compared with all document names
-
-#: Document number and section number. The section is None if a link points to the document as a whole.
-Place = tuple[int, int | None]
-
-
-@dataclass(frozen=True)
-class TypeCount:
-    """Number of internal links of one type.
-
-    Attributes:
-        within: Number of links that refer to the folder.
-        resolved: Number of these whose target exists.
-    """
-
-    within: int
-    resolved: int
-
-
-@dataclass(frozen=True)
-class LinkAccount:
-    """Number of resolved, broken and external links.
-
-    Attributes:
-        within: Number of internal links of the kinds path, page, document and label. Links to the section or document
-            that contains them are not counted.
-        resolved: Number of internal links whose target exists.
-        to_section: Number of resolved links that point to a section rather than to a whole document.
-        redirected: Number of resolved links to pages that redirect, which lead to the target of the redirect.
-        dead: Source document, line and target of each broken link. If only the section is missing, the link is broken
-            but there is still an edge to the document.
-        foreign: Number of links to other sites and to files outside the folder.
-        code: Number of edges between code symbols by type: import, call, inherits or tests.
-        by_type: Number of internal links of other types than ``link``, such as import, call, property and include. An
-            import refers to the folder if its root is a package of the folder. Calls, bases and tests of unknown names
-            may refer to installed packages, so that they count only if they are resolved.
-        dead_imports: Source document, line and target of each import of the folder whose target does not exist.
-    """
-
-    within: int
-    resolved: int
-    to_section: int
-    dead: Sequence[tuple[str, int, str]] = ()
-    foreign: int = 0
-    code: Mapping[str, int] = field(default_factory=dict)
-    by_type: Mapping[str, TypeCount] = field(default_factory=dict)
-    dead_imports: Sequence[tuple[str, int, str]] = ()
-    redirected: int = 0
-
-    def __str__(self) -> str:
-        """Summarise the number of links, the first broken links and the number of code edges."""
-        links = f"{self.within:,} link{'s' * (self.within != 1)} within the folder: {self.resolved:,} resolved"
-        links += (
-            f" ({self.to_section:,} to a section{f', {self.redirected:,} through a redirect' * bool(self.redirected)})"
-        )
-        if self.dead:
-            links += f", {len(self.dead):,} broken: {_shown(self.dead)}"
-        rows = [links]
-        if self.by_type:
-            counts = (
-                f"{_PLURALS.get(name, f'{name}s')}: {count.resolved:,} of {count.within:,}"
-                for name, count in sorted(self.by_type.items(), key=lambda item: (item[0] != "import", item[0]))
-            )
-            first, *others = counts
-            rows.append("; ".join([f"{first} within the folder resolved", *others]))
-        if self.dead_imports:
-            rows[-1] += f"; {len(self.dead_imports):,} imports broken: {_shown(self.dead_imports)}"
-        edges = ", ".join(f"{count:,} {name}" for name, count in sorted(self.code.items()))
-        return "\n".join([*rows, f"code edges: {edges}"] if edges else rows)
-
-
-def _shown(dead: Sequence[tuple[str, int, str]]) -> str:
-    """Return the first broken links for a message."""
-    rows = [
-        f"{shown_name(name)}{f':{line}' * (line > 0)} -> {shown_name(target)}" for name, line, target in dead[:SHOWN]
-    ]
-    return ", ".join([*rows, *["..."] * (len(dead) > SHOWN)])
-
-
-class _Found(NamedTuple):
-    """Targets of an internal link.
-
-    Attributes:
-        places: Target documents and sections. Empty if the link is broken.
-        missing: Note for the report if the target document exists but the section does not. Otherwise empty.
-        is_redirected: Whether the link leads to the target through a redirect.
-    """
-
-    places: tuple[Place, ...] = ()
-    missing: str = ""
-    is_redirected: bool = False
 
 
 def resolve_links(
@@ -162,66 +64,92 @@ def resolve_links(
         the number of resolved, broken and external links.
     """
     resolver = _Resolver(documents, site or Site(), files, symbols or SymbolIndex(documents))
-    numbers: dict[str, int] = {}
-    for number, document in enumerate(documents):
-        numbers.setdefault(document.name, number)
-    targets: dict[Place, str] = {}  # first passage of each document and section
-    for passage in passages:
-        for section in (None, passage.section):
-            targets.setdefault((numbers[passage.document], section), passage.id)
-    for number, document in enumerate(documents):
-        below = targets.get((number, None), "")
-        for section in reversed(range(len(document.sections))):
-            below = targets.setdefault((number, section), below)
+    numbers = document_numbers(documents)
+    first_passages = first_passages_of(documents, passages, numbers)
+    tally = LinkTally()
     edges: dict[tuple[str, str, str], None] = {}
-    code: Counter[str] = Counter()
-    within_by_type: Counter[str] = Counter()
-    resolved_by_type: Counter[str] = Counter()
-    dead: list[tuple[str, int, str]] = []
-    dead_imports: list[tuple[str, int, str]] = []
-    within = to_section = foreign = redirected = 0
     for passage in passages:
         own = numbers[passage.document]
         for link in passage.links:
-            found: _Found | None = _Found()
-            with nullcontext() if failures is None else noting_failure(failures, passage.document, _NOT_RESOLVED):
-                found = resolver.find(own, link)
-            if found is None:
-                foreign += 1
-                continue
-            is_own = bool(found.places) and {(own, None), (own, passage.section)}.issuperset(found.places)
-            if link.kind != SYMBOL and (found.missing or not is_own):
-                within += 1
-                to_section += not found.missing and any(section is not None for _, section in found.places)
-                redirected += found.is_redirected and not found.missing
-                if not found.places or found.missing:
-                    dead.append((passage.document, link.line, link.target + found.missing))
-            if link.edge != "link" and (found.places or resolver.is_within(own, link)):
-                within_by_type[link.edge] += 1
-                resolved_by_type[link.edge] += bool(found.places)
-                if link.edge == "import" and not found.places:
-                    dead_imports.append((passage.document, link.line, link.target))
-            for target in (targets.get(place) for place in found.places):
-                if target and target != passage.id and (edge := (passage.id, target, link.edge)) not in edges:
+            targets = _targets_of(resolver, own, link, passage.document, failures)
+            is_within = targets is not None and (bool(targets.places) or resolver.is_within(own, link))
+            tally.add_link(passage, link, targets, own, is_within=is_within)
+            for edge in edges_of(passage, link, targets, first_passages):
+                if edge not in edges:
                     edges[edge] = None
-                    code[link.edge] += link.kind == SYMBOL
+                    tally.code[link.edge] += link.kind == SYMBOL
     for number, document in enumerate(documents):
-        if document.redirect is None:
-            continue
-        if (found := resolver.find(number, document.redirect)) is None:
-            foreign += 1
-            continue
-        within += 1
-        within_by_type[REDIRECT] += 1
-        resolved_by_type[REDIRECT] += bool(found.places)
-        if not found.places or found.missing:
-            dead.append((document.name, document.redirect.line, document.redirect.target + found.missing))
-    edges_of_code = {name: count for name, count in code.items() if count}
-    by_type = {name: TypeCount(count, resolved_by_type[name]) for name, count in within_by_type.items()}
-    account = LinkAccount(
-        within, within - len(dead), to_section, dead, foreign, edges_of_code, by_type, tuple(dead_imports), redirected
-    )
-    return list(edges), account
+        if document.redirect is not None:
+            targets = _targets_of(resolver, number, document.redirect, document.name, failures)
+            tally.add_redirect(document.name, document.redirect, targets)
+    return list(edges), tally.account()
+
+
+def _targets_of(
+    resolver: "_Resolver", number: int, link: Link, name: str, failures: MutableMapping[str, list[str]] | None
+) -> LinkTargets | None:
+    """Return the targets of a link in a document, none if its resolution fails, or None for an external link."""
+    if failures is None:
+        return resolver.find(number, link)
+    with noting_failure(failures, name, _NOT_RESOLVED):
+        return resolver.find(number, link)
+    return LinkTargets()
+
+
+def document_numbers(documents: Sequence[Document]) -> dict[str, int]:
+    """Return the number of each document by name. If a name occurs more than once, the first document is used.
+
+    Args:
+        documents: All documents. A document number is an index in this sequence.
+    """
+    numbers: dict[str, int] = {}
+    for number, document in enumerate(documents):
+        numbers.setdefault(document.name, number)
+    return numbers
+
+
+def first_passages_of(
+    documents: Sequence[Document], passages: Sequence[Passage], numbers: Mapping[str, int]
+) -> dict[Place, str]:
+    """Return the id of the passage to which a link to a document or section leads.
+
+    Args:
+        documents: All documents.
+        passages: Passages of the documents, in order.
+        numbers: Number of each document by name.
+
+    Returns:
+        Id of the first passage of each document and section. For a section without a passage, it is that of the next
+        section that has one, or else of the document. Empty for a document without passages.
+    """
+    first_passages: dict[Place, str] = {}
+    for passage in passages:
+        for section in (None, passage.section):
+            first_passages.setdefault((numbers[passage.document], section), passage.id)
+    for number, document in enumerate(documents):
+        below = first_passages.get((number, None), "")
+        for section in reversed(range(len(document.sections))):
+            below = first_passages.setdefault((number, section), below)
+    return first_passages
+
+
+def edges_of(
+    passage: Passage, link: Link, targets: LinkTargets | None, first_passages: Mapping[Place, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the edges of a link to other passages.
+
+    Args:
+        passage: Passage that contains the link.
+        link: Link to resolve.
+        targets: Targets of the link, or None for an external link.
+        first_passages: Result of :func:`first_passages_of`.
+
+    Yields:
+        Edges as tuples ``(source passage id, target passage id, type)``.
+    """
+    for place in targets.places if targets is not None else ():
+        if (target := first_passages.get(place)) and target != passage.id:
+            yield passage.id, target, link.edge
 
 
 class _Resolver:
@@ -234,7 +162,7 @@ class _Resolver:
         self._site = re.compile(rf"(?:{'|'.join(bases) or '(?!)'})(?![^/?#])(.*)", re.IGNORECASE | re.DOTALL)
         self._anchors = cache(self._anchors_of)
         self._patterns = 0
-        self._redirects: dict[int, _Found | None] = {}  # target of each redirect
+        self._redirects: dict[int, LinkTargets | None] = {}  # target of each redirect
         self._open_redirects: list[int] = []  # redirects that are being followed
 
     @cached_property
@@ -277,7 +205,7 @@ class _Resolver:
         pairs = exact + [(slug, i) for name, i in names if (slug := _slug(name))]
         return dict(reversed(pairs))
 
-    def find(self, own: int, link: Link) -> _Found | None:
+    def find(self, own: int, link: Link) -> LinkTargets | None:
         """Return the targets of a link in document number ``own``, or None for an external link.
 
         A link in an included file may be relative to a file that includes it.
@@ -288,7 +216,7 @@ class _Resolver:
             return next((other for other in others if other and other.places), found)
         return found
 
-    def _find(self, own: int, link: Link) -> _Found | None:
+    def _find(self, own: int, link: Link) -> LinkTargets | None:
         if link.kind == SYMBOL:
             return self._symbol(own, link)
         if link.kind == LABEL:
@@ -303,31 +231,31 @@ class _Resolver:
             return True
         return link.edge == "import" and self._symbols.is_within(self._documents[own], link)
 
-    def _symbol(self, own: int, link: Link) -> _Found:
+    def _symbol(self, own: int, link: Link) -> LinkTargets:
         place = self._symbols.find(self._documents[own], link)
-        return _Found((place,)) if place else _Found()
+        return LinkTargets((place,)) if place else LinkTargets()
 
-    def _named(self, own: int, label: str) -> _Found | None:
+    def _named(self, own: int, label: str) -> LinkTargets | None:
         scopes = (own, suffix_of(self._documents[own].name), -1)
         keys = ((scope, name) for name in (label, _folded(label)) for scope in scopes)
-        return next((_Found((self._labels[key],)) for key in keys if key in self._labels), None)
+        return next((LinkTargets((self._labels[key],)) for key in keys if key in self._labels), None)
 
-    def _label(self, own: int, link: Link) -> _Found | None:
+    def _label(self, own: int, link: Link) -> LinkTargets | None:
         if found := self._named(own, link.target.removeprefix(_KEYWORD)) or self._named(own, f"id:{link.target}"):
             return found
         page, colon, heading = link.target.partition(":")
         if colon and (number := self._pages.find(own, f"/{page}")) >= 0:  # syntax of sphinx.ext.autosectionlabel
             section = self._section(number, heading)
-            return _Found() if section is not None and section.missing else section
-        return None if colon or link.target in _BUILT or link.edge != "link" else _Found()
+            return LinkTargets() if section is not None and section.missing else section
+        return None if colon or link.target in _BUILT or link.edge != "link" else LinkTargets()
 
-    def _document(self, own: int, target: str) -> _Found | None:
+    def _document(self, own: int, target: str) -> LinkTargets | None:
         if _GLOB.search(target) and (numbers := self._matches(own, target)):
-            return _Found(tuple((number, None) for number in numbers))
+            return LinkTargets(tuple((number, None) for number in numbers))
         if (number := self._pages.find(own, target)) >= 0:
             return self._section(number, "")
         is_away = number == FILE or ":" in target or target in _BUILT
-        return None if is_away else _Found()
+        return None if is_away else LinkTargets()
 
     def _matches(self, own: int, target: str) -> list[int]:
         """Return the numbers of the documents that match a glob pattern."""
@@ -342,16 +270,16 @@ class _Resolver:
             and (fnmatchcase(splitext(name)[0], pattern) or fnmatchcase(name, pattern))
         ]
 
-    def _page(self, own: int, target: str) -> _Found | None:
+    def _page(self, own: int, target: str) -> LinkTargets | None:
         name, _, anchor = (part.strip() for part in target.partition("#"))
         number = self._names.find(own, name) if name else own
         if number == NOWHERE and "^" in name:  # block id without `#`
             number = self._names.find(own, name.partition("^")[0])
         if number < 0:
-            return None if number == FILE else _Found()
+            return None if number == FILE else LinkTargets()
         return self._section(number, anchor.rpartition("#")[2])
 
-    def _path(self, own: int, target: str) -> _Found | None:
+    def _path(self, own: int, target: str) -> LinkTargets | None:
         base = self._documents[own].base
         if base and not target.startswith(("#", "/")) and not _SCHEME.match(target):
             target = base[: base.rfind("/") + 1] + target
@@ -383,9 +311,9 @@ class _Resolver:
                 return self._named(own, name) or (symbol if symbol.places else found)
             return found
         label = None if "/" in path or "." in path else self._named(own, path)  # MyST writes labels like paths
-        return label or (None if number in (FILE, OUTSIDE) else _Found())
+        return label or (None if number in (FILE, OUTSIDE) else LinkTargets())
 
-    def _section(self, number: int, anchor: str) -> _Found | None:
+    def _section(self, number: int, anchor: str) -> LinkTargets | None:
         """Find a section of a document by anchor, by normalised slug or by line number.
 
         If the document redirects, the section is that of its target, or None if the target is on another site.
@@ -394,18 +322,18 @@ class _Resolver:
             return self._redirected(number, redirect, anchor)
         anchor = anchor.partition(":~:")[0]
         if not anchor or anchor == "top":
-            return _Found(((number, None),))
+            return LinkTargets(((number, None),))
         anchors, name = self._anchors(number), unquote(anchor)
         section = next((anchors[key] for key in (anchor, name, _slug(name)) if key in anchors), None)
         if section is None and (line := _LINE.fullmatch(name)):
             lines = [each.line for each in self._documents[number].sections]
             section = max(0, bisect_right(lines, int(line[1])) - 1) if any(lines) else None
-        return _Found(((number, section),), missing="" if section is not None else " (no such section)")
+        return LinkTargets(((number, section),), missing="" if section is not None else " (no such section)")
 
-    def _redirected(self, number: int, redirect: Link, anchor: str) -> _Found | None:
+    def _redirected(self, number: int, redirect: Link, anchor: str) -> LinkTargets | None:
         """Return the target of a redirect, or that section of it which a link names."""
         if number not in self._redirects:
-            self._redirects[number] = _Found()  # ends circles of redirects
+            self._redirects[number] = LinkTargets()  # ends circles of redirects
             if len(self._open_redirects) < _MAX_REDIRECTS:
                 self._open_redirects.append(number)
                 self._redirects[number] = self._find(number, redirect)

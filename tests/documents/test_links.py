@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, PATH, SYMBOL, Document, Link, Section
-from graphrerank_documents.links import LinkAccount, TypeCount, resolve_links
+from graphrerank_documents.link_account import LinkAccount, TypeCount
+from graphrerank_documents.links import resolve_links
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.site import Site
 
