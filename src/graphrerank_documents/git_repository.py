@@ -183,17 +183,18 @@ class GitTree(DocumentSource):
     def read(self, names: Sequence[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
         """Return an iterator over the parsed files, in the order of ``names``.
 
-        See :meth:`~graphrerank_documents.sources.DocumentSource.read` for the other arguments.
-
         Args:
+            names: Paths of the files within the tree.
             workers: Ignored. The processes of the repository are used.
+            read_as: Suffix of the format of all files, such as ``.rst``. Defaults to those of the names.
         """
         return self._repository.read_documents([self._files[name] for name in names if name in self._files], read_as)
 
     def has(self, file: ReadFile) -> bool:
         """Return False, because a tree is parsed only once.
 
-        See :meth:`~graphrerank_documents.sources.DocumentSource.has` for the arguments.
+        Args:
+            file: File parsed by an earlier run.
         """
         return False
 

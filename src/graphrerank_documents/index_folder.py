@@ -271,7 +271,8 @@ class FolderSource(DocumentSource):
     def list_files(self, out: Path) -> FileList:
         """List the files in the folder and its subfolders.
 
-        See :meth:`~graphrerank_documents.sources.DocumentSource.list_files` for the arguments.
+        Args:
+            out: Data set folder to exclude.
 
         Returns:
             Files to parse, other files, skipped files and files left out, with the reasons.
@@ -281,7 +282,13 @@ class FolderSource(DocumentSource):
     def read(self, names: Sequence[str], *, workers: int, read_as: str = "") -> Iterator[ReadFile]:
         """Parse files in parallel processes and yield the results in the order of ``names``.
 
-        See :meth:`~graphrerank_documents.sources.DocumentSource.read` for the arguments and the result.
+        Args:
+            names: Paths of the files, relative to the folder.
+            workers: Number of parser processes.
+            read_as: Suffix of the format of all files, such as ``.rst``. Defaults to those of the names.
+
+        Returns:
+            Iterator over the parsed files.
         """
         if read_as:  # files in an unknown format have not been checked
             names = [name for name in names if not unread_reason(f"{name}{read_as}", self._size_of(name))]
@@ -296,7 +303,8 @@ class FolderSource(DocumentSource):
     def has(self, file: ReadFile) -> bool:
         """Return whether the content of a file is the same as when it was parsed.
 
-        See :meth:`~graphrerank_documents.sources.DocumentSource.has` for the arguments.
+        Args:
+            file: File parsed by an earlier run.
         """
         with suppress(OSError):
             return hashlib.sha256((self._folder / file.path).read_bytes()).hexdigest() == file.sha256

@@ -138,7 +138,12 @@ class Benchmark(Experiment):
 
         ``metrics.json`` and ``report.md`` are written to the run folder after each data set.
 
-        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
+        Args:
+            parts: Factory of the components.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
 
         Raises:
             UserError: If no data set is available.

@@ -54,7 +54,11 @@ class NeighbourSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Add the neighbours of each query's nodes, up to the budget.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
         """
         graph, listed = self._graph, list[list[int]]()
         with self._resources.clock("graph"):
@@ -95,7 +99,11 @@ class PathSearch(Step, PathSettings):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search for paths between the retrieved nodes of each query.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
         """
         with self.resources.clock("graph"):
             listed = []

@@ -59,7 +59,12 @@ class FastInsightCurves(Experiment):
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Measure all data sets. ``metrics.json`` and ``report.md`` are written to the run folder after each of them.
 
-        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
+        Args:
+            parts: Factory of the components.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
 
         Raises:
             UserError: If a setting is not one of FastInsight's steps, or ``budgets`` is empty.

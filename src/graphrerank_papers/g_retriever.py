@@ -59,7 +59,11 @@ class SteinerTree(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Find the subgraph of each query, and rank its nodes.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
 
         Raises:
             UserError: If the installed ``pcst_fast`` returns wrong results.

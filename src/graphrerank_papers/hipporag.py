@@ -263,7 +263,11 @@ class HippoRAGSearch(_FactGraphSearch):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the entities of each query.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
         """
         with self.resources.clock("retrieve"):
             seeds = padded_ranking(self._link(state)).to(self._names.device)
@@ -362,7 +366,11 @@ class FactGraphSearch(_FactGraphSearch):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the facts of each query. Queries without facts keep their ranking.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of the pipeline.
+
+        Returns:
+            State with the new ranking.
         """
         clock, graph = self.resources.clock, self.resources.graph
         with clock("retrieve"):

@@ -102,7 +102,11 @@ class LightRAGSearch(_KnowledgeGraphSearch):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search for entities, relations or both, depending on the mode.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of ``B`` queries. Their retrieved passages are replaced.
+
+        Returns:
+            State with at most ``budget`` passages per query.
         """
         with self.resources.clock("retrieve"):
             low, high = self._levels(state.queries)
@@ -287,7 +291,11 @@ class PathRAGSearch(_KnowledgeGraphSearch, PathSettings):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search for paths between the entities that resemble each query.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of ``B`` queries. Their retrieved passages are replaced.
+
+        Returns:
+            State with at most ``budget`` passages per query.
         """
         with self.resources.clock("retrieve"):
             seeds = nearest(state.queries.encoded, self._entities, self.num_entities)

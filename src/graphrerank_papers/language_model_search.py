@@ -68,7 +68,8 @@ class HypotheticalPassages(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the vectors of the queries.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments.
+        Args:
+            state: State of ``B`` queries.
 
         Returns:
             State with the same ranking and new query vectors.
@@ -142,7 +143,11 @@ class ChainOfThought(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the results of all searches.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of ``B`` queries.
+
+        Returns:
+            State with at most ``budget`` nodes per query.
         """
         with self.resources.clock("retrieve"):
             ranking = self.retrieve(state.queries).to(state.nodes.device)
@@ -232,7 +237,11 @@ class KnowledgeGraphPrompting(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Extend the retrieved passages of each query along edges.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of ``B`` queries with their retrieved passages.
+
+        Returns:
+            State with at most ``budget`` passages per query.
         """
         ranked = [[node for node in row if node >= 0] for row in state.nodes.tolist()]
         order = [row[: self.num_seeds] for row in ranked]  # each passage comes after the one it was reached from

@@ -124,7 +124,11 @@ class RAPTORSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search the tree for each query of a batch.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State of ``B`` queries. Their retrieved passages are replaced.
+
+        Returns:
+            State with at most ``budget`` passages per query.
         """
         with self.resources.clock("graph"):
             similarity = (state.queries.encoded.to(self._vectors) @ self._vectors.T).cpu()

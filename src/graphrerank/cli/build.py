@@ -39,7 +39,11 @@ def parser() -> ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Build a data set folder, and print its counts and the number of dropped records.
 
-    See :class:`~graphrerank.cli.main.Main` for the arguments and the result.
+    Args:
+        arguments: Command-line arguments after the name of the command.
+
+    Returns:
+        Exit status.
     """
     given = parser().parse_args(arguments)
     require_extra("build", "graphrerank build")

@@ -35,8 +35,13 @@ def main(arguments: Sequence[str]) -> int:
 def run(cfg: "DictConfig") -> Path | None:
     """Measure whether the graph of a data set improves reranking (:func:`~graphrerank.cli.diagnose.diagnose`).
 
-    The settings are those of ``conf/doctor.yaml``. See :func:`~graphrerank.cli.jobs.run_job` for the arguments and the
-    result.
+    The settings are those of ``conf/doctor.yaml``.
+
+    Args:
+        cfg: Settings of ``conf/doctor.yaml``.
+
+    Returns:
+        Run folder, or None in a process that is not the first.
     """
     from graphrerank.cli.diagnose import diagnose
     from graphrerank.cli.jobs import run_job

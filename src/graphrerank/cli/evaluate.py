@@ -24,7 +24,11 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 def run(cfg: DictConfig) -> Path | None:
     """Run the job of ``conf/evaluate.yaml``, which is :func:`evaluate` unless an experiment replaces it.
 
-    See :func:`~graphrerank.cli.jobs.run_job` for the arguments and the result.
+    Args:
+        cfg: Settings of ``conf/evaluate.yaml``.
+
+    Returns:
+        Run folder, or None if the job wrote none.
     """
     return run_job(cfg)
 

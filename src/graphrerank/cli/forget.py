@@ -24,7 +24,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Delete all events of a user (:func:`~graphrerank.serving.feedback_log.forget_user`), and print their number.
 
-    See :class:`~graphrerank.cli.main.Main` for the arguments and the result.
+    Args:
+        arguments: Command-line arguments after the name of the command.
+
+    Returns:
+        Exit status.
     """
     given = parser().parse_args(arguments)
     from graphrerank.serving.feedback_log import forget_user

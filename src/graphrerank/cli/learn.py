@@ -13,7 +13,11 @@ from graphrerank.utils.files import write_json, write_text
 def run(cfg: DictConfig) -> Path | None:
     """Run the command with the settings of ``conf/learn.yaml``.
 
-    See :func:`~graphrerank.cli.jobs.run_job` for the arguments and the result.
+    Args:
+        cfg: Settings of ``conf/learn.yaml``.
+
+    Returns:
+        Run folder, or None in a process that is not the first.
     """
     return run_job(cfg, _learn)
 

@@ -28,7 +28,11 @@ def main(arguments: Sequence[str]) -> int:
     The token of ``hf auth login`` or of the environment variable ``HF_TOKEN`` is used, and ``HF_ENDPOINT`` selects a
     mirror of the hub.
 
-    See :class:`~graphrerank.cli.main.Main` for the arguments and the result.
+    Args:
+        arguments: Command-line arguments after the name of the command.
+
+    Returns:
+        Exit status.
     """
     given = parser().parse_args(arguments)
     from graphrerank.rerank.graph_reranker import GraphReranker

@@ -55,7 +55,11 @@ def main(arguments: Sequence[str]) -> int:
     The functions are :func:`~graphrerank.evaluation.compare.compare_runs` and
     :func:`~graphrerank.evaluation.seeds.aggregate_runs`.
 
-    See :class:`~graphrerank.cli.main.Main` for the arguments and the result.
+    Args:
+        arguments: Command-line arguments after the name of the command.
+
+    Returns:
+        Exit status.
     """
     given = parser().parse_args(arguments)
     require_extra("train", "graphrerank report")

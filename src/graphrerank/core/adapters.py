@@ -51,7 +51,11 @@ class AdaptedRetriever(Retriever):
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus with the wrapped retriever.
 
-        See :meth:`~graphrerank.core.retriever.Retriever.retrieve` for the arguments and the result.
+        Args:
+            queries: ``B`` queries, with vectors if :meth:`needs_vectors` returns True.
+
+        Returns:
+            Ranking ``[B, K]`` with ``features [B, K, F]``.
         """
         ranking: Ranking = self.wrapped.retrieve(queries)
         return ranking
@@ -87,7 +91,11 @@ class AdaptedEncoder(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts with the wrapped encoder.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Unit vectors ``[n, d]``, float32.
         """
         vectors: Tensor = self.wrapped.encode(texts)
         return vectors
@@ -101,7 +109,8 @@ class AdaptedEncoder(Encoder):
     def count_cache_hits(self, number: int) -> None:
         """Add to ``counts["cache_hits"]`` of the wrapped encoder, if it has this entry.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.count_cache_hits` for the arguments.
+        Args:
+            number: Number of texts that did not have to be encoded.
         """
         if "cache_hits" in self.counts:
             self.wrapped.counts["cache_hits"] += number
@@ -135,7 +144,12 @@ class AdaptedPairEncoder(PairEncoder):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode pairs with the wrapped encoder.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.encode` for the arguments and the result.
+        Args:
+            query_texts: Query of each of ``M`` pairs.
+            passages: Passage of each pair.
+
+        Returns:
+            Pair vectors ``[M, h]``, float32: the [CLS] vectors before the classification head.
         """
         vectors: Tensor = self.wrapped.encode(query_texts, passages)
         return vectors
@@ -143,7 +157,11 @@ class AdaptedPairEncoder(PairEncoder):
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors with the wrapped encoder.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.head` for the arguments and the result.
+        Args:
+            vectors: Pair vectors ``[..., h]``.
+
+        Returns:
+            Logits ``[...]``.
         """
         logits: Tensor = self.wrapped.head(vectors)
         return logits
@@ -162,7 +180,13 @@ class AdaptedGraphScorer(GraphScorer):
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the input of the model with the wrapped scorer.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.candidate_graphs` for the arguments and the result.
+        Args:
+            queries: ``B`` queries.
+            ranking: Candidates ``[B, K]`` with ``features [B, K, F]``.
+            feature_names: Names of the ``F`` features.
+
+        Returns:
+            ``B`` packed graphs with ``N`` candidates in total, in the order of the ranking.
         """
         graphs: CandidateGraphs = self.wrapped.candidate_graphs(queries, ranking, feature_names)
         return graphs
@@ -170,7 +194,11 @@ class AdaptedGraphScorer(GraphScorer):
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score candidates with the wrapped scorer.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.score` for the arguments and the result.
+        Args:
+            graphs: Packed graphs from :meth:`candidate_graphs`.
+
+        Returns:
+            Scores ``[N]``, which are only comparable within a query.
         """
         scores: Tensor = self.wrapped.score(graphs)
         return scores
@@ -178,7 +206,8 @@ class AdaptedGraphScorer(GraphScorer):
     def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
         """Return the attribute ``over`` of the wrapped scorer, or the default.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.factory_over` for the arguments.
+        Args:
+            factory: Factory that built this scorer.
         """
         over: GraphScorerFactory = getattr(self.wrapped, "over", factory)
         return over

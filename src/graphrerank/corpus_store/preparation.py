@@ -328,7 +328,11 @@ class StoredVectors(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return the vectors of the passages that follow those of the previous call.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments.
+        Args:
+            texts: Next ``n`` passages.
+
+        Returns:
+            Vectors ``[n, d]``.
         """
         nodes, self._left = self._left[: len(texts)], self._left[len(texts) :]
         return self._embedding[nodes]

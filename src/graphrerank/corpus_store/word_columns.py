@@ -168,7 +168,9 @@ def write_tokens(writer: ColumnWriter, parts: Sequence[Path]) -> None:
 def write_stems(writer: ColumnWriter, parts: Sequence[Path]) -> None:
     """Write the stems of each text, and the number of texts that contain each stem.
 
-    See :func:`~graphrerank.corpus_store.word_columns.write_tokens` for the arguments.
+    Args:
+        writer: Writer of the columns.
+        parts: Files of all shards, in order.
     """
     vocabulary = merge_vocabularies(parts, "stem.words")
     writer.write_arrays(string_columns("stem.words", PackedStrings.of_encoded(vocabulary.words)))

@@ -84,7 +84,8 @@ class FixedBatches(BatchPlan):
     def epoch(self, generator: torch.Generator | None) -> Iterator[list[int]]:
         """Yield batches in which each item occurs once.
 
-        See :meth:`~graphrerank.data.batch_plans.BatchPlan.epoch` for the arguments.
+        Args:
+            generator: Source of the order. If None, items are not shuffled.
         """
         items = torch.arange(self.size) if generator is None else self._shuffled(generator)
         return (batch.tolist() for batch in torch.split(items, self.batch_size) if len(batch))
@@ -92,7 +93,8 @@ class FixedBatches(BatchPlan):
     def passes(self, generator: torch.Generator) -> Iterator[list[int]]:
         """Yield batches of one size without end. Items are shuffled in each pass.
 
-        See :meth:`~graphrerank.data.batch_plans.BatchPlan.passes` for the arguments.
+        Args:
+            generator: Source of the order.
         """
         waiting: list[int] = []
         step = min(self.batch_size, self.size)
@@ -188,7 +190,8 @@ class BudgetBatches(BatchPlan):
     def passes(self, generator: torch.Generator) -> Iterator[list[int]]:
         """Yield batches without end. Items are shuffled in each pass.
 
-        See :meth:`~graphrerank.data.batch_plans.BatchPlan.passes` for the arguments.
+        Args:
+            generator: Source of the order.
         """
         while True:
             yield from self.epoch(generator)

@@ -105,14 +105,19 @@ class EndpointEncoder(Encoder):
     def count_cache_hits(self, number: int) -> None:
         """Count texts that were found in the cache around this encoder.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.count_cache_hits` for the arguments.
+        Args:
+            number: Number of texts.
         """
         self.counts["cache_hits"] += number
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Unit vectors ``[n, d]`` float32.
 
         Raises:
             RefusedTextError: If the endpoint refuses a single text, for example because it is too long.

@@ -51,7 +51,11 @@ class Qrels:
     def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
         """Deprecated alias.
 
-        See :meth:`~graphrerank.data.qrels.Qrels.from_rows` for the arguments and the result.
+        Args:
+            rows: Query number, passage number and gain of each judgement.
+
+        Returns:
+            Judgements in the order of the rows.
         """
         warn_renamed("Qrels.of", "Qrels.from_rows")
         return cls.from_rows(rows)
@@ -100,7 +104,11 @@ class Qrels:
     def of_nodes(self, mask: Tensor) -> "Qrels":
         """Deprecated alias.
 
-        See :meth:`~graphrerank.data.qrels.Qrels.select_nodes` for the arguments and the result.
+        Args:
+            mask: Boolean mask ``[N]`` of the selected passages.
+
+        Returns:
+            Judgements with the new passage numbers.
         """
         warn_renamed("Qrels.of_nodes", "Qrels.select_nodes")
         return self.select_nodes(mask)
@@ -155,7 +163,10 @@ class Qrels:
     def share_complete(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> float:
         """Return the share of queries whose relevant passages are all among their candidates.
 
-        See :meth:`~graphrerank.data.qrels.Qrels.relevance` for the arguments.
+        Args:
+            queries: Query numbers ``[B]``.
+            nodes: Candidates ``[B, K]`` of each query, padded with -1.
+            num_nodes: Number of passages in the corpus.
 
         Returns:
             Share in [0, 1].

@@ -116,7 +116,9 @@ class CrossEncoderTeacher(Teacher):
     def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
         """Return the logits of the cross-encoder for the top candidates.
 
-        See :meth:`~graphrerank.data.teachers.Teacher.score` for the arguments.
+        Args:
+            prepared: Data set with candidates.
+            queries: Query numbers ``[B]``.
 
         Returns:
             Logits ``[B, K]``, NaN after the first ``top_k`` candidates.
@@ -154,7 +156,9 @@ class RunTeacher(Teacher):
     def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
         """Return the scores of the run.
 
-        See :meth:`~graphrerank.data.teachers.Teacher.score` for the arguments.
+        Args:
+            prepared: Data set with candidates.
+            queries: Query numbers ``[B]``.
 
         Returns:
             Scores ``[B, K]``, NaN for candidates that the run does not contain.
@@ -211,7 +215,9 @@ class SoftLabelTeacher(Teacher):
     def score(self, prepared: PreparedDataset, queries: Tensor) -> Tensor:
         """Return the soft labels.
 
-        See :meth:`~graphrerank.data.teachers.Teacher.score` for the arguments.
+        Args:
+            prepared: Data set with candidates.
+            queries: Query numbers ``[B]``.
 
         Returns:
             Soft labels ``[B, K]``, NaN for candidates without one.

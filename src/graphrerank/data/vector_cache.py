@@ -60,7 +60,11 @@ class VectorCache(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts, or read their vectors from disk.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Unit vectors ``[n, d]`` float32.
 
         Raises:
             ValueError: If the encoder returns vectors that are not finite, or if the cache cannot be written.
@@ -120,7 +124,9 @@ class PairCache(PairEncoder):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode pairs, or read their vectors from disk.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.encode` for the arguments.
+        Args:
+            query_texts: Query of each of the ``M`` pairs.
+            passages: Passage of each of the ``M`` pairs.
 
         Returns:
             Vectors ``[M, hidden_size]`` float32 on the CPU.
@@ -195,7 +201,11 @@ class PairCache(PairEncoder):
     def head(self, vectors: Tensor) -> Tensor:
         """Compute logits from vectors.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.head` for the arguments and the result.
+        Args:
+            vectors: Vectors ``[..., hidden_size]``.
+
+        Returns:
+            Logits ``[...]``.
         """
         return self.encoder.head(vectors)
 
@@ -204,7 +214,13 @@ class PairCache(PairEncoder):
     ) -> tuple[Tensor, Tensor]:
         """Encode pairs without their last layers. States are not cached, because they take hundreds of times the space.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.encode_states` for the arguments and the result.
+        Args:
+            query_texts: Query of each of the ``M`` pairs.
+            passages: Passage of each of the ``M`` pairs.
+            without_last: Number of last layers that are omitted.
+
+        Returns:
+            States of all tokens ``[T, h]``, and the boundaries of the pairs ``[M + 1]``.
         """
         return self.encoder.encode_states(query_texts, passages, without_last=without_last)
 
@@ -272,7 +288,11 @@ class MemoryVectorCache(Encoder):
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts, or return their cached vectors.
 
-        See :meth:`~graphrerank.core.encoder.Encoder.encode` for the arguments and the result.
+        Args:
+            texts: ``n`` texts.
+
+        Returns:
+            Unit vectors ``[n, d]`` float32.
 
         Raises:
             ValueError: If the encoder returns vectors that are not finite.

@@ -252,7 +252,8 @@ class GATv2Reranker(Reranker):
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Return the names of a candidate's features.
 
-        See :meth:`~graphrerank.core.reranker.Reranker.feature_names` for the arguments.
+        Args:
+            score_names: Names of the scores of the retriever.
         """
         if self.features == "paper":
             return ["gcs", "query_vector", "node_vector"]

@@ -82,7 +82,8 @@ class GRankerHead(Reranker):
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Return the names of a candidate's features. Scores of the retriever are not among them.
 
-        See :meth:`~graphrerank.core.reranker.Reranker.feature_names` for the arguments.
+        Args:
+            score_names: Names of the scores of the retriever, which are ignored.
         """
         return ["pair_vector", "degree"]
 
@@ -147,7 +148,13 @@ class TrainedHead:
     def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
         """Score every node.
 
-        See :meth:`~graphrerank.models.granker.GRankerHead.forward` for the arguments and the result.
+        Args:
+            pair_vectors: Pair vectors of the cross-encoder, ``[N, hidden_size]``.
+            edge_index: Unique edges among the nodes, ``[2, E]``.
+            degree: Number of neighbours of each node in the whole corpus graph, ``[N]``.
+
+        Returns:
+            Logits ``[N]``.
         """
         scores: Tensor = self.model.to(pair_vectors.device)(pair_vectors, edge_index, degree)
         return scores

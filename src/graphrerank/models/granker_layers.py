@@ -64,7 +64,8 @@ class GRankerLayers(Reranker):
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Return the names of a candidate's features. Scores of the retriever are not among them.
 
-        See :meth:`~graphrerank.core.reranker.Reranker.feature_names` for the arguments.
+        Args:
+            score_names: Names of the scores of the retriever, which are ignored.
         """
         return ["token_states", "degree"]
 

@@ -113,10 +113,10 @@ class PyGReranker(GATv2Reranker):
     def build_layer(self, channels: int, heads: int, edge_dim: int, dropout: float) -> nn.Module:
         """Build one layer with the named convolution.
 
-        See :meth:`~graphrerank.models.gatv2_reranker.GATv2Reranker.build_layer` for the other arguments.
-
         Args:
+            channels: Width of the input and of the output of the layer.
             heads: Number of attention heads, passed to convolutions that have heads.
+            edge_dim: Width of the edge attributes, 0 if there are none.
             dropout: Probability of dropping an attention weight in training, passed to convolutions that accept it.
 
         Returns:
@@ -138,7 +138,10 @@ class PyGReranker(GATv2Reranker):
     def layer_edges(self, edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the edges unchanged, and empty row pointers, which convolutions do not need.
 
-        See :meth:`~graphrerank.models.gatv2_reranker.GATv2Reranker.layer_edges` for the arguments.
+        Args:
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_attr: Edge attributes ``[E, edge_dim]``.
+            num_nodes: Number of nodes of the batch.
         """
         return edge_index, edge_attr, edge_index.new_zeros([0])
 

@@ -165,7 +165,9 @@ class CrossEncoder(PairEncoder):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode pairs of a query and a passage.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.encode` for the arguments.
+        Args:
+            query_texts: Queries of ``M`` pairs.
+            passages: Passages of the pairs.
 
         Returns:
             Pair vectors ``[M, hidden_size]``, float32, on the CPU.
@@ -184,7 +186,8 @@ class CrossEncoder(PairEncoder):
     def head(self, vectors: Tensor) -> Tensor:
         """Score pair vectors with the head of the model.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.head` for the arguments.
+        Args:
+            vectors: Pair vectors ``[..., hidden_size]``.
 
         Returns:
             Logits ``[...]``, on the device of the vectors.
@@ -198,7 +201,10 @@ class CrossEncoder(PairEncoder):
     ) -> tuple[Tensor, Tensor]:
         """Encode pairs by all layers except the last ones, which :meth:`last_layers` copies.
 
-        See :meth:`~graphrerank.core.encoder.PairEncoder.encode_states` for the arguments.
+        Args:
+            query_texts: Queries of ``M`` pairs.
+            passages: Passages of the pairs.
+            without_last: Number of last layers that are omitted.
 
         Returns:
             States of all tokens without padding ``[T, hidden_size]`` float32, and the boundaries of the pairs

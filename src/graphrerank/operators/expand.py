@@ -331,7 +331,8 @@ class ExpandRetriever(Expander, Retriever):
     def needs_vectors(**settings: Any) -> bool:
         """Return whether STeX or the base retriever needs vectors.
 
-        See :meth:`~graphrerank.core.retriever.Retriever.needs_vectors` for the arguments.
+        Args:
+            settings: Arguments of the constructor by name, without the corpus graph.
         """
         return bool(settings.get("similarity_weight", 1.0)) or needs_vectors(settings["base"])
 

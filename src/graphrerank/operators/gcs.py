@@ -121,7 +121,11 @@ class GCS(PropagationOperator):
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Smooth the base scores.
 
-        See :meth:`~graphrerank.operators.gcs.PropagationOperator.score` for the arguments and the result.
+        Args:
+            graphs: Candidate graphs whose first feature is the base score.
+
+        Returns:
+            Scores of all candidates, ``[N]``.
         """
         scores, edges, weight = graphs.x[:, 0], graphs.edge_index, graphs.edge_attr
         return graph_cohesive_smoothing(scores, edges, weight, self.restart_prob, self.num_steps)

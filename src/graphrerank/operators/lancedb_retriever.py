@@ -165,7 +165,11 @@ class LanceDBRetriever(VectorStoreRetriever):
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
         """Store consecutive passages in one commit.
 
-        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.add` for the arguments.
+        Args:
+            start: Index of the first passage.
+            node_ids: Ids of ``n`` passages.
+            texts: Texts of the passages.
+            vectors: Vectors of the passages, ``[n, d]``.
         """
         import pyarrow as pa
 
@@ -186,7 +190,9 @@ class LanceDBRetriever(VectorStoreRetriever):
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
         """Return the passages with the largest dot products.
 
-        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.nearest` for the arguments.
+        Args:
+            vectors: Query vectors ``[B, d]``.
+            depth: Number of passages per query.
         """
         nearest = np.full((len(vectors), depth), -1, dtype=np.int64)
         with self._named():

@@ -95,7 +95,11 @@ class PPR(PropagationOperator):
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Walk from the base scores.
 
-        See :meth:`~graphrerank.operators.gcs.PropagationOperator.score` for the arguments and the result.
+        Args:
+            graphs: Candidate graphs whose first feature is the base score.
+
+        Returns:
+            Scores of all candidates, ``[N]``.
         """
         seed, edges, restart = graphs.x[:, 0].clamp(min=0), (graphs.edge_index, graphs.edge_attr), self.restart_prob
         return personalized_pagerank(seed, *edges, graphs.ptr, restart_prob=restart, num_steps=self.num_steps)

@@ -93,7 +93,11 @@ class QdrantRetriever(VectorStoreRetriever):
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
         """Store consecutive passages. Adding the same points from two processes is safe.
 
-        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.add` for the arguments.
+        Args:
+            start: Index of the first passage.
+            node_ids: Ids of ``n`` passages.
+            texts: Texts of the passages.
+            vectors: Vectors of the passages, ``[n, d]``.
         """
         from qdrant_client import models
 
@@ -116,7 +120,9 @@ class QdrantRetriever(VectorStoreRetriever):
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
         """Return the passages with the largest dot products.
 
-        See :meth:`~graphrerank.operators.vector_store.VectorStoreRetriever.nearest` for the arguments.
+        Args:
+            vectors: Query vectors ``[B, d]``.
+            depth: Number of passages per query.
         """
         from qdrant_client import models
 

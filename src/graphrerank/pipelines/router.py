@@ -83,7 +83,11 @@ class Router(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Retrieve the queries of each path in one batch, and restore the order of the queries.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         device = state.nodes.device
         with self._resources.clock("route"):

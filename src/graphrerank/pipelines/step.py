@@ -186,7 +186,11 @@ class AdaptedStep(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Run the wrapped step.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         after: RetrievalState = self.wrapped.run(state)
         return after
@@ -194,7 +198,8 @@ class AdaptedStep(Step):
     def factory_over(self, factory: "StepFactory") -> "StepFactory":
         """Return the method ``over`` of the wrapped step, or ``factory`` if it has none.
 
-        See :meth:`~graphrerank.pipelines.step.Step.factory_over` for the arguments.
+        Args:
+            factory: Factory that built this step.
         """
         over: StepFactory = getattr(self.wrapped, "over", factory)
         return over

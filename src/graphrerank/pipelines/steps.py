@@ -63,7 +63,11 @@ class VectorSearch(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the ranking of the retriever.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         with self._resources.clock("retrieve"):
             ranking = self._retriever.retrieve(state.queries).to(state.nodes.device)
@@ -91,7 +95,11 @@ class Rerank(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Encode new pairs, and rank all retrieved nodes.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         state = self._resources.encode_pairs(state)
         with self._resources.clock("rerank"):
@@ -124,7 +132,11 @@ class GRanker(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Encode new pairs, smooth the vectors, and rank all retrieved nodes.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         state = self._resources.encode_pairs(state)
         with self._resources.clock("graph"):
@@ -158,14 +170,19 @@ class GraphRerank(Step):
     def factory_over(self, factory: StepFactory) -> StepFactory:
         """Return a factory of this step for another corpus, which shares the model if the scorer supports it.
 
-        See :meth:`~graphrerank.pipelines.step.Step.factory_over` for the arguments.
+        Args:
+            factory: Factory that built this step.
         """
         return partial(GraphRerank, scorer=self.scorer.factory_over(self._factory))
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Build the candidate graphs, score them, and rank all nodes.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         with self._resources.clock("graph"):
             graphs = self.candidate_graphs(state)
@@ -216,7 +233,11 @@ class PageRank(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the best nodes of the corpus.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         with self._resources.clock("graph"):
             lowest = state.scores.masked_fill(state.nodes < 0, torch.inf).amin(1, keepdim=True)
@@ -254,7 +275,11 @@ class STeX(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Add up to ``batch`` nodes.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         with self._resources.clock("graph"):
             limit = self._resources.remaining(state).clamp(max=self.batch)
@@ -299,7 +324,11 @@ class AlternateFrontier(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Add up to ``batch`` nodes. All retrieved nodes must be scored.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         with self._resources.clock("graph"):
             limit = self._resources.remaining(state).clamp(max=self.batch)
@@ -340,7 +369,11 @@ class UntilBudget(Step):
     def run(self, state: RetrievalState) -> RetrievalState:
         """Repeat the steps.
 
-        See :meth:`~graphrerank.pipelines.step.Step.run` for the arguments and the result.
+        Args:
+            state: State after the previous step.
+
+        Returns:
+            State after this step. A step that retrieves returns at most ``budget`` nodes per query.
         """
         while bool(self._resources.remaining(state).any()):
             before = state.num_retrieved

@@ -83,7 +83,8 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
     def factory_over(self, factory: GraphScorerFactory) -> GraphScorerFactory:
         """Return :meth:`over`, so that all scorers share the loaded model.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.factory_over` for the arguments.
+        Args:
+            factory: Factory that built this scorer.
         """
         return self.over
 
@@ -103,10 +104,13 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the candidate graphs with the features that the model was trained on.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.candidate_graphs` for the other arguments and the result.
-
         Args:
             queries: ``B`` queries, with vectors if the model uses vectors.
+            ranking: ``[B, K]`` candidates with ``features [B, K, F]``.
+            feature_names: Names of the ``F`` features.
+
+        Returns:
+            ``B`` packed graphs.
 
         Raises:
             UserError: If the ranking lacks a feature of the model.
@@ -118,7 +122,8 @@ class CheckpointScorer(GraphScorer, LoadsCheckpoint):
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Return the scores ``[N]`` of the candidates, on the model's device. They are comparable within a query.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.score` for the arguments.
+        Args:
+            graphs: Packed graphs from :meth:`candidate_graphs`.
         """
         scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores

@@ -55,7 +55,10 @@ class OperatorScorer(GraphScorer):
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the graphs of the candidates.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.candidate_graphs` for the arguments.
+        Args:
+            queries: ``B`` queries.
+            ranking: Candidates ``[B, K]`` with ``features [B, K, F]``.
+            feature_names: Names of the ``F`` features.
 
         Returns:
             ``B`` packed graphs, with the columns ``features``.
@@ -73,6 +76,10 @@ class OperatorScorer(GraphScorer):
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score the candidates with the operator.
 
-        See :meth:`~graphrerank.core.graph_scorer.GraphScorer.score` for the arguments and the result.
+        Args:
+            graphs: Graphs from :meth:`candidate_graphs`.
+
+        Returns:
+            Scores ``[N]``.
         """
         return self.operator.score(graphs)

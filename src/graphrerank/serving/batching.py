@@ -93,9 +93,8 @@ class EncodingEngine(Engine[EncodingJob]):
     def answer(self, jobs: Mapping[str, EncodingJob], check: Check = lambda: None) -> dict[str, EncodingJob]:
         """Encode the next chunk of each job.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the other arguments.
-
         Args:
+            jobs: Jobs by request id.
             check: Function that raises TimeoutError once nobody waits for the batch. It is not called.
 
         Returns:

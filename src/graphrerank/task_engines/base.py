@@ -56,7 +56,9 @@ class LocalEngine(TaskEngine):
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Apply a function to each task.
 
-        See :meth:`~graphrerank.task_engines.base.TaskEngine.map` for the arguments.
+        Args:
+            function: Function or callable object.
+            tasks: Arguments of the function.
 
         Returns:
             Results in the order of the tasks.

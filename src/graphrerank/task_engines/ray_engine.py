@@ -53,7 +53,12 @@ class RayEngine(TaskEngine):
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Apply a function to each task on the workers. A single task is processed in this process.
 
-        See :meth:`~graphrerank.task_engines.base.TaskEngine.map` for the arguments and the result.
+        Args:
+            function: Function or callable object, which is pickled once for each worker.
+            tasks: Arguments of the function.
+
+        Yields:
+            Results in the order of the tasks.
 
         Raises:
             UserError: If Ray is not installed, the cluster cannot be reached, the function raises a UserError, or a

@@ -58,7 +58,9 @@ class EpochTable(L.Callback):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the progress bar over the batches of the epoch.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_start` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         self._begin = time.perf_counter()
         if trainer.is_global_zero:
@@ -77,7 +79,9 @@ class EpochTable(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Log the row of the epoch. The header is logged first if the columns have changed.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         self._bar.close()
         if not trainer.is_global_zero:
@@ -127,7 +131,10 @@ class GradientNorm(L.Callback):
     ) -> None:
         """Log the norm over all parameters that have a gradient.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_before_optimizer_step` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module whose gradients are measured.
+            optimizer: Optimiser that is about to step.
         """
         if trainer.loggers:
             gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
@@ -147,7 +154,10 @@ class LearningRate(L.Callback):
     ) -> None:
         """Log the learning rates of the coming optimiser step.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_before_optimizer_step` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that logs the rates.
+            optimizer: Optimiser that is about to step.
         """
         if trainer.loggers:
             rates = [float(group["lr"]) for group in optimizer.param_groups]
@@ -190,7 +200,12 @@ class TailAveraging(WeightAveraging):
     ) -> None:
         """Update the average, which is a copy of the current weights until the average begins.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_batch_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+            outputs: Result of the training step.
+            batch: Batch of the step.
+            batch_idx: Index of the batch in the epoch.
 
         Raises:
             ValueError: If the training has no end.
@@ -230,7 +245,9 @@ class LearningCurves(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Record the metrics of the epoch and update the plot.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         row = {"epoch": float(trainer.current_epoch + 1)}
         row |= {key: float(metric) for key, metric in trainer.callback_metrics.items()}

@@ -128,7 +128,9 @@ class TrainingChecks(L.Callback):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start to record the losses of an epoch.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_start` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         self._losses, self._num_unchecked = [], 0
         self._epoch_losses.append([])
@@ -138,7 +140,12 @@ class TrainingChecks(L.Callback):
     ) -> None:
         """Check the loss of a batch. On a GPU, the losses of several batches are checked together.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_batch_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
+            outputs: Result of the training step.
+            batch: Batch of the step.
+            batch_idx: Index of the batch in the epoch.
 
         Raises:
             ValueError: If a loss is NaN or infinite.
@@ -155,7 +162,9 @@ class TrainingChecks(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the remaining losses of the epoch.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_epoch_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         self._check_losses(trainer)
         self._end_half()
@@ -178,7 +187,9 @@ class TrainingChecks(L.Callback):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the weights once per validation.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_validation_start` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
 
         Raises:
             ValueError: If a weight is NaN or infinite, or so large that scores would be.
@@ -191,7 +202,9 @@ class TrainingChecks(L.Callback):
     def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Reset the counts of validation queries.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_validation_epoch_start` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         self._num_lists = self._num_varied = 0
 
@@ -222,7 +235,9 @@ class TrainingChecks(L.Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the monitored measures before the first epoch, and the scores after each validation.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_validation_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
 
         Raises:
             ValueError: If a monitored measure is not logged, or all candidates of every query have equal scores.
@@ -276,7 +291,9 @@ class TrainingChecks(L.Callback):
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Warn if the loss did not fall, or if the best epoch ranks worse than the initial model or the retriever.
 
-        See :meth:`lightning.pytorch.callbacks.Callback.on_train_end` for the arguments.
+        Args:
+            trainer: Trainer of the run.
+            pl_module: Module that is trained.
         """
         if not trainer.is_global_zero or trainer.fast_dev_run:
             return

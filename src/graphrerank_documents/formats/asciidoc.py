@@ -44,7 +44,15 @@ _MODULES = re.compile(r"(.*/|)modules/([^/]+)/")
 def read_asciidoc(content: bytes, name: str) -> list[Document]:
     """Parse an AsciiDoc file. Included files are not opened.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     reader = _AsciiDoc(content, name)
     documents = reader.read()

@@ -28,7 +28,9 @@ def citation(key: str, line: int = 0) -> Link:
 def read_bibtex(content: bytes, name: str) -> list[Document]:
     """Parse a bibliography. Comments and abbreviations are left out.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per entry. Its text has all fields.

@@ -46,10 +46,15 @@ def read_code(content: bytes, name: str) -> list[Document]:
     and class has a section. The section of a class excludes the lines of its methods. Minified and generated files have
     no sections.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     text = decode_text(content)
     title, reason = _title(name, text), "generated files" if _GENERATED.search(text[:2000]) else ""

@@ -14,7 +14,9 @@ _FENCE = re.compile(r"\s*---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 def read_component(content: bytes, name: str) -> list[Document]:
     """Parse a component. Imports and calls of its scripts become links.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document with the sections of the scripts, and a section ``template`` with the remaining text.

@@ -80,10 +80,15 @@ _RULES = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule|endhead|cline\{[^{}]{0,5
 def read_latex(content: bytes, name: str) -> list[Document]:
     """Parse a LaTeX file. Included files are not opened.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document with a section per sectioning command.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     return _LaTeX(content, name).read()
 

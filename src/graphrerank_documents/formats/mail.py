@@ -61,7 +61,9 @@ class _Mail(NamedTuple):
 def read_mbox(content: bytes, name: str) -> list[Document]:
     """Parse the messages of a mail archive. Messages that cannot be parsed are counted and skipped.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the archive.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per message.
@@ -100,7 +102,9 @@ def read_mbox(content: bytes, name: str) -> list[Document]:
 def read_eml(content: bytes, name: str) -> list[Document]:
     """Parse a single message.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the message.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document.

@@ -91,10 +91,15 @@ _ROLES = {
 def read_markdown(content: bytes, name: str) -> list[Document]:
     """Parse a Markdown page.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the other arguments and the result.
-
     Args:
+        content: Bytes of the file.
         name: Path of the file, relative to the source. The suffix distinguishes MDX from Markdown.
+
+    Returns:
+        One document with a section per heading.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     reader = MarkdownReader(content, name)
     said = front_matter(reader.text, name)
@@ -227,7 +232,12 @@ class MarkdownReader(LinedReader):
     ) -> None:
         """Add a block with the pending anchors and links. Without text, the links remain pending.
 
-        See :meth:`~graphrerank_documents.formats.lined_reader.LinedReader.add` for the arguments.
+        Args:
+            text: Text of the block. A blank text is ignored.
+            line: First line of the block, 1-based.
+            links: Links in the block.
+            is_whole: Whether the block is indivisible (see :class:`~graphrerank_documents.document.Block`).
+            header: Header of the table for a row.
         """
         self.links += links
         if text:

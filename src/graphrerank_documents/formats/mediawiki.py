@@ -67,13 +67,15 @@ class _Page(NamedTuple):
 def read_wikitext(content: bytes, name: str) -> list[Document]:
     """Parse a file of wikitext.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the other arguments.
-
     Args:
+        content: Bytes of the file.
         name: Path of the file, relative to the source. The title of the page is the name of the file.
 
     Returns:
         One document with a section per heading. A page that redirects to another one has no text.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     reader = _Wikitext(content, name, PurePosixPath(name).stem.replace("_", " "), {})
     written = _REDIRECT.match(reader.text)
@@ -87,7 +89,9 @@ def read_dump(content: bytes, name: str) -> list[Document]:
     A page that redirects is an alias of the page to which it redirects, or a document that redirects to its section.
     Pages of templates, modules, discussions and the interface are left out.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per page.

@@ -20,7 +20,12 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 
     Line numbers are 0, because the lines of the file are lines of JSON.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
 
     Raises:
         UnreadableError: If ``content`` is binary or its encoding is unknown.

@@ -53,7 +53,12 @@ _HEADER_ROWS = 20  # number of rows in which the header row of a sheet is search
 def read_docx(content: bytes, name: str) -> list[Document]:
     """Parse a Word document by converting it to HTML.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
 
     Raises:
         UnreadableError: If ``content`` is not a DOCX file, or is encrypted or too large.
@@ -224,7 +229,9 @@ def add_rows(out: Sections, rows: Sequence[Sequence[str]], *, has_header: bool |
 def read_pptx(content: bytes, name: str) -> list[Document]:
     """Parse a presentation. Each slide is a section with its title, texts, tables and notes.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document.
@@ -284,7 +291,9 @@ def _read_frame(out: Sections, frame: Any, pages: dict[str, int], *, is_list: bo
 def read_xlsx(content: bytes, name: str) -> list[Document]:
     """Parse a workbook. Formulas are replaced by the values that were saved with them.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per sheet that is not empty.
@@ -345,7 +354,9 @@ def _shown(cell: object) -> str:
 def read_epub(content: bytes, name: str) -> list[Document]:
     """Parse an e-book.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per chapter, and per page outside the order of reading to which one links. Unreadable

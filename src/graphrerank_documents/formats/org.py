@@ -33,7 +33,12 @@ _FILE = re.compile(r"(?:file:)?((?:[./~][^:]*|[^:]*\.\w+|(?<=file:)[^:]+))(?:::(
 def read_org(content: bytes, name: str) -> list[Document]:
     """Parse an Org file.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
 
     Raises:
         UnreadableError: If ``content`` is binary, its encoding is unknown, it has too many headings or orgparse fails.

@@ -30,7 +30,9 @@ _ENDS = (".", "!", "?", ":", ";", "。", "！", "？")  # noqa: RUF001
 def read_pdf(content: bytes, name: str) -> list[Document]:
     """Parse the text of a PDF file and remove page headers and footers.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document with a section per entry of the outline, or per page if there is no outline.

@@ -73,7 +73,9 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
 
     A file that is not JSON is parsed as JSON Lines.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per record.
@@ -106,7 +108,12 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
 def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
     """Parse a JSON Lines file into one document per line. Damaged lines, such as a truncated last one, are counted.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document per line.
 
     Raises:
         UnreadableError: If ``content`` is binary, most lines are not JSON, or the encoding is unknown.
@@ -157,10 +164,15 @@ def _noted(documents: list[Document], count: int, kind: str = "") -> list[Docume
 def read_table_documents(content: bytes, name: str) -> list[Document]:
     """Parse a text table. The separator and the header row are detected.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per row.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     text = decode_text(content)
     said = _SEPARATOR.match(text)
@@ -176,7 +188,9 @@ def read_table_documents(content: bytes, name: str) -> list[Document]:
 def read_parquet_documents(content: bytes, name: str) -> list[Document]:
     """Parse a Parquet file.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document per row.

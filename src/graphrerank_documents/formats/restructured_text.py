@@ -45,7 +45,9 @@ _TRANSFORMS = (references.AnonymousHyperlinks, references.IndirectHyperlinks, re
 def read_rst(content: bytes, name: str) -> list[Document]:
     """Parse a reStructuredText file with or without Sphinx markup. Included files are not opened.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document with a section per heading and per described object.

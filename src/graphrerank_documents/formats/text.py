@@ -121,13 +121,15 @@ def _is_minified(line: str) -> bool:
 def read_plain_text(content: bytes, name: str) -> list[Document]:
     """Parse plain text into paragraphs, or code into one block.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the other arguments.
-
     Args:
+        content: Bytes of the file.
         name: Path of the file, relative to the source. The suffix distinguishes text from code.
 
     Returns:
         One document without headings.
+
+    Raises:
+        UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     path = PurePosixPath(name)
     text, dropped = without_blobs(decode_text(content))

@@ -38,7 +38,9 @@ def read_xml(content: bytes, name: str) -> list[Document]:
 
     Ids of elements become labels.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document, or one per page of a dump of MediaWiki.

@@ -42,10 +42,12 @@ class GoResolver(ModuleResolver):
     def resolve(self, target: str, near: str) -> Iterator[ModuleMatch]:
         """Yield the package to which an import refers.
 
-        See :meth:`~graphrerank_documents.imports.base.ModuleResolver.resolve` for the other arguments.
-
         Args:
             target: Import path, optionally followed by a name of the package, or a name from the top folder.
+            near: Path of the file with the import.
+
+        Yields:
+            Package below the folder of its module.
         """
         if target.startswith("/"):
             yield top_match(target)

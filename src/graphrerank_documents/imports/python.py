@@ -64,10 +64,12 @@ class PythonResolver(ModuleResolver):
     def resolve(self, target: str, near: str) -> Iterator[ModuleMatch]:
         """Yield the modules to which an import may refer, in the order of the roots.
 
-        See :meth:`~graphrerank_documents.imports.base.ModuleResolver.resolve` for the other arguments.
-
         Args:
             target: Absolute name, or a name from the top folder that begins with ``/``.
+            near: Path of the file with the import.
+
+        Yields:
+            Modules below the roots.
         """
         if target.startswith("/"):
             yield top_match(target)

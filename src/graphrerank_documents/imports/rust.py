@@ -60,11 +60,13 @@ class RustResolver(ModuleResolver):
     def resolve(self, target: str, near: str) -> Iterator[ModuleMatch]:
         """Yield the modules to which a path refers.
 
-        See :meth:`~graphrerank_documents.imports.base.ModuleResolver.resolve` for the other arguments.
-
         Args:
             target: Path with ``self`` and ``super`` resolved: from ``crate``, from another crate or from a name of the
                 file, or a name from the top folder that begins with ``/``.
+            near: Path of the file with the path.
+
+        Yields:
+            Files of modules, and names within them.
         """
         parts = tuple(name_parts(target))
         address = tuple(name_parts(module_of(near)))
@@ -88,7 +90,9 @@ class RustResolver(ModuleResolver):
     def is_within(self, target: str, near: str) -> bool:
         """Return whether a path refers to a crate of the folder.
 
-        See :meth:`~graphrerank_documents.imports.base.ModuleResolver.is_within` for the arguments.
+        Args:
+            target: Target, as in :meth:`resolve`.
+            near: Path of the file with the path.
         """
         first = name_parts(target)[:1]
         return target.startswith("/") or first == ["crate"] or any(self._libraries_for("".join(first), near))

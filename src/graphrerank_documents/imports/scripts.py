@@ -70,11 +70,13 @@ class ScriptResolver(ModuleResolver):
     def resolve(self, target: str, near: str) -> Iterator[ModuleMatch]:
         """Yield the files to which an import may refer.
 
-        See :meth:`~graphrerank_documents.imports.base.ModuleResolver.resolve` for the other arguments.
-
         Args:
             target: Module specifier, ``#`` and a name of the module. A relative specifier is written as a path from the
                 top folder that begins with ``/``. Without ``#``, a name from the top folder.
+            near: Path of the file with the import.
+
+        Yields:
+            Files, and names within them.
         """
         specifier, has_names, names = split_target(target)
         if not has_names:
@@ -87,7 +89,9 @@ class ScriptResolver(ModuleResolver):
     def is_within(self, target: str, near: str) -> bool:
         """Return whether an import refers to the folder. Imports of other files, such as pictures, do not.
 
-        See :meth:`~graphrerank_documents.imports.base.ModuleResolver.is_within` for the arguments.
+        Args:
+            target: Target, as in :meth:`resolve`.
+            near: Path of the file with the import.
         """
         specifier, has_names, _ = split_target(target)
         if not has_names or next(self._located(specifier, near), None) is not None:

@@ -97,7 +97,12 @@ class ExtractiveReader:
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
         """Answer each question from its context. Duplicate pairs of question and context are answered once.
 
-        See :meth:`~graphrerank_papers.answers.writers.Writer.write` for the arguments and the result.
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question.
+
+        Returns:
+            Reply to each question. The text is empty if the reader abstains.
 
         Raises:
             UserError: If the file of the weights is invalid.

@@ -248,7 +248,12 @@ class PromptedWriter(PromptedModel):
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
         """Answer each question from its context, even if the context is empty, because the model may abstain.
 
-        See :meth:`~graphrerank_papers.answers.writers.Writer.write` for the arguments and the result.
+        Args:
+            questions: ``Q`` questions.
+            contexts: Context of each question.
+
+        Returns:
+            Reply to each question. The text is empty if the model abstains.
         """
         pairs = zip(questions, contexts, strict=True)
         messages = [self.prompt.fill(context=context.text, question=question) for question, context in pairs]

@@ -77,7 +77,8 @@ class TopFeatures(TransformerMixin, RowsEstimator):
     def fit_rows(self, rows: AdapterRows) -> None:
         """Choose the columns.
 
-        See :meth:`~graphrerank_papers.ea_graphrag.nested_cross_validation.RowsEstimator.fit_rows` for the arguments.
+        Args:
+            rows: Raw features and labels.
         """
         self.columns_ = top_features(rows, self.num_selected, self.seed).numpy()
 
@@ -109,7 +110,8 @@ class AdapterClassifier(ClassifierMixin, RowsEstimator):
     def fit_rows(self, rows: AdapterRows) -> None:
         """Train an adapter.
 
-        See :meth:`~graphrerank_papers.ea_graphrag.nested_cross_validation.RowsEstimator.fit_rows` for the arguments.
+        Args:
+            rows: Raw features and labels.
         """
         settings = AdapterSettings(num_selected=self.num_selected, dropout=self.dropout, seed=self.seed)
         self.model_ = self.train(rows, settings)

@@ -48,10 +48,12 @@ class RouteEngine(Engine[RouteRequest]):
     def answer(self, jobs: Mapping[str, RouteRequest], check: Check = lambda: None) -> dict[str, RouteResponse]:
         """Route the queries of a batch of requests.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the other arguments and the result.
-
         Args:
+            jobs: Requests by id.
             check: Not used, because a batch takes milliseconds.
+
+        Returns:
+            Responses by request id.
         """
         low, high = self._scorer.low, self._scorer.high
         with STAGE_SECONDS.labels("route").time():

@@ -82,7 +82,12 @@ class RoutingBenchmark(Experiment):
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Compare all routing policies, and write the report.
 
-        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
+        Args:
+            parts: Factory of the components of both paths. Also provides the cache folder.
+            run_dir: Folder of the run.
+
+        Returns:
+            Folder of the run.
 
         Raises:
             ValueError: If ``checkpoint`` is not a trained complexity adapter, was trained on other paths, or was

@@ -124,7 +124,12 @@ class GraphERTables(Experiment):
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Run all steps that an earlier run has not finished, and write ``metrics.json`` and ``report.md``.
 
-        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
+        Args:
+            parts: Factory of the components.
+            run_dir: Run folder.
+
+        Returns:
+            Run folder.
 
         Raises:
             UserError: If ``test`` contains the same data set twice.

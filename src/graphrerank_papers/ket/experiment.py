@@ -78,7 +78,12 @@ class KETSolutions(Experiment):
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Evaluate all solutions. The tables and ``metrics.json`` are written after every row.
 
-        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
+        Args:
+            parts: Factory of components. Provides the cache folder, the device and the number of threads.
+            run_dir: Folder of the run.
+
+        Returns:
+            Folder of the run.
 
         Raises:
             ValueError: If a question has no answer.

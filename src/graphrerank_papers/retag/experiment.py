@@ -98,7 +98,12 @@ class ReTAGSummaries(Experiment):
     def __call__(self, parts: ComponentFactory, run_dir: Path) -> Path:
         """Evaluate the retrieval of summaries and, if there is an answer stage, the answers.
 
-        See :meth:`~graphrerank_papers.experiments.Experiment.__call__` for the arguments and the result.
+        Args:
+            parts: Factory of components. Provides the cache folder, the device and the number of threads.
+            run_dir: Folder of the run.
+
+        Returns:
+            Folder of the run.
 
         Raises:
             ValueError: If there are no questions, the index does not match the data or has no communities, or

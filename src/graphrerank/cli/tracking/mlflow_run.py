@@ -48,7 +48,13 @@ class MLflowRun(TrackedRun):
     def open(cls, settings: DictConfig, *, run_id: str | None, group: str) -> "MLflowRun":
         """Start or continue a run, with the group as the tag ``group``.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.open` for the arguments and the result.
+        Args:
+            settings: Settings of the logger, in the form of ``conf/logger``.
+            run_id: Id of the run to continue. If None, a new run starts.
+            group: Group name that all runs of a command, or of a sweep, have in common.
+
+        Returns:
+            The run.
         """
         for variable, setting in ENVIRONMENT.items():
             os.environ.setdefault(variable, setting)
@@ -63,7 +69,8 @@ class MLflowRun(TrackedRun):
     def log_settings(self, settings: Mapping[str, Any]) -> None:
         """Log parameters unless the run already has parameters, and replace ``settings.json``.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_settings` for the arguments.
+        Args:
+            settings: Settings by name.
         """
         self.logger.log_hyperparams(dict(settings))
         self._log_json(settings, "settings.json")
@@ -71,7 +78,8 @@ class MLflowRun(TrackedRun):
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
         """Log the numbers as metrics, in batches of at most :data:`MAX_METRICS`.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_numbers` for the arguments.
+        Args:
+            numbers: Numbers by log key.
         """
         names = list(numbers)
         for start in range(0, len(names), MAX_METRICS):
@@ -80,7 +88,8 @@ class MLflowRun(TrackedRun):
     def log_table(self, table: ResultTable) -> None:
         """Log a table in the format of ``MlflowClient.log_table``, which would need pandas.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_table` for the arguments.
+        Args:
+            table: Result table.
         """
         name = re.sub(r"[^\w.,@ -]+", "-", table.name)
         file = f"tables/{name}.json"
@@ -94,14 +103,17 @@ class MLflowRun(TrackedRun):
     def log_image(self, name: str, path: Path) -> None:
         """Log an image to the folder ``plots``.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_image` for the arguments.
+        Args:
+            name: Name of the plot.
+            path: PNG file.
         """
         self.logger.experiment.log_artifact(self.logger.run_id, str(path), "plots")
 
     def log_input(self, artifact: TrackedArtifact) -> None:
         """Log a data set or a checkpoint as a dataset input, because MLflow has no other kind of input.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_input` for the arguments.
+        Args:
+            artifact: Data set or checkpoint.
         """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -114,7 +126,8 @@ class MLflowRun(TrackedRun):
     def log_output(self, artifact: TrackedArtifact) -> None:
         """Log the files to the folder ``<kind>/<name>`` of the artifact, and the fingerprint as a tag.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_output` for the arguments.
+        Args:
+            artifact: Checkpoint or report.
         """
         client, run_id = self.logger.experiment, self.logger.run_id
         for name, path in artifact.files.items():

@@ -30,7 +30,8 @@ class TensorBoardRun(TrackedRun):
     def log_settings(self, settings: Mapping[str, Any]) -> None:
         """Log the settings as a text. :meth:`close` also logs the settings of a trained system as hyperparameters.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_settings` for the arguments.
+        Args:
+            settings: Settings by name.
         """
         self._settings = settings
         self._log_json("settings", settings)
@@ -38,21 +39,25 @@ class TensorBoardRun(TrackedRun):
     def log_test(self, numbers: Mapping[str, float]) -> None:
         """Store the test measures until :meth:`close` logs them with the hyperparameters.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_test` for the arguments.
+        Args:
+            numbers: Means by log key, such as ``test/attack/ndcg@10``.
         """
         self._test = {**self._test, **numbers}
 
     def log_table(self, table: ResultTable) -> None:
         """Log a table as Markdown text.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_table` for the arguments.
+        Args:
+            table: Result table.
         """
         self.logger.experiment.add_text(f"tables/{table.name}", table.markdown)
 
     def log_image(self, name: str, path: Path) -> None:
         """Log an image.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_image` for the arguments.
+        Args:
+            name: Name of the plot.
+            path: PNG file.
         """
         from matplotlib.image import imread
 
@@ -61,21 +66,24 @@ class TensorBoardRun(TrackedRun):
     def log_input(self, artifact: TrackedArtifact) -> None:
         """Log the metadata as a text.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_input` for the arguments.
+        Args:
+            artifact: Data set or checkpoint.
         """
         self._log_json(f"inputs/{artifact.label}", artifact.facts)
 
     def log_output(self, artifact: TrackedArtifact) -> None:
         """Log the metadata and the names of the files as a text.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_output` for the arguments.
+        Args:
+            artifact: Checkpoint or report.
         """
         self._log_json(f"outputs/{artifact.label}", {**artifact.facts, "files": list(artifact.files)})
 
     def close(self, *, failed: bool) -> None:
         """Log hyperparameters and test measures, which TensorBoard accepts once per run, and close the files.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.close` for the arguments.
+        Args:
+            failed: Whether the command failed.
         """
         if self._test:
             self.logger.log_hyperparams(dict(self._settings), dict(self._test))

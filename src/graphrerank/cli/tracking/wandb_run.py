@@ -49,7 +49,13 @@ class WandbRun(TrackedRun):
         If the settings or the environment set the run id, as ``wandb agent`` does, all systems of a command share the
         run.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.open` for the arguments and the result.
+        Args:
+            settings: Settings of the logger, in the form of ``conf/logger``.
+            run_id: Id of the run to continue. If None, a new run starts.
+            group: Group name that all runs of a command, or of a sweep, have in common.
+
+        Returns:
+            The run.
         """
         import wandb
 
@@ -74,21 +80,24 @@ class WandbRun(TrackedRun):
     def log_settings(self, settings: Mapping[str, Any]) -> None:
         """Add the settings to the run's config.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_settings` for the arguments.
+        Args:
+            settings: Settings by name.
         """
         self.logger.log_hyperparams(dict(settings))
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add the numbers to the run's summary. In the history, each number would be a chart with one point.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_numbers` for the arguments.
+        Args:
+            numbers: Numbers by log key.
         """
         self.logger.experiment.summary.update(dict(numbers))
 
     def log_table(self, table: ResultTable) -> None:
         """Log a ``wandb.Table``.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_table` for the arguments.
+        Args:
+            table: Result table.
         """
         import wandb
 
@@ -98,7 +107,9 @@ class WandbRun(TrackedRun):
     def log_image(self, name: str, path: Path) -> None:
         """Log a ``wandb.Image``.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_image` for the arguments.
+        Args:
+            name: Name of the plot.
+            path: PNG file.
         """
         self.logger.log_image(f"plots/{name}", [str(path)])
 
@@ -108,7 +119,8 @@ class WandbRun(TrackedRun):
         ``Run.use_artifact`` does not work offline, because it waits for a reply of the server. The record that it
         writes can also be written offline; ``wandb sync`` uploads it later.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_input` for the arguments.
+        Args:
+            artifact: Data set or checkpoint.
         """
         run = self.logger.experiment
         if not run.offline:
@@ -125,14 +137,16 @@ class WandbRun(TrackedRun):
     def log_output(self, artifact: TrackedArtifact) -> None:
         """Log an artifact as an output of the run.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.log_output` for the arguments.
+        Args:
+            artifact: Checkpoint or report.
         """
         self.logger.experiment.log_artifact(wandb_artifact(artifact))
 
     def close(self, *, failed: bool) -> None:
         """Finish the run, with exit code 1 if the command failed.
 
-        See :meth:`~graphrerank.cli.tracking.base.TrackedRun.close` for the arguments.
+        Args:
+            failed: Whether the command failed.
         """
         super().close(failed=failed)
         if not self._is_shared:

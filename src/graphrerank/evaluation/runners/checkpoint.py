@@ -105,7 +105,8 @@ class CheckpointRunner(SystemRunner):
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
         """Rerank the candidates of a task.
 
-        See :meth:`~graphrerank.evaluation.runners.base.SystemRunner.run` for the arguments.
+        Args:
+            task: Data set and queries, with candidates.
 
         Returns:
             Rows by label of the checkpoint. Baselines are under ``BASELINE_ROWS``, one row per distinct setting.

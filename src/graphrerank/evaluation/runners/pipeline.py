@@ -53,7 +53,8 @@ class PipelineRunner(SystemRunner):
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
         """Rank the queries of a task with every pipeline.
 
-        See :meth:`~graphrerank.evaluation.runners.base.SystemRunner.run` for the arguments.
+        Args:
+            task: Data set and queries.
 
         Returns:
             One row per pipeline, by label.

@@ -33,7 +33,8 @@ class RunFileRunner(SystemRunner):
     def run(self, task: RankingTask) -> dict[str, list[RankedSystem]]:
         """Read the run files of a task's data set.
 
-        See :meth:`~graphrerank.evaluation.runners.base.SystemRunner.run` for the arguments.
+        Args:
+            task: Data set and queries.
 
         Returns:
             One row per run file, by label.

@@ -42,7 +42,12 @@ class ArtifactSearch(Engine[SearchRequest]):
     ) -> Mapping[str, SearchResponse | Refusal]:
         """Search for the queries of a batch of requests.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result.
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each request by id.
         """
         return self.search.answer(jobs, check, scorer=self.scorer)
 

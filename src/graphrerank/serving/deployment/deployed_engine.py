@@ -90,7 +90,12 @@ class DeployedEngine(Engine[Any]):
     def answer(self, jobs: Mapping[str, Any], check: Check = lambda: None) -> dict[str, Answered | Refusal]:
         """Answer a batch of jobs.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result.
+        Args:
+            jobs: Jobs by request id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each job by request id.
         """
         live, comparison = self._live.current[1], self._comparison
         corpus = live.engine.corpus

@@ -51,7 +51,12 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
     def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:
         """Change the corpus for each request of a batch.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result.
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each request by id.
         """
         return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
 

@@ -28,7 +28,12 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
     def answer(self, jobs: Mapping[str, AddFeedback | RemoveFeedback], check: Check = lambda: None) -> dict[str, Any]:
         """Answer a batch of requests after their events are written.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result.
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Response or refusal of each request by id.
         """
         answers: dict[str, Any] = {}
         events: dict[str, dict[str, Any]] = {}

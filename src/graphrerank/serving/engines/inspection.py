@@ -66,8 +66,14 @@ class InspectEngine(Engine[InspectRequest]):
     ) -> dict[str, InspectResponse | Answered]:
         """Inspect the searches of a batch of requests.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments and the result. A response that is shown
-        to a person is :class:`Answered`, so that it is logged.
+        A response that is shown to a person is :class:`Answered`, so that it is logged.
+
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
+
+        Returns:
+            Responses by id.
 
         Raises:
             ValueError: If there are too many edges to explain.

@@ -86,7 +86,9 @@ class RerankEngine(Engine[RerankRequest]):
     def answer(self, jobs: Mapping[str, RerankRequest], check: Check = lambda: None) -> dict[str, RankedDocuments]:
         """Rank the documents of a batch of requests.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the arguments.
+        Args:
+            jobs: Requests by id.
+            check: Function that raises TimeoutError once nobody waits for the batch.
 
         Returns:
             Ranked documents by request id.

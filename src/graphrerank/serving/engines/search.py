@@ -61,11 +61,13 @@ class SearchEngine(Engine[SearchRequest]):
     ) -> dict[str, SearchResponse | Refusal]:
         """Search for the queries of a batch of requests.
 
-        See :meth:`~graphrerank.serving.engine.Engine.answer` for the other arguments and the result.
-
         Args:
+            jobs: Requests by id.
             check: Function that raises TimeoutError once nobody waits for the batch. It is not called.
             scorer: Scorer that replaces the scorer of the pipeline's last step. If None, the pipeline is unchanged.
+
+        Returns:
+            Response or refusal of each request by id.
         """
         version, whole = self.current
         answers: dict[str, SearchResponse | Refusal] = {}

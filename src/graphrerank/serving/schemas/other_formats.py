@@ -42,7 +42,14 @@ class VoyageResponse(BaseModel):
 def render_infinity(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str = "") -> dict[str, Any]:
     """Return the content of an :class:`InfinityResponse`.
 
-    See :func:`~graphrerank.serving.schemas.rerank.render_rerank` for the arguments. ``path`` is not used.
+    Args:
+        request: Request to respond to.
+        ranked: Result of the engine.
+        uid: Id of the request.
+        path: Path of the request, which is not used.
+
+    Returns:
+        The response as a dictionary.
     """
     return {
         "object": "rerank",
@@ -57,7 +64,14 @@ def render_infinity(request: RerankRequest, ranked: RankedDocuments, uid: str, p
 def render_voyage(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str = "") -> dict[str, Any]:
     """Return the content of a :class:`VoyageResponse`.
 
-    See :func:`~graphrerank.serving.schemas.rerank.render_rerank` for the arguments. ``path`` is not used.
+    Args:
+        request: Request to respond to.
+        ranked: Result of the engine.
+        uid: Id of the request.
+        path: Path of the request, which is not used.
+
+    Returns:
+        The response as a dictionary.
     """
     data = text_results(request, ranked)
     return {"object": "list", "id": uid, "model": ranked.model, "data": data, **_ending(ranked)}
