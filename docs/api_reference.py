@@ -15,14 +15,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from graphrerank.utils.docstrings import docstring_entries, with_entries
-
 SRC = Path(__file__).parent.parent / "src"
 PACKAGES = ("graphrerank", "graphrerank_documents", "graphrerank_papers")
-# Reference to the function that describes the arguments, as in `.ci/docstrings.py`.
-REFERENCE = re.compile(
-    r"See\s+:(?:meth|func|class):`~?(graphrerank[\w.]+)`\s+for\s+the\s+(?:other\s+)?arguments(\s+and\s+the\s+result)?\."
-)
 # Decorators after which a function is an object.
 OBJECT_DECORATORS = ("builder(",)
 # Packages of the library in the order in which a user meets them; the others follow in alphabetical order.
@@ -192,37 +186,11 @@ def describe_fields(app: Any, what: str, name: str, member: Any, options: Any, l
     lines.append("")
 
 
-def add_shared_sections(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
-    """Add the sections to which a docstring refers: "See :meth:`~package.Base.method` for the arguments".
-
-    The docstring of a protocol gets the sections of its ``__call__``, to which functions refer by the protocol's name.
-    """
-    docstring, is_protocol = "\n".join(lines), what == "class" and getattr(member, "_is_protocol", False)
-    reference = REFERENCE.search(docstring)
-    if reference is None and not (is_protocol and "__call__" in vars(member)):
-        return
-    target = member.__call__ if reference is None else _imported(reference[1])
-    own = docstring_entries(docstring, "Args")
-    entries = {**docstring_entries(inspect.getdoc(target), "Args"), **own}
-    if entries and entries != own:
-        docstring = with_entries(docstring, "Args", entries)
-    result = (inspect.getdoc(target) or "").partition("\nReturns:\n")[2].partition("\n\n")[0]
-    if result and (reference is None or reference[2]):
-        docstring += f"\n\nReturns:\n{result}\n"
-    lines[:] = docstring.split("\n")
-
-
-def _imported(path: str) -> Any:
-    """Return the object that an import path names. That of a protocol names its ``__call__``."""
-    found: Any = import_module(path.partition(".")[0])
-    module = found.__name__
-    for name in path.split(".")[1:]:
-        if inspect.ismodule(found) and f"{module}.{name}" in public_modules():
-            module = f"{module}.{name}"
-            found = import_module(module)
-        else:
-            found = getattr(found, name)
-    return found.__call__ if getattr(found, "_is_protocol", False) else found
+def describe_call(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Add the arguments and the result of a protocol's ``__call__`` to the docstring of the protocol."""
+    if what == "class" and getattr(member, "_is_protocol", False) and "__call__" in vars(member):
+        _, _, sections = (inspect.getdoc(member.__call__) or "").partition("\nArgs:\n")
+        lines += ["", "Args:", *sections.splitlines(), ""]
 
 
 def packages() -> dict[str, list[str]]:

@@ -121,4 +121,4 @@ def setup(app: Any) -> None:
     app.connect("env-check-consistency", shorten_navigation)
     app.connect("autodoc-skip-member", api_reference.skip_member)
     app.connect("autodoc-process-docstring", api_reference.describe_fields, priority=400)  # before napoleon
-    app.connect("autodoc-process-docstring", api_reference.add_shared_sections, priority=400)
+    app.connect("autodoc-process-docstring", api_reference.describe_call, priority=400)

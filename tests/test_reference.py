@@ -9,9 +9,7 @@ import pytest
 
 import graphrerank
 from graphrerank.config.settings import train
-from graphrerank.data.vector_cache import VectorCache
 from graphrerank.serving.routes import ErrorAnswer
-from graphrerank_documents.formats.org import read_org
 from graphrerank_documents.readers import Reader
 from tests.support import ROOT
 
@@ -69,30 +67,15 @@ def test_pydantic_fields_are_described(api: dict[str, Any]) -> None:
     assert unchanged == ["Text."]
 
 
-def test_inherited_arguments_are_shown(api: dict[str, Any]) -> None:
-    lines = inspect.cleandoc(VectorCache.encode.__doc__ or "").split("\n")
-    assert "Args:" not in lines
-    api["add_shared_sections"](None, "method", "VectorCache.encode", VectorCache.encode, None, lines)
-    assert lines[lines.index("Args:") + 1] == "    texts: ``n`` texts."
-    assert lines[lines.index("Returns:") + 1] == "    Unit vectors ``[n, d]``, float32."
-
-
 def test_a_protocol_shows_the_arguments_of_its_functions(api: dict[str, Any]) -> None:
     lines = [Reader.__doc__ or ""]
-    api["add_shared_sections"](None, "class", "Reader", Reader, None, lines)
-    assert "    content: Bytes of the file." in lines
+    api["describe_call"](None, "class", "Reader", Reader, None, lines)
+    assert "    content: Bytes of the file." in lines[lines.index("Args:") :]
     assert "    name: Path of the file, relative to the source." in lines
-    lines = inspect.cleandoc(read_org.__doc__ or "").split("\n")
-    api["add_shared_sections"](None, "function", "read_org", read_org, None, lines)
-    assert "    content: Bytes of the file." in lines
-
-
-def test_docstrings_without_a_reference_stay_as_they_are(api: dict[str, Any]) -> None:
-    lines = ["Cut. See :meth:`~graphrerank.GraphReranker.rerank` for the meaning."]
-    api["add_shared_sections"](
-        None, "function", "cut", test_docstrings_without_a_reference_stay_as_they_are, None, lines
-    )
-    assert lines == ["Cut. See :meth:`~graphrerank.GraphReranker.rerank` for the meaning."]
+    assert "Returns:" in lines
+    unchanged = ["Text."]
+    api["describe_call"](None, "class", "Path", Path, None, unchanged)
+    assert unchanged == ["Text."]
 
 
 def test_overview_links_every_page(api: dict[str, Any]) -> None:

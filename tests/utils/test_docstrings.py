@@ -1,10 +1,8 @@
-"""Docstrings: arguments that are described in one place, and the check that each argument is described."""
+"""Docstrings: their entries, and the check that each argument is described."""
 
 import ast
 import inspect
 import runpy
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,79 +11,20 @@ from graphrerank import FitSettings, GraphReranker, RerankerTrainer, fit
 from graphrerank.rerank.hub import push_model
 from graphrerank.rerank.rerank_input import RerankInput
 from graphrerank.training import schedules
-from graphrerank.utils.docstrings import arguments_from, docstring_entries
+from graphrerank.training.reranker_module import RerankerModule
+from graphrerank.training.training_module import TrainingModule
+from graphrerank.utils.docstrings import docstring_entries
+from graphrerank_papers.ea_graphrag.adapter_module import AdapterModule
 from tests.support import ROOT
 
 CHECK = runpy.run_path(str(ROOT / ".ci" / "docstrings.py"))
-BASE = '''
-class Base:
-    def cut(self, top_k: int) -> int:
-        """Cut.
-
+DESCRIBED = """
         Args:
             top_k: Number of passages.
 
         Returns:
             The number.
         """
-
-class Reader(Protocol):
-    def __call__(self, content: bytes, /) -> str:
-        """Parse.
-
-        Args:
-            content: Bytes.
-
-        Returns:
-            Text.
-        """
-'''
-
-
-@dataclass
-class Options:
-    """Options.
-
-    Attributes:
-        seed: Seed of the order,
-            which is an integer.
-        size: Size.
-    """
-
-    seed: int = 0
-    size: int = 1
-
-
-def test_arguments_are_in_the_order_of_the_signature() -> None:
-    @arguments_from(Options)
-    def draw(size: int, number: int, *, seed: int) -> None:
-        """Draw.
-
-        Args:
-            number: Number of draws.
-
-        Raises:
-            ValueError: If there is nothing to draw.
-        """
-
-    assert draw.__doc__ == (
-        "Draw.\n\nArgs:\n    size: Size.\n    number: Number of draws.\n    seed: Seed of the order,\n"
-        "        which is an integer.\n\nRaises:\n    ValueError: If there is nothing to draw."
-    )
-
-
-def test_an_argument_that_no_source_describes_is_refused() -> None:
-    def draw(colour: str) -> None:
-        """Draw."""
-
-    with pytest.raises(TypeError, match="draw: no source describes colour"):
-        arguments_from(Options)(draw)
-
-
-def test_nothing_is_added_without_docstrings() -> None:
-    def draw(seed: int) -> None: ...
-
-    assert arguments_from(Options)(draw).__doc__ is None
 
 
 @pytest.mark.parametrize("function", [GraphReranker.rerank, GraphReranker.push_to_hub])
@@ -100,6 +39,8 @@ def test_help_describes_each_argument(function: Any) -> None:
         (GraphReranker.rerank, [RerankInput], ["features"]),
         (GraphReranker.push_to_hub, [push_model], []),
         (fit, [RerankerTrainer, FitSettings], ["data", "optimizer", "module", "trainer", "settings"]),
+        (RerankerModule, [TrainingModule], ["model"]),
+        (AdapterModule, [TrainingModule], ["model"]),
         (schedules.linear, [schedules.cosine], []),
         (schedules.constant, [schedules.cosine], []),
         (schedules.plateau, [schedules.cosine], []),
@@ -115,47 +56,33 @@ def test_an_entry_point_describes_shared_arguments_in_the_same_words(
         assert name in different or not words or " ".join(entry.split()) == words[0]
 
 
-def problems(text: str) -> Iterator[str]:
-    """Yield the messages of the check on a module that is added to ``BASE``."""
-    source = CHECK["Source"](ROOT / "src" / "sub.py", (BASE + text).splitlines(), ast.parse(BASE + text))
-    yield from (problem.message for problem in CHECK["check_source"](source, CHECK["Definitions"]([source])))
+def problems(text: str) -> list[str]:
+    """Return the messages of the check on a module."""
+    source = CHECK["Source"](ROOT / "src" / "sub.py", text.splitlines(), ast.parse(text))
+    return [problem.message for problem in CHECK["check_source"](source, CHECK["RecordClasses"]([source]))]
 
 
 @pytest.mark.parametrize(
     ("docstring", "expected"),
     [
         ("Cut.", ["Args: without top_k", "no Returns:"]),
-        ("Cut. See :meth:`~graphrerank.Base.cut` for the arguments and the result.", []),
-        ("Cut. See :meth:`~graphrerank.Base.cut` for the\n        arguments and the result.", []),
-        ("Cut. See :meth:`~graphrerank.Base.cut` for the arguments.", ["no Returns:"]),
+        ("Return it.", ["Args: without top_k"]),
+        ("Cut. See :meth:`~graphrerank.Base.cut` for the arguments.", ["Args: without top_k", "no Returns:"]),
+        (f"Cut.\n{DESCRIBED}", []),
         (
-            "Cut. See :meth:`~graphrerank.Base.slice` for the arguments.",
-            ["Args: refers to graphrerank.Base.slice, which does not exist", "Args: without top_k", "no Returns:"],
-        ),
-        (
-            "Return it. See :meth:`lightning.Callback.cut` for the arguments.",
-            ["Args: refers to lightning.Callback.cut, which no base class defines", "Args: without top_k"],
+            f"Cut.\n{DESCRIBED.replace('top_k', 'depth')}",
+            ["Args: without top_k", "Args: describes depth, which the signature lacks"],
         ),
     ],
 )
-def test_a_reference_takes_the_place_of_sections(docstring: str, expected: list[str]) -> None:
-    text = f'class Sub(Base):\n    def cut(self, top_k: int) -> int:\n        """{docstring}"""\n'
-    assert list(problems(text)) == expected
+def test_each_argument_is_described_at_the_method(docstring: str, expected: list[str]) -> None:
+    assert problems(f'class Sub(Base):\n    def cut(self, top_k: int) -> int:\n        """{docstring}"""\n') == expected
 
 
-def test_methods_of_other_packages_are_referred_to_by_their_subclasses() -> None:
-    reference = "See :meth:`lightning.Callback.cut` for the arguments and the result."
-    text = f'class Sub(L.Callback):\n    def cut(self, top_k: int) -> int:\n        """Cut. {reference}"""\n'
-    assert list(problems(text)) == []
-
-
-def test_functions_refer_to_a_protocol() -> None:
-    reference = "See :class:`~graphrerank.Reader` for the arguments and the result."
-    assert list(problems(f'def read(content: bytes) -> str:\n    """Parse. {reference}"""\n')) == []
-    expected = ["Args: without text"]
-    assert list(problems(f'def read(text: bytes) -> str:\n    """Parse. {reference}"""\n')) == expected
-
-
-def test_the_decorator_describes_arguments() -> None:
-    decorated = '@arguments_from(Base.cut)\ndef cut(top_k: int, seed: int) -> int:\n    """Return the number."""\n'
-    assert list(problems(decorated)) == ["Args: without seed"]
+def test_fields_of_records_are_described() -> None:
+    base = (
+        '@dataclass\nclass Base:\n    """Base.\n\n    Attributes:\n        size: Size.\n    """\n\n    size: int\n\n\n'
+    )
+    assert problems(base) == []
+    assert problems(f'{base}class Sub(Base):\n    """Sub."""\n\n    seed: int\n') == ["Attributes: without seed"]
+    assert problems(f'{base}class Sub(Base):\n    """Sub."""\n\n    #: Seed.\n    seed: int\n') == []

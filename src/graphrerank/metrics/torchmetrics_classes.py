@@ -19,7 +19,6 @@ from graphrerank.metrics.calibration import NUM_BINS, area_under_roc, bin_sums, 
 from graphrerank.metrics.ranking import Measure, parse_measure
 from graphrerank.metrics.topological_recall import missed_topological_recall, topological_recall
 from graphrerank.utils.checks import UserError, check_counts
-from graphrerank.utils.docstrings import arguments_from
 
 
 class _Mean(Metric):
@@ -105,23 +104,35 @@ class _CutoffMetric(RankingMetric):
         super().__init__(f"{self.base}@{top_k}", **settings)
 
 
-@arguments_from(_CutoffMetric)
 class NormalizedDCG(_CutoffMetric):
-    """nDCG at a cutoff (:func:`~graphrerank.metrics.ndcg`)."""
+    """nDCG at a cutoff (:func:`~graphrerank.metrics.ndcg`).
+
+    Args:
+        top_k: Cutoff rank K, at least 1.
+        **settings: Arguments of ``torchmetrics.Metric``.
+    """
 
     base = "nDCG"
 
 
-@arguments_from(_CutoffMetric)
 class Recall(_CutoffMetric):
-    """Recall at a cutoff (:func:`~graphrerank.metrics.recall`)."""
+    """Recall at a cutoff (:func:`~graphrerank.metrics.recall`).
+
+    Args:
+        top_k: Cutoff rank K, at least 1.
+        **settings: Arguments of ``torchmetrics.Metric``.
+    """
 
     base = "R"
 
 
-@arguments_from(_CutoffMetric)
 class CappedRecall(_CutoffMetric):
-    """Capped recall at a cutoff (:func:`~graphrerank.metrics.capped_recall`)."""
+    """Capped recall at a cutoff (:func:`~graphrerank.metrics.capped_recall`).
+
+    Args:
+        top_k: Cutoff rank K, at least 1.
+        **settings: Arguments of ``torchmetrics.Metric``.
+    """
 
     base = "CR"
 

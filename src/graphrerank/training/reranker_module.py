@@ -21,14 +21,12 @@ from graphrerank.training.training_module import TrainingModule
 from graphrerank.training.validation_means import ValidationMeans
 from graphrerank.training.weighted_loss import reads_teacher
 from graphrerank.utils.checks import UserError, check_not_negative
-from graphrerank.utils.docstrings import arguments_from
 
 #: Loss of padded scores, relevance and mask and, for a distillation loss, the keyword argument ``teacher_scores``.
 RankingLoss = Callable[..., Tensor]
 CALIBRATION = "calibration"  # key of the calibration in checkpoints
 
 
-@arguments_from(TrainingModule)
 class RerankerModule(TrainingModule):
     """Train a reranker on batches of :class:`~graphrerank.core.CandidateGraphs`, in any ``lightning.Trainer``.
 
@@ -51,8 +49,21 @@ class RerankerModule(TrainingModule):
         measures: Measures to log on the validation split, such as ``PR@10`` (log key ``val/pr@10``). At least one.
         val_names: Names of the data sets of the validation loaders, in order. Each measure is logged per data set (log
             key ``val/<name>/pr@10``) and as a mean over the data sets (``val/pr@10``). Empty for a single data set.
+        learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
+        weight_decay: Weight decay. Applied to weight matrices only, not to biases, norms or scalars.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up. It is
+            shortened to at most a tenth of the training.
+        optimizer: Callable that receives parameter groups and returns an optimiser, such as ``torch.optim.SGD`` or
+            ``functools.partial(torch.optim.SGD, momentum=0.9)``. Keywords ``lr`` and ``weight_decay`` of a partial
+            replace ``learning_rate`` and ``weight_decay``.
+        scheduler: Callable that receives the optimiser and returns a learning-rate schedule: a function of
+            :mod:`graphrerank.training.schedules`, or a class of ``torch.optim.lr_scheduler``.
+        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
+            of the model's parameters, such as ``{"lin_in": 1e-4}``. All other parameters use the settings above. If
+            None, all parameters do.
         divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the training loss, a penalty
             for deviating from the retriever's ranking. 0 disables it.
+        seed: Seed of all random numbers of the training, such as those of dropout.
 
     Attributes:
         inputs: Inputs of the model.

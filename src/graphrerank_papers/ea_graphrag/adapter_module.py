@@ -13,7 +13,6 @@ from graphrerank.training import TrainingModule
 from graphrerank.training.optimizers import OptimizerFactory, ParameterGroups
 from graphrerank.training.schedules import SchedulerFactory, cosine
 from graphrerank.utils.checks import UserError
-from graphrerank.utils.docstrings import arguments_from
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 SMOOTHING = 0.1
@@ -57,7 +56,6 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float =
     return F.binary_cross_entropy_with_logits(logits, target)
 
 
-@arguments_from(TrainingModule)
 class AdapterModule(TrainingModule):
     """Train a complexity adapter on batches of :class:`AdapterRows` with any ``lightning.Trainer``.
 
@@ -69,6 +67,19 @@ class AdapterModule(TrainingModule):
     Args:
         model: Adapter to train. Its features must already be selected and standardised.
         label_smoothing: Share of each label that is spread over both classes, in [0, 1).
+        learning_rate: Peak learning rate, reached at the end of the warm-up. Must be positive.
+        weight_decay: Weight decay. Applied to weight matrices only, not to biases, norms or scalars.
+        warmup_steps: Number of optimiser steps of the linear warm-up. 0 disables the warm-up. It is
+            shortened to at most a tenth of the training.
+        optimizer: Callable that receives parameter groups and returns an optimiser, such as ``torch.optim.SGD`` or
+            ``functools.partial(torch.optim.SGD, momentum=0.9)``. Keywords ``lr`` and ``weight_decay`` of a partial
+            replace ``learning_rate`` and ``weight_decay``.
+        scheduler: Callable that receives the optimiser and returns a learning-rate schedule: a function of
+            :mod:`graphrerank.training.schedules`, or a class of ``torch.optim.lr_scheduler``.
+        parameter_groups: Learning rate, or mapping with ``learning_rate`` and ``weight_decay``, by prefix of the names
+            of the model's parameters, such as ``{"lin_in": 1e-4}``. All other parameters use the settings above. If
+            None, all parameters do.
+        seed: Seed of all random numbers of the training, such as those of dropout.
 
     Raises:
         ValueError: If ``label_smoothing`` is not in [0, 1), or an argument of the base class is out of range.

@@ -13,7 +13,6 @@ from graphrerank.serving.engine import Check, Engine, EngineFactory
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.routes import Route
 from graphrerank.serving.schemas.requests import QueryRequest
-from graphrerank.utils.docstrings import arguments_from
 from graphrerank_papers.ea_graphrag.complexity_adapter import ThresholdsEntry
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 
@@ -87,11 +86,16 @@ def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str 
     return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))
 
 
-@arguments_from(load_route_engine)
 def serve_routes(
     folder: Path, format_name: str | None, *, stanza_folder: str | None = None
 ) -> tuple[list[Route], dict[str, EngineFactory]]:
     """Return the HTTP route and the engine of an adapter's artifact. Entry point in the group ``graphrerank.services``.
+
+    Args:
+        folder: Folder of the artifact.
+        format_name: Format of the model to load. If None, the default format is loaded.
+        stanza_folder: Folder of Stanza's models, for an adapter trained with ``syntax: stanza``. If None, Stanza's
+            default folder is used.
 
     Returns:
         Routes, and engine factories by engine name.
