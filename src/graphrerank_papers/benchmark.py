@@ -156,7 +156,16 @@ class Benchmark(Experiment):
             raise UserError(f"`paths.datasets` must contain at least one of {list(self.sets)}, got none of them")
         tables: dict[str, list[TableRow]] = {"data sets": []}
         for key, entry in available.items():
-            prepare = cache(partial(parts.prepare, entry.data or key, encoder=self.encoder, splits=(self.split,)))
+            select_queries = partial(judged_queries, split=self.split, limit=self.num_queries)
+            prepare = cache(
+                partial(
+                    parts.prepare,
+                    entry.data or key,
+                    encoder=self.encoder,
+                    splits=(self.split,),
+                    select_queries=select_queries,
+                )
+            )
             rows = [row for name, row in self.rows.items() if name not in entry.skip]
             tables[key] = [self._measure(parts, run_dir, key, prepare(retriever=row.retriever), row) for row in rows]
             dataset = prepare(retriever=rows[0].retriever).dataset

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,14 @@ class FastInsightCurves(Experiment):
 
     def _rows(self, parts: ComponentFactory, data: str) -> Iterator[tuple[str, TableRow]]:
         """Yield the rows of a data set, each with the title of its table."""
-        prepared = parts.prepare(data, retriever=self.retriever, encoder=self.encoder, splits=(self.split,))
+        select_queries = partial(judged_queries, split=self.split, limit=self.num_queries)
+        prepared = parts.prepare(
+            data,
+            retriever=self.retriever,
+            encoder=self.encoder,
+            splits=(self.split,),
+            select_queries=select_queries,
+        )
         prepared = parts.with_pair_encoder(prepared, self.pair_encoder)
         build = parts.pipeline_factory(prepared, retriever=self.retriever, encoder=self.encoder)
         largest = max(self.budgets)
@@ -101,7 +109,7 @@ class FastInsightCurves(Experiment):
             for step in _steps_with(settings, name):
                 step[name] = float(number)
             pipelines[name, number] = build(settings)
-        dataset, queries = prepared.dataset, judged_queries(prepared.dataset, self.split, self.num_queries)
+        dataset, queries = prepared.dataset, select_queries(prepared.dataset)
         named = {f"{kind} {number:g}": pipeline for (kind, number), pipeline in pipelines.items()}
         ranked = run_pipelines(prepared, queries, named)
         measures = tuple(dict.fromkeys((QUALITY, RECALL, f"R@{largest}", NEARNESS, MISSED, "nDCG@10")))

@@ -102,6 +102,96 @@ def test_anything_else_goes_to_another_file(dataset: Dataset, tmp_path: Path) ->
     assert len(list(tmp_path.glob("ring-*.safetensors"))) == 6
 
 
+def run_two(dataset: Dataset, encoder: Any, cache: Path) -> PreparedDataset:
+    """Prepare the second and the last query."""
+    queries = torch.tensor([1, len(dataset.query_ids) - 1])
+    build = partial(CountingRetriever, top_k=12)
+    return prepare(dataset, encoder=encoder, build_retriever=build, cache=cache, queries=queries)
+
+
+def check_two(selected: PreparedDataset, whole: PreparedDataset) -> None:
+    """The two queries are as among all queries, and the others have neither candidates nor vectors."""
+    assert selected.is_prepared is not None
+    two, others = selected.is_prepared.nonzero().flatten(), (~selected.is_prepared).nonzero().flatten()
+    assert two.tolist() == [1, len(whole.dataset.query_ids) - 1]
+    for name in CANDIDATE_TENSORS:
+        tensor, expected = getattr(selected.ranking, name), getattr(whole.ranking, name)
+        assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
+        torch.testing.assert_close(tensor[two], expected[two])  # a product of two rows rounds otherwise than of all
+    assert bool((selected.ranking.nodes[others] == -1).all())
+    assert selected.query_vectors is not None
+    assert whole.query_vectors is not None
+    assert torch.equal(selected.query_vectors[two], whole.query_vectors[two])
+    assert bool(selected.query_vectors[others].isnan().all())
+
+
+def test_selected_queries_are_encoded_and_retrieved_alone(
+    dataset: Dataset, prepared: PreparedDataset, tmp_path: Path
+) -> None:
+    encoder = HashEncoder()
+    selected = run_two(dataset, encoder, tmp_path / "own")
+    check_two(selected, prepared)
+    assert encoder.asked == [*dataset.graph.texts, dataset.query_texts[1], dataset.query_texts[-1]]
+    assert CountingRetriever.calls == 2  # once for all queries, by the fixture
+    check_two(run_two(dataset, HashEncoder(), tmp_path / "own"), prepared)
+    assert CountingRetriever.calls == 2  # read from the cache
+    run(dataset, HashEncoder(), tmp_path / "own")
+    assert CountingRetriever.calls == 3  # the cache of two queries is not that of all
+
+
+def test_selected_queries_use_the_cache_of_all_queries(
+    dataset: Dataset, prepared: PreparedDataset, tmp_path: Path
+) -> None:
+    (file,) = tmp_path.glob("ring-*.safetensors")
+    selected = run_two(dataset, HashEncoder(), tmp_path)
+    check_two(selected, prepared)
+    assert torch.equal(selected.ranking.scores[selected.is_prepared], prepared.ranking.scores[selected.is_prepared])
+    assert CountingRetriever.calls == 1
+    assert list(tmp_path.glob("ring-*.safetensors")) == [file]
+
+
+def test_selected_queries_are_retrieved_if_the_cache_of_all_queries_is_damaged(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    run(dataset, HashEncoder(), tmp_path)
+    (file,) = tmp_path.glob("ring-*.safetensors")
+    flip_bit(file, 0.5)
+    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; the entry is computed again"):
+        selected = run_two(dataset, HashEncoder(), tmp_path)
+    check_two(selected, run(dataset, HashEncoder(), tmp_path / "own"))
+
+
+def test_a_selection_of_all_queries_is_that_of_none(dataset: Dataset, tmp_path: Path) -> None:
+    queries = torch.arange(len(dataset.query_ids))
+    build = partial(CountingRetriever, top_k=12)
+    selected = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path, queries=queries)
+    assert selected.is_prepared is None
+    run(dataset, HashEncoder(), tmp_path)
+    assert CountingRetriever.calls == 1
+
+
+@pytest.mark.parametrize("use", ["graphs", "pairs", "answerable", "ceiling"])
+def test_using_a_query_that_was_not_prepared_is_an_error(dataset: Dataset, tmp_path: Path, use: str) -> None:
+    selected = run_two(dataset, HashEncoder(), tmp_path)
+    argument = "train" if use in ("answerable", "ceiling") else torch.tensor([1, 0])
+    with pytest.raises(ValueError, match=r"`queries` must be among the 2 prepared queries of data set 'ring', got"):
+        getattr(selected, use)(argument)
+    selected.graphs(torch.tensor([1]), inputs=VECTORS)
+
+
+def test_words_are_matched_for_the_selected_queries(
+    dataset: Dataset, prepared: PreparedDataset, tmp_path: Path
+) -> None:
+    names = (*prepared.feature_names, "query_coverage")
+    selected = run_two(dataset, HashEncoder(), tmp_path).with_features(names)
+    assert selected.is_prepared is not None
+    assert selected.ranking.features is not None
+    whole = prepared.with_features(names).ranking.features
+    assert whole is not None
+    torch.testing.assert_close(selected.ranking.features[selected.is_prepared], whole[selected.is_prepared])
+    assert not bool(selected.ranking.features[~selected.is_prepared].any())
+
+
 class Shallow(ListRetriever):
     def __init__(self, graph: CorpusGraph, *, top_k: int, first: int) -> None:
         super().__init__(graph, first=first)

@@ -15,6 +15,8 @@ from graphrerank.evaluation.loading import LoadedSystems, ResolvedComponent
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.hybrid import HybridRetriever
+from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
 NOTHING = ResolvedComponent(None, "")
@@ -64,6 +66,26 @@ def test_data_sets_are_prepared_only_where_a_runner_needs_it(components: Compone
     task = loader(components, num_queries=1).load(bare)
     assert task.queries.tolist() == [0]
     assert task.required_preparation.ranking.nodes.shape == (2, 2)
+
+
+@pytest.mark.parametrize(("settings", "queries"), [({}, [1, 3]), ({"num_queries": 1}, [1]), ({"split": "val"}, [2])])
+def test_only_the_queries_to_evaluate_are_encoded(
+    components: ComponentFactory, tmp_path: Path, settings: dict[str, Any], queries: list[int]
+) -> None:
+    corpus = [{"_id": f"p{i}", "text": f"passage {i}"} for i in range(3)]
+    texts = [f"question {i}" for i in range(4)]
+    judged = {"train": [("q0", "p0")], "test": [("q1", "p1"), ("q3", "p0")], "val": [("q2", "p2")]}
+    rows = [{"_id": f"q{i}", "text": text} for i, text in enumerate(texts)]
+    folder = write_dataset(tmp_path / "toy", corpus=corpus, queries=rows, **judged)
+    encoder = HashEncoder()
+    retriever = components.component("retriever", partial(HybridRetriever, top_k=2))
+    encoding = ResolvedComponent(components.component("encoder", encoder), "hash")
+    systems = LoadedSystems({}, {}, ResolvedComponent(retriever, "hybrid"), encoding)
+    loading = DatasetLoader(components, systems, **settings)
+    (data,) = loading.resolve([str(folder)])
+    task = loading.load(data)
+    assert task.queries.tolist() == queries
+    assert sorted(encoder.asked) == sorted([f"passage {i}" for i in range(3)] + [texts[query] for query in queries])
 
 
 def test_a_filter_leaves_out_passages_and_refuses_prepared_data_sets(

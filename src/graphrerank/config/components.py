@@ -371,6 +371,7 @@ class ComponentFactory:
         reads_vectors: bool = True,
         splits: Sequence[str] = (),
         keep_retriever: bool = False,
+        select_queries: Callable[[Dataset], Tensor] | None = None,
     ) -> PreparedDataset:
         """Load and encode a data set, and retrieve the candidates of its queries, using caches where possible.
 
@@ -381,6 +382,8 @@ class ComponentFactory:
             reads_vectors: Whether vectors of queries and passages are inputs of the model.
             splits: Names of splits that the data set must have.
             keep_retriever: Whether the result keeps the retriever, to retrieve candidates for new queries.
+            select_queries: Function that returns the numbers of the queries to prepare, such as those of one split. Any
+                other query of the result raises an error when it is used. If None, all queries are prepared.
 
         Returns:
             The data set with its vectors and candidates.
@@ -399,6 +402,7 @@ class ComponentFactory:
             build_retriever=build_retriever,
             cache=self.cache / "candidates",
             keep_retriever=keep_retriever,
+            queries=None if select_queries is None else select_queries(dataset),
         )
 
     def prepare_on_disk(

@@ -1,6 +1,6 @@
 """Data sets prepared for reranking: vectors, candidate lists, and candidate graphs on demand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,12 +31,14 @@ from graphrerank.data.qrels import Qrels
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
-from graphrerank.utils.caching import cached_tensors, hash_texts, short_hash
+from graphrerank.utils.caching import cached_tensors, hash_texts, read_cached, short_hash
 from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.progress import advance, progress_bar
 
 CANDIDATES_FORMAT = 2  # Version of cached candidate lists. Increase it whenever the same arguments give other lists.
 CANDIDATE_TENSORS = ("nodes", "scores", "features", "base_nodes")
+NODE_TENSORS = ("nodes", "base_nodes")
+PADDING_NODE = -1  # Number in the place of a passage in a row with fewer candidates.
 MATCH_QUERIES = 256  # Number of queries whose words are matched at once.
 ANSWER_QUERIES = 1 << 14  # Number of queries whose candidates are compared with the judgements at once.
 SIZE_QUERIES = 256  # Number of queries whose graphs are built at once to count their edges.
@@ -75,6 +77,8 @@ class PreparedDataset:
         teacher: Scores of a teacher for distillation. None without a teacher.
         pages: Mapped files of ``ranking`` and ``query_vectors``, whose pages are released while batches are built. None
             if they are in memory.
+        is_prepared: Whether each query has candidates and a vector, ``[Q]`` bool. None if all have. The other rows of
+            ``ranking`` are padding, those of ``query_vectors`` are NaN, and using them raises an error.
         top_k: Number of candidates per query.
     """
 
@@ -88,6 +92,7 @@ class PreparedDataset:
     retriever: Retriever | None = field(default=None, repr=False)
     teacher: TeacherScores | None = None
     pages: MappedPages | None = field(default=None, repr=False, compare=False)
+    is_prepared: Tensor | None = field(default=None, repr=False)
 
     @property
     def top_k(self) -> int:
@@ -116,7 +121,7 @@ class PreparedDataset:
 
         Raises:
             UserError: If the model needs vectors and there is no encoder, if the model needs pairs and there is no
-                ``pair_encoder``, or if the split does not exist.
+                ``pair_encoder``, if the split does not exist, or if a query was not prepared.
         """
         self._check_inputs(inputs)
         candidates = self._candidates(queries, with_edges=edges)
@@ -153,11 +158,22 @@ class PreparedDataset:
         return GraphSizes(nodes, edges)
 
     def _candidates(self, queries: Tensor, *, with_edges: bool = True) -> CorpusCandidates:
+        self._check_prepared(queries)
         dataset = self.dataset
         rows = Queries(dataset.query_ids, dataset.query_texts, self.query_vectors).select(queries)
         return CorpusCandidates(
             dataset.graph, rows, self.ranking.select(queries), self.feature_names, with_edges=with_edges
         )
+
+    def _check_prepared(self, queries: Tensor) -> None:
+        """Check that all queries have candidates."""
+        if self.is_prepared is not None and not bool(self.is_prepared[queries].all()):
+            missing = queries[~self.is_prepared[queries]]
+            raise UserError(
+                f"`queries` must be among the {int(self.is_prepared.sum())} prepared queries of data set "
+                f"{self.dataset.name!r}, got {len(missing)} others, such as "
+                f"{self.dataset.query_ids[int(missing[0])]!r}; prepare the data set with these queries as well"
+            )
 
     def _check_inputs(self, inputs: ModelInputs) -> None:
         """Check that the data have the vectors or pairs that a model needs."""
@@ -196,8 +212,9 @@ class PreparedDataset:
         text_match = TextMatch.of(self.dataset.graph) if text_match is None else text_match
         names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         matches = torch.zeros(*self.ranking.nodes.shape, len(names))
-        with progress_bar(f"comparing queries of {self.dataset.name} with passages", len(matches)):
-            for queries in torch.split(torch.arange(len(matches)), MATCH_QUERIES):
+        rows = torch.arange(len(matches)) if self.is_prepared is None else self.is_prepared.nonzero().flatten()
+        with progress_bar(f"comparing queries of {self.dataset.name} with passages", len(rows)):
+            for queries in torch.split(rows, MATCH_QUERIES):
                 candidates = replace(self._candidates(queries), text_match=text_match)
                 scores = candidates.match(with_words, edges=candidates.edges())
                 matches[queries] = matches[queries].masked_scatter(candidates.is_candidate.unsqueeze(-1), scores)
@@ -213,7 +230,11 @@ class PreparedDataset:
 
         Returns:
             Query texts and passage texts of the ``N`` pairs.
+
+        Raises:
+            UserError: If a query was not prepared.
         """
+        self._check_prepared(queries)
         row, column = torch.nonzero(self.ranking.nodes[queries, :top_k] >= 0, as_tuple=True)
         nodes, query_texts = self.ranking.nodes[queries[row], column].tolist(), self.dataset.query_texts
         return [query_texts[query] for query in queries[row].tolist()], [self.dataset.graph.texts[n] for n in nodes]
@@ -228,9 +249,10 @@ class PreparedDataset:
             Query numbers ``[Q']`` int64.
 
         Raises:
-            UserError: If the split does not exist.
+            UserError: If the split does not exist, or if one of its queries was not prepared.
         """
         qrels, num_nodes = self._judgements(split), self.dataset.graph.num_nodes
+        self._check_prepared(qrels.queries)
         blocks = torch.split(qrels.queries, ANSWER_QUERIES)
         gains = (qrels.relevance(block, self.ranking.nodes[block], num_nodes=num_nodes) for block in blocks)
         return qrels.queries[torch.cat([(block_gains > 0).any(1) for block_gains in gains])]
@@ -268,9 +290,10 @@ class PreparedDataset:
             Share in [0, 1].
 
         Raises:
-            UserError: If the split does not exist.
+            UserError: If the split does not exist, or if one of its queries was not prepared.
         """
         qrels, num_nodes = self.dataset.split(split), self.dataset.graph.num_nodes
+        self._check_prepared(qrels.queries)
         return qrels.share_complete(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
 
 
@@ -281,8 +304,9 @@ def prepare(
     build_retriever: RetrieverFactory,
     cache: str | Path,
     keep_retriever: bool = False,
+    queries: Tensor | None = None,
 ) -> PreparedDataset:
-    """Encode a data set and retrieve candidates for every query, using the cache of candidate lists.
+    """Encode a data set and retrieve candidates for its queries, using the cache of candidate lists.
 
     Args:
         dataset: Data set to prepare.
@@ -291,6 +315,8 @@ def prepare(
         build_retriever: ``functools.partial`` of a retriever class. Its arguments are plain values or such partials.
         cache: Folder of candidate lists and edges. A damaged file is computed again with a warning.
         keep_retriever: Whether to keep the retriever with its index, for example to measure its latency.
+        queries: Numbers of the queries to prepare, ``[Q']`` int64. The numbers of queries do not change, and using
+            any other query raises an error. If None, all queries are prepared.
 
     Returns:
         Data set with candidates.
@@ -300,23 +326,89 @@ def prepare(
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
-    path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(CANDIDATES_FORMAT), *decisive]))}.safetensors"
-    vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
-
-    def rank() -> dict[str, Tensor]:
-        with progress_bar(f"retrieving for the queries of {dataset.name}", len(dataset.query_ids)):
-            ranking = retrieve(retriever, Queries(dataset.query_ids, dataset.query_texts, vectors))
-        return {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
-
+    is_prepared = _prepared_mask(len(dataset.query_ids), queries)
+    vectors = _encode_queries(dataset, encoder, is_prepared)
+    path = _cache_file(Path(cache), dataset, decisive)
+    rank = partial(_rank_queries, dataset, retriever, vectors, is_prepared)
+    tensors = (
+        cached_tensors(path, CANDIDATE_TENSORS, rank)
+        if is_prepared is None
+        else _selected_candidates(path, _cache_file(Path(cache), dataset, decisive, is_prepared), is_prepared, rank)
+    )
     return PreparedDataset(
         dataset,
         vectors,
-        Ranking(**cached_tensors(path, CANDIDATE_TENSORS, rank)),
+        Ranking(**tensors),
         retriever.feature_names,
         None if encoder is None else encoder.name,
         None if encoder is None else encoder.fingerprint or None,
         retriever=retriever if keep_retriever else None,
+        is_prepared=is_prepared,
     )
+
+
+def _prepared_mask(num_queries: int, queries: Tensor | None) -> Tensor | None:
+    """Return which queries to prepare, ``[Q]`` bool, or None for all of them."""
+    if queries is None:
+        return None
+    mask = torch.zeros(num_queries, dtype=torch.bool)
+    mask[queries] = True
+    return None if bool(mask.all()) else mask
+
+
+def _cache_file(cache: Path, dataset: Dataset, decisive: Sequence[str], is_prepared: Tensor | None = None) -> Path:
+    """Return the file of the candidates of all queries, or of the selected ones."""
+    key = [str(CANDIDATES_FORMAT), *decisive]
+    if is_prepared is not None:
+        key.append(f"queries {short_hash(is_prepared.numpy().tobytes())}")
+    return cache / f"{dataset.name}-{short_hash(hash_texts(key))}.safetensors"
+
+
+def _encode_queries(dataset: Dataset, encoder: Encoder | None, is_prepared: Tensor | None) -> Tensor | None:
+    """Return the query vectors ``[Q, d]``. Queries that are not prepared are not encoded, and their rows are NaN."""
+    if encoder is None:
+        return None
+    texts = dataset.query_texts
+    if is_prepared is None:
+        return query_encoder(encoder).encode(texts)
+    queries = is_prepared.nonzero().flatten()
+    encoded = query_encoder(encoder).encode([texts[query] for query in queries.tolist()])
+    vectors = encoded.new_full((len(texts), encoded.shape[1]), torch.nan)
+    vectors[queries] = encoded
+    return vectors
+
+
+def _rank_queries(
+    dataset: Dataset, retriever: Retriever, vectors: Tensor | None, is_prepared: Tensor | None
+) -> dict[str, Tensor]:
+    """Retrieve the candidates of the queries to prepare, and return the tensors of the cache file."""
+    queries = Queries(dataset.query_ids, dataset.query_texts, vectors)
+    if is_prepared is not None:
+        queries = queries.select(is_prepared.nonzero().flatten())
+    with progress_bar(f"retrieving for the queries of {dataset.name}", len(queries)):
+        ranking = retrieve(retriever, queries)
+    return {name: getattr(ranking, name).clone() for name in CANDIDATE_TENSORS}
+
+
+def _selected_candidates(
+    path_of_all: Path, path: Path, is_prepared: Tensor, rank: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Return the candidates of the selected queries, and padding for all others.
+
+    The candidates are read from the cache file of the selected queries, or else from that of all queries. If both are
+    missing or damaged, they are retrieved.
+    """
+    rows = None if path.is_file() else read_cached(path_of_all, CANDIDATE_TENSORS)
+    if rows is None:
+        rows = cached_tensors(path, CANDIDATE_TENSORS, rank)
+    else:
+        rows = {name: tensor[is_prepared] for name, tensor in rows.items()}
+    tensors = {}
+    for name, tensor in rows.items():
+        padding = PADDING_NODE if name in NODE_TENSORS else 0
+        tensors[name] = tensor.new_full((len(is_prepared), *tensor.shape[1:]), padding)
+        tensors[name][is_prepared] = tensor
+    return tensors
 
 
 def retrieve(retriever: Retriever, queries: Queries) -> Ranking:

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from graphrerank.config.components import ComponentFactory, ConfiguredComponent
 from graphrerank.corpus.filters import Filter
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.loading import LoadedSystems
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.runners.base import RankingTask
@@ -156,7 +158,7 @@ class DatasetLoader:
             dataset = data.dataset
         else:
             dataset = self.components.dataset(data)
-        queries = judged_queries(dataset, self.split, self.num_queries)
+        queries = self._queries(dataset)
         torch.set_num_threads(self.components.num_threads)
         return RankingTask(dataset, self.split, queries, prepared, is_filtered=bool(self.filter))
 
@@ -168,4 +170,9 @@ class DatasetLoader:
             reads_vectors=self.loaded.reads_vectors,
             splits=[self.split],
             keep_retriever=bool(self.loaded.checkpoints),
+            select_queries=self._queries,
         )
+
+    def _queries(self, dataset: Dataset) -> Tensor:
+        """Return the queries to evaluate, the only ones that are encoded and searched."""
+        return judged_queries(dataset, self.split, self.num_queries)

@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from graphrerank._moved import moved_names
 from graphrerank.calibration.probabilities import (
@@ -22,6 +24,7 @@ from graphrerank.calibration.probabilities import (
 from graphrerank.config.components import ComponentFactory
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.evaluation.encoder_checks import check_encoder
 from graphrerank.evaluation.reranking import label_ranking, labelled_lists, rerank, trained_system
 from graphrerank.evaluation.systems import System
@@ -91,7 +94,13 @@ def calibrate_checkpoint(
     retriever = retriever or parts.from_manifest("retriever", manifest.retriever)
     prepared = {}
     for name, given in (_trained_on(parts, checkpoint) if data is None else {"": data}).items():
-        part = parts.prepare(given, retriever=retriever, encoder=encoder, reads_vectors=manifest.inputs.reads_vectors)
+        part = parts.prepare(
+            given,
+            retriever=retriever,
+            encoder=encoder,
+            reads_vectors=manifest.inputs.reads_vectors,
+            select_queries=partial(_calibration_queries, split=manifest.val_split if data is None else val_split),
+        )
         check_encoder(checkpoint, part)
         prepared[name] = part.with_features(manifest.retriever.feature_names)
     torch.set_num_threads(parts.num_threads)
@@ -122,14 +131,24 @@ def _trained_on(parts: ComponentFactory, checkpoint: Checkpoint) -> dict[str, Da
     return {name: dataset for name, dataset in datasets.items() if not dataset.drafted} or datasets
 
 
+def _calibration_queries(dataset: Dataset, split: str) -> Tensor:
+    """Return the queries that a calibration reads, the only ones that are encoded and searched."""
+    return _calibration_judgements(dataset, split)[1].queries
+
+
+def _calibration_judgements(dataset: Dataset, split: str) -> tuple[str, Qrels]:
+    """Return the judgements of a split or, if the data set has no such split, all of them, with their name."""
+    if not dataset.splits:
+        raise UserError(f"data set {dataset.name!r} must have judged questions, but has no qrels")
+    return (split, dataset.splits[split]) if split in dataset.splits else (JUDGED, dataset.merged())
+
+
 def _calibrate_corpus(
     part: PreparedDataset, system: System, val_split: str, num_queries: int | None, before: FittedProbabilities | None
 ) -> dict[str, Any]:
     """Fit on the judged questions of a corpus, log the errors before and after, and return the manifest entries."""
     dataset = part.dataset
-    if not dataset.splits:
-        raise UserError(f"data set {dataset.name!r} must have judged questions, but has no qrels")
-    split, qrels = (val_split, dataset.splits[val_split]) if val_split in dataset.splits else (JUDGED, dataset.merged())
+    split, qrels = _calibration_judgements(dataset, val_split)
     queries = sorted(qrels.queries.tolist(), key=lambda query: hash_texts([dataset.query_ids[query]]))
     count = len(queries) if num_queries is None else num_queries
     if not FEWEST <= count <= len(queries):
