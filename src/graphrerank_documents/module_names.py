@@ -7,7 +7,7 @@ from posixpath import dirname, splitext
 _FAMILIES = {
     suffix: family
     for family, suffixes in {
-        "python": "py pyi",
+        "python": "py pyi ipynb",
         "script": "js jsx mjs cjs ts tsx mts cts vue svelte astro",
         "go": "go",
         "java": "java",
@@ -27,7 +27,7 @@ def family_of(name: str) -> str:
         name: Path of the file.
 
     Returns:
-        Name of the family, or an empty string if the file is not code.
+        Name of the family, or an empty string if the file is not code. Notebooks belong to Python.
     """
     return _FAMILIES.get(name.rpartition(".")[2].lower(), "")
 
@@ -48,10 +48,14 @@ def module_of(name: str) -> str:
         ('src.pump', 'web', 'a_b.c')
         >>> module_of("pump/motor.go"), module_of("src/motor.cpp")
         ('pump', '')
+        >>> module_of("analysis/pump.ipynb")
+        'analysis.pump (notebook)'
     """
     family, path = family_of(name), splitext(name)[0].removesuffix(".d")
     if family == "c":
         return ""
+    if name.lower().endswith(".ipynb"):  # a notebook imports modules of Python, and no module imports it
+        path += " (notebook)"
     parts = name_parts(dirname(name) if family == "go" else path)
     if family == "java":  # source folders, including those of tests, are not part of the package
         parts = name_parts(_JAVA_SOURCES.sub("", dirname(name) + "/"))

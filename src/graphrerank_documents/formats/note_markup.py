@@ -53,7 +53,7 @@ def with_note_markup(document: Document, text: str) -> Document:
         document = replace(document, title=title[:MAX_NAME])
     if aliases := [each for each in aliases if 0 < len(each) <= MAX_TARGET]:
         document = replace(document, aliases=tuple(dict.fromkeys((*document.aliases, *aliases))))
-    return _with_links(document, links, labels) if links or labels else document
+    return with_links(document, links, labels) if links or labels else document
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
@@ -80,8 +80,14 @@ def _file_names(name: str) -> list[str]:
     return names
 
 
-def _with_links(document: Document, links: Sequence[Link], labels: Sequence[Link]) -> Document:
-    """Return a document with links in the blocks, and labels of the sections, that contain their lines."""
+def with_links(document: Document, links: Sequence[Link], labels: Sequence[Link] = ()) -> Document:
+    """Return a document with links in the blocks, and labels of the sections, that contain their lines.
+
+    Args:
+        document: Document to which the links are added.
+        links: Links with their lines. If the document has no blocks, it gets one with their targets.
+        labels: Labels of sections, as links with their lines.
+    """
     blocks = [
         (number, place, block)
         for number, section in enumerate(document.sections)

@@ -6,6 +6,7 @@ import pytest
 
 from graphrerank_documents.document import Document
 from graphrerank_documents.formats.notebook import read_notebook
+from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.reading import read_content
 
 CELLS = [
@@ -35,6 +36,45 @@ def test_cells():
     ]  # fmt: skip
     assert [(link.target, link.line) for link in first.blocks[0].links] == [("p.md", 0)]
     assert second.anchors == ("analysis-1", "analysis_1")
+
+
+def code(source: str) -> dict[str, object]:
+    return {"cell_type": "code", "source": source}
+
+
+def test_imports_and_calls_of_code_cells_lead_to_the_modules_of_the_folder(tmp_path):
+    cells = [
+        code("%matplotlib inline\n!pip install x\nimport numpy as np\nfrom plant.pump import start\n"),
+        {"cell_type": "markdown", "source": "# Use\n\n```python\nimport plant.tank\n```"},
+        code("def own(): ...\nown()\nstart(4)\nhelper.report()"),
+        code("%%bash\nimport plant.tank"),
+        code("%%time\nimport helper"),
+    ]
+    files = {
+        "pyproject.toml": '[project]\nname = "plant"\n',
+        "src/plant/__init__.py": "",
+        "src/plant/pump.py": "def start(bar):\n    return bar\n",
+        "src/plant/tank.py": "SIZE = 1\n",
+        "notebooks/use.ipynb": json.dumps({"cells": cells, "metadata": {"language_info": {"name": "python"}}}),
+        "notebooks/helper.py": "def report():\n    return 1\n",
+        "notebooks/other.py": "import use\n",
+        "notebooks/r.ipynb": json.dumps(
+            {"cells": [code("import helper")], "metadata": {"kernelspec": {"language": "R"}}}
+        ),
+    }
+    for name, text in files.items():
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
+    edges = {tuple(row.split("\t")) for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]}
+    assert edges == {
+        ("notebooks/use.ipynb", "src/plant/pump.py#start", "import"),
+        ("notebooks/use.ipynb#use", "src/plant/pump.py#start", "call"),
+        ("notebooks/use.ipynb#use", "notebooks/helper.py#report", "call"),
+        ("notebooks/use.ipynb#use", "notebooks/helper.py", "import"),
+    }
+    assert (made.links.by_type["import"].within, made.links.by_type["import"].resolved) == (2, 2)
 
 
 @pytest.mark.parametrize(
