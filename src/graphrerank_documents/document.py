@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from graphrerank.utils.checks import UserError
 
-PATH, PAGE, DOCUMENT, LABEL, SYMBOL = LINK_KINDS = ("path", "page", "document", "label", "symbol")
+PATH, PAGE, DOCUMENT, LABEL, SYMBOL, TAG = LINK_KINDS = ("path", "page", "document", "label", "symbol", "tag")
 #: Maximum number of characters of a title, heading, anchor or id. Passages repeat these names.
 MAX_NAME = 1000
 #: Maximum number of characters of a link's target. Links with longer targets are dropped.
@@ -37,6 +37,7 @@ class Link:
             - ``label``: one of :attr:`Section.labels` in any document, as in Sphinx's ``:ref:``, or a message id.
             - ``symbol``: qualified name in code, such as ``pump.Motor.start``, as in :attr:`Section.symbols`. Unknown
               symbols are not reported as broken links.
+            - ``tag``: name of a page, as in Logseq's ``#name``. Tags without a page are not reported as broken links.
         edge: Type of the resulting edge: link, reply, call, import, inherits or tests. Redirects have the type redirect
             in the report and no edge.
     """

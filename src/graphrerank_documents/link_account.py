@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphrerank.utils.safe_loading import shown_name
-from graphrerank_documents.document import SYMBOL, Link
+from graphrerank_documents.document import SYMBOL, TAG, Link
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.redirects import REDIRECT
 
@@ -142,6 +142,8 @@ class LinkTally:
             number: Number of the document that contains the passage.
             is_within: Whether the link has a target in the folder, or should have one.
         """
+        if link.kind == TAG and (targets is None or not targets.places):
+            return
         if targets is None:
             self.foreign += 1
             return

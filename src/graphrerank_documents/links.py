@@ -9,7 +9,7 @@ from posixpath import dirname, join, normpath, splitext
 from unicodedata import combining, normalize
 from urllib.parse import unquote
 
-from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, Document, Link
+from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, TAG, Document, Link
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.includes import includers_of
 from graphrerank_documents.link_account import LinkAccount, LinkTally, LinkTargets, Place
@@ -223,7 +223,7 @@ class _Resolver:
             return self._label(own, link)
         if link.kind == DOCUMENT:
             return self._document(own, link.target)
-        return self._page(own, link.target) if link.kind == PAGE else self._path(own, link.target.strip())
+        return self._page(own, link.target) if link.kind in (PAGE, TAG) else self._path(own, link.target.strip())
 
     def is_within(self, own: int, link: Link) -> bool:
         """Return whether a link that leads nowhere refers to the folder. Unknown names of code may be installed."""

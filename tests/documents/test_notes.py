@@ -106,3 +106,22 @@ def test_a_vault_is_recognised_by_its_links() -> None:
 )
 def test_titles(name: str, title: str, expected: str) -> None:
     assert vault_note(Document(name, title, ())).title == expected
+
+
+def test_tags_of_logseq_lead_to_pages_of_their_name(tmp_path):
+    files = {
+        "pages/Pump.md": "- It pumps.\n",
+        "pages/Big Tank.md": "- It holds.\n",
+        "pages/area___valve.md": "- It closes.\n",
+        "journals/2024_05_01.md": "- See #pump, (#[[Big Tank]]) and #unknown `#code`\n\n- tags:: area/valve, other\n",
+        "notes/b.md": "Look at #pump.\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
+    edges = {tuple(row.split("\t")[:2]) for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]}
+    pages = ("Pump", "Big Tank", "area___valve")
+    assert edges == {("journals/2024_05_01.md", f"pages/{page}.md") for page in pages}
+    assert (made.links.within, made.links.resolved) == (3, 3)

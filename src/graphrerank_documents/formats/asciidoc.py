@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 from graphrerank_documents.document import Document, Link
+from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.lined_reader import LineReader, replaced
 
 _MAX_ATTRIBUTE = 1000  # maximum number of characters of an attribute's value
@@ -20,6 +21,7 @@ _TABLE = re.compile(r"[|!]={3,}$")
 _MACRO = re.compile(r"(\w+)::([^\s\[]{0,2000})\[(.*)\]$")
 _ITEM = re.compile(r"\s*(\*{1,5}|-|\.{1,5}|\d{1,9}\.|<[.\d]+>)[ \t]+(?=\S)")
 _TERM = re.compile(r"(\S.{0,500}?)(?::{2,4}|;;)(?:[ \t]+(.*))?$")
+_ALT = re.compile(r"(?:^|,)\s{0,9}alt=(?:\"([^\"]{0,1000})\"|([^,\"]{0,1000}))")
 _CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))[\d.+*]*[<^>.]*[aehlmsdv]?)?\|")
 _COLUMNS, _COLUMN = re.compile(r"cols=(?:\"([^\"]*)\"|([^\",]*))"), re.compile(r"(\d{1,3})\*[^,;]*|[^,;]+")
 _AUTHOR = re.compile(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ")  # author or revision line below the title
@@ -59,6 +61,12 @@ def read_asciidoc(content: bytes, name: str) -> list[Document]:
     names = [each.strip() for each in reader.attributes.get("page-aliases", "").split(",") if each.strip()]
     aliases = tuple(_of_antora(each, name, "").partition("#")[0] for each in names)
     return [replace(document, aliases=(*document.aliases, *aliases)) for document in documents]
+
+
+def _alt(attributes: str) -> str:
+    """Return the alternative text in the attributes of an image: the one named `alt`, or the first one."""
+    named = _ALT.search(attributes)
+    return alt_text(named[1] or named[2] if named else attributes.split(",")[0].strip('"'))
 
 
 class _AsciiDoc(LineReader):
@@ -159,7 +167,7 @@ class _AsciiDoc(LineReader):
         if name == "include":
             self.add(target, self.at, [Link(_of_antora(target, self.name, ""), self.at)])
         elif name in ("image", "video", "audio"):
-            self.add(_plain(text).split(",")[0], self.at)
+            self.add(_plain(_alt(text)), self.at)
 
     def rows(self, mark: str) -> None:
         """Parse the rows of a table."""
@@ -222,7 +230,7 @@ class _AsciiDoc(LineReader):
             case "icon" | "anchor":
                 return ""
             case "image":
-                return text.split(",")[0]
+                return _alt(found["text"] or "")
             case "footnote":
                 return f" ({found['text']})"
         return text or target

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, UnreadableError
+from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.redirect_pages import redirecting, refresh_url, script_url
 from graphrerank_documents.formats.sections import Sections
 from graphrerank_documents.formats.text import DATA_URI, decode_text, without_blobs
@@ -58,6 +59,7 @@ _ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # the parts of a URL other t
 _MAX_MARKS = 3  # a text of at most this many characters is dropped if it contains no word
 _MAX_SCRIPT = 5000  # number of characters of a script in which a redirect is searched for
 _MENU = 30  # maximum number of characters per link in a menu
+_MAX_WRAPPERS = 4  # maximum number of elements between an image and its figure
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
 
 
@@ -227,11 +229,27 @@ class ElementWalk:
             formula = attributes.get("alttext") or ("" if source is None else source.text())
             self._parts.append(formula)
             return not formula
+        elif tag == "img":
+            self._image(node, attributes)
         elif is_block and self._heading is None:
             self._open_block(node, tag, attributes)
         elif "-" in tag:  # a custom element
             self._parts.append(" ")
         return True
+
+    def _image(self, node: Any, attributes: Mapping[str, str | None]) -> None:
+        """Add the alternative text of an image, unless it is in a heading, repeats a caption or renders a formula."""
+        text = alt_text(attributes.get("alt") or "")
+        if not text or self._heading is not None or "math" in (attributes.get("class") or ""):
+            return
+        figure = node.parent
+        for _ in range(_MAX_WRAPPERS):
+            if figure is None or figure.tag == "figure":
+                break
+            figure = figure.parent
+        caption = figure.css_first("figcaption") if figure is not None and figure.tag == "figure" else None
+        if caption is None or text.casefold() not in " ".join(caption.text().split()).casefold():
+            self._parts.append(f" {text} ")
 
     def _open_link(self, node: Any, attributes: Mapping[str, str | None]) -> bool:
         target = (attributes.get("href") or "").strip()

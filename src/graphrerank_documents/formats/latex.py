@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from graphrerank.installation.extras import optional
 from graphrerank_documents.deferred_names import MACRO, definition_of, mark
 from graphrerank_documents.document import LABEL, Document, Link
+from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.bibtex import citation
 from graphrerank_documents.formats.lined_reader import LinedReader, Row, replaced
 
@@ -37,6 +38,8 @@ _LINK = re.compile(
     r"\\(?P<name>[a-zA-Z]*ref|hyperlink|url|[a-zA-Z]*cite[a-zA-Z]*)\*?(?:\[(?P<option>[^\[\]]{0,500})\]){0,2}"
     r"\{(?P<target>[^{}]{0,2000})\}"
 )
+_GRAPHICS = re.compile(r"\\includegraphics\*?\s{0,9}(?:\[([^\[\]]{0,1000})\])?\s{0,9}\{[^{}]{0,500}\}")
+_ALT = re.compile(r"(?:^|,)\s{0,9}alt\s{0,9}=\s{0,9}(?:\{([^{}]{0,1000})\}|([^,{}]{0,1000}))")
 _COMMANDS = re.compile(r"\\(?:maketitle|tableofcontents)\b|\\(?:caption|footnote|title)\s*\{([^{}\\]{0,2000})\}")
 _DEFINITION = re.compile(
     r"\\(?:(?:re)?newcommand|providecommand|DeclareRobustCommand)\*?\s{0,9}"
@@ -246,7 +249,7 @@ class _LaTeX(LinedReader):
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
         """Return a paragraph without commands, and its links. Formulas are unchanged."""
-        shown, links = replaced(_LINK, _shown, text, line)
+        shown, links = replaced(_LINK, _shown, _GRAPHICS.sub(_image, text) if "graphics" in text else text, line)
         shown = self.marked(shown) if len(shown) <= _MAX_CONVERTED else shown
         if re.search(r"[\\{}$~`'-]", shown) and len(shown) <= _MAX_CONVERTED:
             try:
@@ -254,6 +257,12 @@ class _LaTeX(LinedReader):
             except Exception:  # pylatexenc raises many kinds of errors for invalid LaTeX
                 self.damage = (NOT_CONVERTED,)
         return " ".join(shown.split()), links
+
+
+def _image(found: re.Match[str]) -> str:
+    """Return the alternative text of an image, in place of its file."""
+    named = _ALT.search(found[1] or "")
+    return f" {alt_text(named[1] or named[2])} " if named else ""
 
 
 def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:

@@ -21,27 +21,24 @@ from graphrerank_documents.document import (
     Document,
     Link,
 )
+from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.front_matter import FrontMatter, file_title, front_matter
 from graphrerank_documents.formats.lined_reader import LinedReader, Row
-from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, markdown_parser, written_target
+from graphrerank_documents.formats.markdown_syntax import ATTRIBUTES, FENCED, markdown_parser, written_target
 from graphrerank_documents.formats.note_markup import with_note_markup
 from graphrerank_documents.formats.redirect_pages import markup_url, redirecting
 from graphrerank_documents.formats.slugs import Slugs
 from graphrerank_documents.formats.text import code_block
 
 _MAX_DEPTH = 5  # maximum depth of nested directives
-_FENCED = (
-    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
-    r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
-)
-_IMPORT = re.compile(rf"{_FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(rf"{FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
 _BRACES = r"\{(?![#.:])(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # JavaScript expression in a tag
 _MDX = re.compile(
-    rf"{_FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
+    rf"{FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
     re.MULTILINE | re.DOTALL,
 )
 _COMPUTED = re.compile(r"^( {0,3}\[[^\]\n]{1,500}\]:)([^\n]*\{[{%][^\n]*)$", re.MULTILINE)
-_CODE = re.compile(_FENCED, re.MULTILINE | re.DOTALL)
+_CODE = re.compile(FENCED, re.MULTILINE | re.DOTALL)
 _DEFINITION = re.compile(
     r"^ {0,3}\[([^\[\]\n]{1,500})\]:[ \t]*<?([^\s<>]{1,2000})>?(?:[ \t]+[\"'(][^\n]*)?$", re.MULTILINE
 )
@@ -49,7 +46,7 @@ _HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{
 _ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
 _LABELLED = re.compile(r"\[([^\[\]\n]{1,300})\]\(\[\[([^\[\]\n|]{1,300})\]\]\)")  # wiki link with a label in Logseq
 _SPACED = re.compile(  # path as the target of a link, which may contain spaces
-    rf"{_FENCED}|\]\((?P<path>[^\s()<>\"'][^()<>\n\"']{{0,400}}\.(?:md|markdown|mdx|html)(?:#[^()\s<>]{{0,300}})?)\)",
+    rf"{FENCED}|\]\((?P<path>[^\s()<>\"'][^()<>\n\"']{{0,400}}\.(?:md|markdown|mdx|html)(?:#[^()\s<>]{{0,300}})?)\)",
     re.MULTILINE | re.DOTALL,
 )
 _WIKI_LINK = re.compile(r"\[\[[^\[\]\n]{1,500}\]\]")
@@ -366,7 +363,7 @@ class MarkdownReader(LinedReader):
                 in_link = kind == "link_open"
                 self._link(str(child.attrs.get("href", "")), line)
             elif kind == "image":
-                (images if is_heading else parts).append(content)
+                (images if is_heading else parts).append(alt_text(content))
             elif kind == "html_inline":
                 tag = _TAG.fullmatch(content)
                 parts.append(self._tag(tag, line) if tag else "")
@@ -412,7 +409,7 @@ class MarkdownReader(LinedReader):
             return "\n"
         if is_component:
             return "".join(f"{values[key]}\n" for key in ("title", "label") if values.get(key))
-        return values.get("alt", "")
+        return alt_text(values.get("alt", ""))
 
     def _html_block(self, content: str, depth: int) -> None:
         first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)

@@ -19,6 +19,11 @@ _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[
 _CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}.*")
 _WIKI = re.compile(r"\[\[((?:[^\[\]|\n]|\](?=[^\[\]|\n]{1,200}\]\])){1,500})(?:\|([^\[\]\n]{0,500}))?\]\](?![(\[])")
 _ROLE = re.compile(r"\{([a-z][\w:.+-]{0,50})\}(`+)([^`]{1,1000})\2(?!`)")
+#: Pattern of fenced code (group ``fence``) and of inline code (group ``span``), with the flags MULTILINE and DOTALL.
+FENCED = (
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
+    r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
+)
 ATTRIBUTES = r"\{:?[ \t]*(?:[#.][^{}\n]{0,300}|[\w-]{1,50}=[^{}\n]{0,300})\}"
 _DIALECTS = re.compile(
     r"(?P<code>(`+)[^`]{1,300}\2)"

@@ -2,6 +2,7 @@
 
 import io
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
 from html import unescape
@@ -11,13 +12,20 @@ from typing import NamedTuple
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, PAGE, Document, Link, UnreadableError
+from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.lined_reader import LineReader, Row
+from graphrerank_documents.formats.note_markup import with_links
 from graphrerank_documents.formats.redirect_pages import redirecting
 from graphrerank_documents.redirects import REDIRECT
 
 _NAMESPACES = frozenset((8, 10, 274, 710, 828))  # interface texts, templates, widgets, timed texts, modules
 _MAX_REDIRECTS = 8  # maximum length of a chain of redirects
 _MAX_ATTRIBUTES = 500
+_MAX_TEMPLATE_LINKS = 500  # maximum number of links of a page that templates contain
+_PAGE_TEMPLATES = frozenset(  # templates whose arguments are names of pages
+    ("main", "main article", "main articles", "see also", "seealso", "further", "further information", "details",
+     "broader", "hauptartikel", "siehe auch", "article détaillé", "vedi anche", "véase también")
+)  # fmt: skip
 _REDIRECT = re.compile(r"\s*#\S{1,30}\s{0,9}:?\s{0,9}\[\[([^\[\]|#\n]{1,500})(#[^\[\]|\n]{1,500})?", re.IGNORECASE)
 _ITEM = re.compile(r"([*#:;]+)[ \t]*(.*)")
 _DIRECTION = re.compile(r"__[A-Z]{3,30}__")
@@ -183,6 +191,15 @@ def without_templates(text: str) -> str:
         >>> without_templates("a {{b|{{c}}}} d {| e |} }}")
         'a  d {| e |} }}'
     """
+    spans = _template_spans(text)
+    bounds = [0, *(bound for span in spans for bound in span), len(text)]
+    parts = [text[start:end] for start, end in list(pairwise(bounds))[::2]]
+    breaks = ["\n" * text.count("\n", start, end) for start, end in spans]
+    return "".join(part + gap for part, gap in zip(parts, [*breaks, ""], strict=True))
+
+
+def _template_spans(text: str) -> list[tuple[int, int]]:
+    """Return the starts and ends of the outermost templates, in order."""
     open_at: list[tuple[int, str]] = []
     spans: list[tuple[int, int]] = []
     for mark in _BRACES.finditer(text):
@@ -198,10 +215,7 @@ def without_templates(text: str) -> str:
                 while spans and spans[-1][0] > start:
                     spans.pop()
                 spans.append((start, mark.end()))
-    bounds = [0, *(bound for span in spans for bound in span), len(text)]
-    parts = [text[start:end] for start, end in list(pairwise(bounds))[::2]]
-    breaks = ["\n" * text.count("\n", start, end) for start, end in spans]
-    return "".join(part + gap for part, gap in zip(parts, [*breaks, ""], strict=True))
+    return spans
 
 
 class _Wikitext(LineReader):
@@ -213,10 +227,42 @@ class _Wikitext(LineReader):
         self._namespaces = namespaces
         self._code: list[tuple[str, str]] = []
         text = self._without_code(_COMMENT.sub(_breaks, self.text))
+        self._template_links = self._links_in_templates(text)
         text = _REFERENCE.sub(
             lambda found: f" ({found[1].strip()})" if (found[1] or "").strip() else "", without_templates(text)
         )
         self.lines = text.split("\n")
+
+    def read(self) -> list[Document]:
+        """Return the document, with the links of templates in the blocks near which they are written."""
+        documents = super().read()
+        if not self._template_links:
+            return documents
+        return [_with_template_links(document, self._template_links) for document in documents]
+
+    def _links_in_templates(self, text: str) -> dict[Link, bool]:
+        """Return the links in the arguments of templates, such as infoboxes, and of templates that name pages.
+
+        The values tell whether the template starts its line, so that it belongs to the text below it.
+        """
+        found_links: dict[Link, bool] = {}
+        line, counted = 1, 0
+        for start, end in _template_spans(text):
+            line += text.count("\n", counted, start)
+            counted = start
+            template, links = text[start + 2 : end - 2], list[Link]()
+            name, *arguments = template.split("|")
+            if " ".join(name.replace("_", " ").split()).casefold() in _PAGE_TEMPLATES:
+                links += [Link(page, line, PAGE) for each in arguments if (page := _page_name(each))]
+            else:
+                for found in _LINK.finditer(template):
+                    if found["target"]:
+                        self._shown(found, line, links)
+            is_first = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+            found_links |= dict.fromkeys(links, is_first)
+            if len(found_links) >= _MAX_TEMPLATE_LINKS:
+                break
+        return found_links
 
     def _without_code(self, text: str) -> str:
         """Replace code by marks, because its text is not wikitext. The number of lines is unchanged."""
@@ -318,7 +364,9 @@ class _Wikitext(LineReader):
         special = _SPECIAL.fullmatch(prefix.strip().casefold()) if colon else None
         if number == 6 or (special and special["media"]):
             parts = [part.strip() for part in (shown or "").split("|") if part.strip()]
-            return next((part for part in reversed(parts) if not _NO_CAPTION.match(part)), "") + found["trail"]
+            caption = next((part for part in reversed(parts) if not _NO_CAPTION.match(part)), "")
+            alternative = next((part[4:] for part in parts if part.lower().startswith("alt=")), "")
+            return (caption or alt_text(alternative)) + found["trail"]
         if number == 14 or (special and special["category"]):
             return ""
         if special and not number:
@@ -328,6 +376,32 @@ class _Wikitext(LineReader):
         if shown == "":  # the pipe trick: without the namespace and the words in brackets
             shown = re.sub(r"\s*\([^()]*\)\Z", "", target.partition(":")[2] or target)
         return (target if shown is None else shown.rpartition("|")[2]) + found["trail"]
+
+
+def _with_template_links(document: Document, links: Mapping[Link, bool]) -> Document:
+    """Return a page with the links of its templates.
+
+    A link goes to the block that contains its line or, if the template starts the line, to the next block of the
+    section. A page without text remains without text.
+    """
+    blocks = [(block.line, number) for number, each in enumerate(document.sections) for block in each.blocks]
+    if not blocks:
+        return document
+    starts = [start for start, _ in blocks]
+    tops = [section.line for section in document.sections]
+    placed = []
+    for link, is_first in links.items():
+        place = bisect_left(starts, link.line)
+        is_below = is_first and place < len(blocks) and blocks[place][1] <= max(0, bisect_right(tops, link.line) - 1)
+        placed.append(replace(link, line=starts[place] if is_below else link.line))
+    return with_links(document, placed)
+
+
+def _page_name(argument: str) -> str:
+    """Return the page in an argument of a template, or an empty string for a named argument or one with markup."""
+    page = argument.strip()
+    is_named = re.match(r"[\w ]{1,30}=", page)
+    return "" if is_named or re.search(r"[\[\]{}<>\n]", page) or len(page) > MAX_NAME else page.lstrip(":")
 
 
 def _heading(line: str) -> str:

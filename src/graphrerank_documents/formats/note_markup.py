@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
-from graphrerank_documents.document import LABEL, MAX_NAME, MAX_TARGET, Block, Document, Link, Section
+from graphrerank_documents.document import LABEL, MAX_NAME, MAX_TARGET, TAG, Block, Document, Link, Section
+from graphrerank_documents.formats.markdown_syntax import FENCED
 
 _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _BLOCK = re.compile(rf"^[ \t]*(?:[-*] )?[ \t]*id:: ({_ID})[ \t]*$", re.MULTILINE)
@@ -25,6 +26,12 @@ _INCLUDE = re.compile(
     re.MULTILINE,
 )
 _JOURNAL = re.compile(r"(?:^|/)journals/(\d{4})[_-](\d\d)[_-](\d\d)\Z")
+_PAGES = re.compile(r"(?:^|/)(?:pages|journals)/[^/]+\.(?:md|markdown)\Z")  # folders of Logseq
+_TAG = re.compile(
+    rf"{FENCED}|(?:^|(?<=[\s(]))#(?P<tag>[^\s#,;:!?.'\"()\[\]{{}}|`]{{1,200}})"
+    r"|^[ \t]*(?:[-*] )?tags:: (?P<names>[^\n]{1,1000})$",
+    re.MULTILINE | re.DOTALL,
+)
 _MAX_MATCHES = 10_000  # maximum number of includes, references and block ids of a page
 
 
@@ -46,6 +53,8 @@ def with_note_markup(document: Document, text: str) -> Document:
         links += [Link(found[1].lower(), line, LABEL) for found, line in _matches(_REFERENCE, text)]
     if "id:: " in text:
         labels = [Link(found[1].lower(), line) for found, line in _matches(_BLOCK, text)]
+    if _PAGES.search(document.name):
+        links += _tags(text)
     names = {kind: value.strip() for kind, value in _NAMES.findall(text[:_HEAD])} if ":: " in text[:_HEAD] else {}
     names_of_file = _file_names(document.name)
     aliases = [each.strip().strip("[]#") for each in names.get("alias", "").split(",")] + names_of_file
@@ -54,6 +63,15 @@ def with_note_markup(document: Document, text: str) -> Document:
     if aliases := [each for each in aliases if 0 < len(each) <= MAX_TARGET]:
         document = replace(document, aliases=tuple(dict.fromkeys((*document.aliases, *aliases))))
     return with_links(document, links, labels) if links or labels else document
+
+
+def _tags(text: str) -> list[Link]:
+    """Return the tags of a page of Logseq, each of which is the name of a page."""
+    links = []
+    for found, line in _matches(_TAG, text) if "#" in text or "tags:: " in text else ():
+        names = found["names"].split(",") if found["names"] else [found["tag"] or ""]
+        links += [Link(name, line, TAG) for each in names if (name := each.strip().strip("#")) and "[[" not in name]
+    return links
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphrerank.installation.extras import importing
 from graphrerank_documents.document import PATH, Document, Link, UnreadableError
+from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.lined_reader import LinedReader, Row, Span
 from graphrerank_documents.formats.redirect_pages import markup_url, redirecting
 from graphrerank_documents.formats.sphinx_markup import directive_of, role_of
@@ -283,7 +284,7 @@ class _RST(LinedReader):
             if name == "target":
                 self.pending += [child] if not child.get("refuri") else []
             if name == "image":
-                parts.append(child.get("alt") or "")
+                parts.append(alt_text(child.get("alt") or ""))
             elif name in ("footnote_reference", "citation_reference"):
                 parts.append(f"[{child.astext() or '#'}]")
             elif name == "substitution_reference" and (found := self.definition(child)):

@@ -117,7 +117,7 @@ def test_markup_of_a_page() -> None:
         "Foo A pump in a mine",
     ]
     assert [link.target for link in links_of(document)] == [
-        *("http://a.org", "//b.org", "Datei", "Two", "Link", "Foo (bar)", "mine"),
+        *("http://a.org", "//b.org", "Datei", "Two", "Link", "c", "Foo (bar)", "mine"),
     ]
 
 
@@ -178,3 +178,22 @@ def test_entities_of_a_dump_are_not_resolved(tmp_path: Path) -> None:
     except UnreadableError:
         return
     assert "secret" not in str(documents)
+
+
+def test_links_in_templates_are_found_without_the_text_of_the_templates() -> None:
+    text = (
+        "{{Infobox pump\n| maker = [[Acme|Acme Ltd]]\n| image = [[File:X.png|thumb|[[No page]]]]\n}}\n"
+        "A pump.\n\n== Use ==\n{{Main|Tank|the valve#Use|selfref=yes}}\nFill it.{{cite|{{a|[[Book]]}}}}\n{{stub}}\n"
+    )
+    (document,) = read_wikitext(text.encode(), "Pump.wiki")
+    texts = [[block.text for block in section.blocks] for section in document.sections]
+    assert texts == [["A pump."], ["Fill it."]]
+    links = [
+        [(link.target, link.line) for block in section.blocks for link in block.links] for section in document.sections
+    ]
+    assert links == [[("Acme", 5), ("No page", 5)], [("Tank", 9), ("the valve#Use", 9), ("Book", 9)]]
+
+
+def test_a_page_that_consists_of_templates_has_no_text() -> None:
+    (document,) = read_wikitext(b"{{Main|Tank}}", "Pump.wiki")
+    assert document.sections == ()
