@@ -197,6 +197,9 @@ def index_folder(
             unread[file.reason or NO_TEXT].append(file.path)
         for damage in file.damage:
             unread[damage].append(file.path)
+        for document in file.documents:
+            for damage in document.damage:
+                unread[damage].append(document.name)
     site = source.site()
     for damage, paths in site.damaged.items():
         unread[damage] += paths
@@ -396,7 +399,7 @@ def _divide(
             document_passages = list(passages_of(document, max_words=max_words, language=language))
             (with_text if document_passages else without_text).append(document)
             passages += document_passages
-            if not document_passages:
+            if not document_passages and not document.damage:
                 unread[NO_TEXT if document.redirect is None else REDIRECTED].append(document.name)
     return [*with_text, *without_text], passages, dict(dropped)
 

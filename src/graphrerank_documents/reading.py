@@ -34,7 +34,8 @@ class ReadFile:
         reason: Reason why the file was skipped, or empty if it was parsed.
         read_as: Suffix of the format in which the file was parsed if it is not that of its name, such as ``.rst``.
         manifest: Settings for the resolution of imports if the file is a package manifest, even if it was skipped.
-        damage: Parts of the file that are damaged and were ignored, each as a reason for the report.
+        damage: What is wrong with the package manifest in the file, as a reason for the report. Documents have their
+            own reasons.
     """
 
     path: str
@@ -116,7 +117,6 @@ def read_content(content: bytes, path: str, read_as: str = "") -> ReadFile:
     except Exception as error:  # parsing libraries raise many kinds of errors for a damaged file
         reason = f"cannot be parsed ({type(error).__name__})"
     else:
-        damage += tuple(dict.fromkeys(each for document in documents for each in document.damage))
         return ReadFile(path, sha256, documents, manifest=manifest, read_as=read_as, damage=damage)
     return ReadFile(path, sha256, reason=reason, manifest=manifest, read_as=read_as, damage=damage)
 

@@ -137,7 +137,7 @@ class _Words:
                 if self._fields:
                     self._fields[-1] += part.text or ""
             elif tag == "fldSimple":
-                yield f"{_opened(part.get(f'{_WORD}instr') or '')}{''.join(self._inline(part))}</a>"
+                yield f"{field_start(part.get(f'{_WORD}instr') or '')}{''.join(self._inline(part))}</a>"
             elif tag not in _TWICE:
                 yield from self._inline(part)
 
@@ -146,7 +146,7 @@ class _Words:
         if kind == "begin":
             self._fields.append("")
         elif kind == "separate" and self._fields:
-            yield _opened(self._fields[-1])
+            yield field_start(self._fields[-1])
         elif kind == "end" and self._fields:
             self._fields.pop()
             yield "</a>"
@@ -188,8 +188,15 @@ class _Words:
         return shown
 
 
-def _opened(instructions: str) -> str:
-    """Return the start tag of the link of a field, without a target if the field is not a link."""
+def field_start(instructions: str) -> str:
+    """Return the HTML start tag of the link of a field of Word.
+
+    Args:
+        instructions: Instructions of the field, such as ``HYPERLINK "page.docx"``.
+
+    Returns:
+        Start tag, without a target if the field is not a link.
+    """
     found = _FIELD.match(instructions)
     mark = found and (found["anchor"] or found["mark"])
     target = f"{found['url'] or ''}{f'#{mark}' if mark else ''}" if found else ""

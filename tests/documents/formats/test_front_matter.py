@@ -85,4 +85,5 @@ def test_titles_of_files():
     ],
 )
 def test_damaged_front_matter_is_named_in_the_report(text, damage):
-    assert read_content(text.encode(), "a.md").damage == damage
+    (document,) = read_content(text.encode(), "a.md").documents
+    assert document.damage == damage
