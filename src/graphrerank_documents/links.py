@@ -13,6 +13,7 @@ from graphrerank_documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, TAG, D
 from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.includes import includers_of
 from graphrerank_documents.link_account import LinkAccount, LinkTally, LinkTargets, Place
+from graphrerank_documents.link_account import TypeCount as TypeCount  # its former place
 from graphrerank_documents.pages import FILE, NOWHERE, OUTSIDE, PageNames, Pages
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.readers import suffix_of

@@ -38,7 +38,7 @@ def read_odt(content: bytes, name: str) -> list[Document]:
         names = set(archive.namelist())
         if "META-INF/manifest.xml" in names and b"encryption-data" in archive.read("META-INF/manifest.xml"):
             raise UnreadableError("encrypted")
-        roots = {
+        roots: dict[str, Any] = {
             each: parse_xml(archive.read(each)) for each in ("content.xml", "styles.xml", "meta.xml") if each in names
         }
         body = roots["content.xml"].find(".//{*}body/{*}text") if "content.xml" in roots else None

@@ -192,7 +192,7 @@ class _RichText:
             self._depth_of_styles = len(self._groups) if word == "stylesheet" else self._depth_of_styles
         elif group.kind == "info":
             group.kind = "title" if word == "title" else "skip"
-        elif word in _SKIPPED or (group.is_optional and word not in _KNOWN and group.kind == "text"):
+        elif word in _SKIPPED or (group.is_optional and word not in _KNOWN):
             group.kind = "skip"
         elif word in ("listtext", "pntext"):
             group.kind, self._is_item = "skip", True
