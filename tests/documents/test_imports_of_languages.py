@@ -10,6 +10,7 @@ from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.paths import folders_above, path_below
 from graphrerank_documents.reading import DAMAGED_MANIFEST, read_content
 from graphrerank_documents.symbols import SymbolIndex
+from tests.support.documents import all_links
 
 PYTHON_SRC = {
     "pyproject.toml": '[project]\nname = "plant"\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n',
@@ -152,7 +153,7 @@ def imports_of(files):
     index = SymbolIndex(documents, manifests=manifests, files=files)
     pairs, resolved, within = set(), 0, 0
     for document in documents:
-        for link in (link for section in document.sections for block in section.blocks for link in block.links):
+        for link in all_links(document):
             if link.edge == "import":
                 place = index.find(document, link)
                 resolved += place is not None

@@ -18,6 +18,17 @@ MakeBatch = Callable[..., CandidateGraphs]
 every_mode = pytest.mark.parametrize("features", FEATURE_MODES)
 
 
+def every_variant(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test in every mode, with and without message passing and edge features."""
+    for variants in (
+        pytest.mark.parametrize("edge_features", [True, False]),
+        pytest.mark.parametrize("message_passing", [True, False]),
+        every_mode,
+    ):
+        test = variants(test)
+    return test
+
+
 def reranker(features: str = "scores", *, trained: bool = True, **arguments: object) -> GATv2Reranker:
     settings = {"embedding_dim": 8, "projection_channels": 4, "hidden_channels": 16, "num_layers": 2} | arguments
     model = GATv2Reranker(features=features, **settings)  # type: ignore[arg-type]
@@ -88,9 +99,7 @@ def fix_score_features(model: GATv2Reranker, graphs: CandidateGraphs) -> None:
     model.score_features.forward = lambda *_: features  # type: ignore[method-assign]
 
 
-@every_mode
-@pytest.mark.parametrize("message_passing", [True, False])
-@pytest.mark.parametrize("edge_features", [True, False])
+@every_variant
 def test_only_message_passing_reads_edges_beyond_the_score_features(
     edge_features: bool, message_passing: bool, features: str, random_batch: MakeBatch
 ) -> None:
@@ -130,9 +139,7 @@ def test_scores_mode_keeps_the_order_of_a_list_that_says_nothing_else(random_bat
         assert torch.equal(found[inside].argsort(), x[inside, 0].argsort()) == kept
 
 
-@every_mode
-@pytest.mark.parametrize("message_passing", [True, False])
-@pytest.mark.parametrize("edge_features", [True, False])
+@every_variant
 def test_gradient_reaches_every_parameter(
     edge_features: bool, message_passing: bool, features: str, random_batch: MakeBatch
 ) -> None:

@@ -18,22 +18,22 @@ class StopAt(L.Callback):
 
 
 class StopInEpoch(L.Callback):
-    """Fail within an epoch, as a machine may."""
+    """Fail within an epoch, as a machine can."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if trainer.current_epoch == self.epoch and batch_idx == 1:
-            raise RuntimeError("power cut")
+            self.stop()
+
+    def stop(self) -> None:
+        """End the training before the second step of the epoch."""
+        raise RuntimeError("power cut")
 
 
-class SignalInEpoch(L.Callback):
-    """Send SIGTERM to this process within an epoch, as a cluster that ends a job."""
+class SignalInEpoch(StopInEpoch):
+    """Send SIGTERM to this process within an epoch, like a cluster that ends a job."""
 
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.current_epoch == self.epoch and batch_idx == 1:
-            signal.raise_signal(signal.SIGTERM)
+    def stop(self) -> None:
+        signal.raise_signal(signal.SIGTERM)

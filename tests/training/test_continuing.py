@@ -42,6 +42,19 @@ class Signal(L.Callback):
             signal.raise_signal(self.number)
 
 
+@pytest.fixture
+def make_pair(pairs: dict[str, Callable[[], Pair]]) -> Callable[[], Pair]:  # noqa: F811
+    """Builder of the module and the data module of a reranker."""
+    return pairs["reranker"]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Messages of the library, including informative ones."""
+    caplog.set_level(logging.INFO, logger="graphrerank")
+    return caplog
+
+
 def session(folder: Path, *added: L.Callback, resume: bool = False, **arguments: Any) -> TrainingSession:
     """Return a session that saves the last epoch."""
     last = ModelCheckpoint(
@@ -94,14 +107,13 @@ def test_ctrl_c_saves_the_state_and_a_resumed_run_equals_an_unbroken_one(
 
 
 def test_sigterm_saves_the_state_and_reaches_the_handler_of_the_caller(
-    pairs: dict[str, Callable[[], Pair]],  # noqa: F811
-    tmp_path: Path,
+    make_pair: Callable[[], Pair], tmp_path: Path
 ) -> None:
     received: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
     try:
         with pytest.raises(SystemExit) as stopped:
-            train(session(tmp_path, Signal(signal.SIGTERM, 1)), pairs["reranker"]())
+            train(session(tmp_path, Signal(signal.SIGTERM, 1)), make_pair())
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (received, stopped.value.code) == ([signal.SIGTERM], 128 + signal.SIGTERM)
@@ -109,10 +121,10 @@ def test_sigterm_saves_the_state_and_reaches_the_handler_of_the_caller(
     assert saved["global_step"] == 4 + 2  # the step that the signal interrupted was finished
 
 
-def test_a_second_signal_stops_at_once(pairs: dict[str, Callable[[], Pair]], tmp_path: Path) -> None:  # noqa: F811
+def test_a_second_signal_stops_at_once(make_pair: Callable[[], Pair], tmp_path: Path) -> None:
     twice = [Signal(signal.SIGINT, 0), Signal(signal.SIGINT, 0)]
     with pytest.raises(KeyboardInterrupt):
-        train(session(tmp_path, *twice), pairs["reranker"]())
+        train(session(tmp_path, *twice), make_pair())
     assert not (tmp_path / "mine" / "checkpoints" / "last.ckpt").exists()
 
 
@@ -161,40 +173,31 @@ class Rates(L.Callback):
 
 
 def test_more_epochs_follow_the_schedule_of_the_longer_training(
-    pairs: dict[str, Callable[[], Pair]],  # noqa: F811
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    make_pair: Callable[[], Pair], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     unbroken, continued = Rates(), Rates()
-    train(session(tmp_path / "unbroken", unbroken), pairs["reranker"]())
-    train(session(tmp_path / "mine", max_epochs=1), pairs["reranker"]())
-    with caplog.at_level(logging.INFO, logger="graphrerank"):
-        train(session(tmp_path / "mine", continued, resume=True), pairs["reranker"]())
+    train(session(tmp_path / "unbroken", unbroken), make_pair())
+    train(session(tmp_path / "mine", max_epochs=1), make_pair())
+    train(session(tmp_path / "mine", continued, resume=True), make_pair())
     assert continued.rates == unbroken.rates[4:]
-    assert "mine continues after epoch 1 with epochs up to 3. The learning rate follows the schedule" in caplog.text
+    assert "mine continues after epoch 1 with epochs up to 3. The learning rate follows the schedule" in log.text
 
 
 def test_a_finished_training_without_more_epochs_says_so(
-    pairs: dict[str, Callable[[], Pair]],  # noqa: F811
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    make_pair: Callable[[], Pair], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
-    train(session(tmp_path), pairs["reranker"]())
-    with caplog.at_level(logging.INFO, logger="graphrerank"):
-        assert train(session(tmp_path, resume=True), pairs["reranker"]()) == {}
-    assert "mine is finished after 3 epochs. A larger trainer.max_epochs trains on" in caplog.text
+    train(session(tmp_path), make_pair())
+    assert train(session(tmp_path, resume=True), make_pair()) == {}
+    assert "mine is finished after 3 epochs. A larger trainer.max_epochs trains on" in log.text
 
 
 def test_a_training_that_stopped_early_stays_finished(
-    pairs: dict[str, Callable[[], Pair]],  # noqa: F811
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    make_pair: Callable[[], Pair], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
-    train(session(tmp_path, StopAfter(2), max_epochs=9), pairs["reranker"]())
+    train(session(tmp_path, StopAfter(2), max_epochs=9), make_pair())
     assert read_manifest(tmp_path / "mine").content["trained"]["epochs"] == 2
-    with caplog.at_level(logging.INFO, logger="graphrerank"):
-        assert train(session(tmp_path, resume=True, max_epochs=20), pairs["reranker"]()) == {}
-    assert "mine stopped early after epoch 2" in caplog.text
+    assert train(session(tmp_path, resume=True, max_epochs=20), make_pair()) == {}
+    assert "mine stopped early after epoch 2" in log.text
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
-from graphrerank_documents.document import Document, Link
+from graphrerank_documents.document import Document
 from graphrerank_documents.formats.asciidoc import read_asciidoc
+from tests.support.documents import all_links, link_rows
 
 
 def _read(text: str, name: str = "docs/guide.adoc") -> Document:
     (document,) = read_asciidoc(text.encode(), name)
     return document
-
-
-def _links(document: Document) -> list[Link]:
-    return [link for section in document.sections for block in section.blocks for link in block.links]
 
 
 PAGE = """\
@@ -77,7 +74,7 @@ def test_sections_anchors_and_blocks() -> None:
 
 
 def test_links_have_kinds_and_lines() -> None:
-    assert [(link.kind, link.target, link.line) for link in _links(_read(PAGE))] == [
+    assert link_rows(_read(PAGE)) == [
         ("path", "install.adoc#first", 6),
         ("path", "#limits", 6),
         ("path", "#Next Steps", 6),
@@ -94,7 +91,7 @@ def test_links_have_kinds_and_lines() -> None:
 def test_paths_of_antora_begin_at_a_module() -> None:
     text = "= A\n\nxref:b.adoc[] xref:api:c.adoc#d[] xref:x::e.adoc[] xref:./f.adoc[]\n\ninclude::partial$g.adoc[]\n"
     document = _read(text, "docs/modules/ROOT/pages/more/a.adoc")
-    assert [link.target for link in _links(document)] == [
+    assert [link.target for link in all_links(document)] == [
         *("../b.adoc", "../../../api/pages/c.adoc#d", "./f.adoc", "../../partials/g.adoc")
     ]
 

@@ -1,14 +1,11 @@
-from graphrerank_documents.document import Document, Link
+from graphrerank_documents.document import Document
 from graphrerank_documents.formats.latex import NOT_CONVERTED, read_latex
+from tests.support.documents import link_rows
 
 
 def _read(text: str) -> Document:
     (document,) = read_latex(text.encode(), "paper.tex")
     return document
-
-
-def _links(document: Document) -> list[Link]:
-    return [link for section in document.sections for block in section.blocks for link in block.links]
 
 
 PAGE = r"""\documentclass{article}
@@ -71,7 +68,7 @@ def test_sections_labels_and_blocks() -> None:
 
 
 def test_links_have_kinds_and_lines() -> None:
-    assert [(link.kind, link.target, link.line) for link in _links(_read(PAGE))] == [
+    assert link_rows(_read(PAGE)) == [
         ("label", "sec:limits", 9),
         ("label", "eq:a", 9),
         ("label", "sec:start", 9),

@@ -9,6 +9,7 @@ from graphrerank_documents.document import Document, Link, UnreadableError
 from graphrerank_documents.formats.mediawiki import read_dump, read_wikitext, without_templates
 from graphrerank_documents.formats.xml import read_xml
 from graphrerank_documents.index_folder import index_folder
+from tests.support.documents import all_links
 
 NAMESPACES = (
     '<namespace key="0"/><namespace key="1">Talk</namespace><namespace key="6">Datei</namespace>'
@@ -51,10 +52,6 @@ PUMPS = dump(
 
 def texts_of(document: Document) -> list[str]:
     return [block.text for section in document.sections for block in section.blocks]
-
-
-def links_of(document: Document) -> list[Link]:
-    return [link for section in document.sections for block in section.blocks for link in block.links]
 
 
 def page(text: str, name: str = "a/Pump_room.wiki") -> Document:
@@ -116,7 +113,7 @@ def test_markup_of_a_page() -> None:
         "x = [[1]]",
         "Foo A pump in a mine",
     ]
-    assert [link.target for link in links_of(document)] == [
+    assert [link.target for link in all_links(document)] == [
         *("http://a.org", "//b.org", "Datei", "Two", "Link", "c", "Foo (bar)", "mine"),
     ]
 
@@ -133,7 +130,7 @@ def test_tables_have_rows_and_captions() -> None:
         ("Blue | 7", "Name | Bar"),
         ("After.", ""),
     ]
-    assert [link.target for link in links_of(document)] == ["Red"]
+    assert [link.target for link in all_links(document)] == ["Red"]
 
 
 def test_a_file_that_redirects_has_no_text() -> None:

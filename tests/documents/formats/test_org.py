@@ -1,16 +1,13 @@
 import pytest
 
-from graphrerank_documents.document import Document, Link, UnreadableError
+from graphrerank_documents.document import Document, UnreadableError
 from graphrerank_documents.formats.org import read_org
+from tests.support.documents import link_rows
 
 
 def _read(text: str) -> Document:
     (document,) = read_org(text.encode(), "notes.org")
     return document
-
-
-def _links(document: Document) -> list[Link]:
-    return [link for section in document.sections for block in section.blocks for link in block.links]
 
 
 PAGE = """\
@@ -59,7 +56,7 @@ def test_sections_anchors_and_blocks() -> None:
 
 
 def test_links_have_kinds_and_lines() -> None:
-    assert [(link.kind, link.target, link.line) for link in _links(_read(PAGE))] == [
+    assert link_rows(_read(PAGE)) == [
         ("path", "install.org#first-start", 5),
         ("label", "id:34-cd", 5),
         ("path", "#Next steps", 6),

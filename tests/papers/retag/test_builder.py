@@ -29,11 +29,6 @@ def named(passages: Sequence[str]) -> list[str]:
 
 
 @pytest.fixture
-def parts(word_encoder: Any, name_extractor: Any) -> dict[str, Any]:
-    return {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
-
-
-@pytest.fixture
 def builder(tmp_path: Path, parts: dict[str, Any]) -> ReTAGIndexBuilder:
     return ReTAGIndexBuilder(tmp_path / "retag", **parts)
 

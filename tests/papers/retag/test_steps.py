@@ -49,11 +49,10 @@ def reply(system: str, question: str) -> Any:
 
 
 def test_an_index_by_a_language_model(
-    scripted_model: Any, word_encoder: Any, name_extractor: Any, make_themed_passages: MakePassages, tmp_path: Path
+    scripted_model: Any, parts: dict[str, Any], make_themed_passages: MakePassages, tmp_path: Path
 ) -> None:
     model, passages = scripted_model(reply), make_themed_passages(15)
     ids = [f"p{number}" for number in range(len(passages))]
-    parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
     parts["model"] = AnswerCache(model, tmp_path / "answers")
     index = ReTAGIndexBuilder(tmp_path / "a", **parts).build(ids, passages, SETTINGS)
     own = index.communities
@@ -79,11 +78,10 @@ def test_an_index_by_a_language_model(
 
 
 def test_an_update_asks_for_summaries_of_what_changed(
-    scripted_model: Any, word_encoder: Any, name_extractor: Any, make_themed_passages: MakePassages, tmp_path: Path
+    scripted_model: Any, parts: dict[str, Any], make_themed_passages: MakePassages, tmp_path: Path
 ) -> None:
     model, passages = scripted_model(reply), [*make_themed_passages(15), "Metz9 and Nancy9 saw the harbour."]
     ids = [f"p{number}" for number in range(len(passages))]
-    parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
     parts["model"] = AnswerCache(model, tmp_path / "answers")
     builder = ReTAGIndexBuilder(tmp_path / "stages", **parts)
     index = builder.build(ids[:-1], passages[:-1], SETTINGS)
