@@ -73,6 +73,15 @@ class CommandContext:
         OmegaConf.resolve(settings)
         return ConfiguredComponent(settings, self.choice(group))
 
+    def chosen_encoder(self) -> ConfiguredComponent | str | None:
+        """Return the configured text encoder.
+
+        Returns:
+            The encoder with its resolved settings, ``"none"`` if ``encoder=none`` disables encoders, or None if the
+            group is null.
+        """
+        return NONE if self.choice("encoder") == NONE else self.chosen("encoder")
+
     def mixed_data(self) -> dict[str, ConfiguredComponent]:
         """Return the data sets of ``mix``, on which a model is trained in addition to ``data``.
 

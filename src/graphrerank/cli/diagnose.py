@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
 
-from graphrerank.cli.command import NONE, CommandContext
+from graphrerank.cli.command import CommandContext
 from graphrerank.core import Queries
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
@@ -63,10 +64,7 @@ def diagnose(command: CommandContext) -> Path:
     command.tracking.reads_checkpoint(source)
     manifest = checkpoint.graph_reranker
     parts = command.parts
-    manifests = {source: manifest}
-    retriever = resolve_component(parts, "retriever", command.chosen("retriever"), manifests, None).component
-    chosen = NONE if command.choice("encoder") == NONE else command.chosen("encoder")
-    encoder = resolve_component(parts, "encoder", chosen, manifests, None).component
+    retriever, encoder = search_components(command, manifest)
     dataset = read_dataset_with_edges(command, manifest)
     print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
     if (account := Path(str(command.cfg.dataset)) / ACCOUNT).is_file():
@@ -190,6 +188,22 @@ def show_sheet(sheet: JudgingSheet, dataset: str) -> None:
         f"or: fill in the column score of {sheet.path} (1 relevant, 0 not; {sheet.num_queries:,} questions), "
         "save it as qrels/test.csv in the data set folder, and repeat the command"
     )
+
+
+def search_components(command: CommandContext, manifest: RerankerManifest) -> tuple[Any, Any]:
+    """Choose the retriever and the text encoder: those of the settings, otherwise those of the checkpoint.
+
+    Args:
+        command: Running command, with the settings ``checkpoint``, ``retriever`` and ``encoder``.
+        manifest: Manifest of the checkpoint.
+
+    Returns:
+        Descriptions of the retriever and of the encoder. The encoder is None if there is none.
+    """
+    manifests = {str(command.cfg.checkpoint): manifest}
+    retriever = resolve_component(command.parts, "retriever", command.chosen("retriever"), manifests, None)
+    encoder = resolve_component(command.parts, "encoder", command.chosen_encoder(), manifests, None)
+    return retriever.component, encoder.component
 
 
 def read_dataset_with_edges(command: CommandContext, manifest: RerankerManifest) -> Dataset:

@@ -9,7 +9,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.command import NONE, CommandContext
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.jobs import run_job
 from graphrerank.config.compose import group_choices
 from graphrerank.evaluation.compare import metric_differences
@@ -57,7 +57,7 @@ def evaluate(command: CommandContext) -> Path:
         split=cfg.split,
         edges=cfg.edges,
         retriever=command.chosen("retriever"),
-        encoder=NONE if command.choice("encoder") == NONE else command.chosen("encoder"),
+        encoder=command.chosen_encoder(),
         pair_encoder=command.chosen("pair_encoder"),
         cross_encoder_top_k=cfg.cross_encoder_top_k,
         scorers=list(cfg.scorers),

@@ -8,12 +8,11 @@ import torch
 import uvicorn
 from omegaconf import DictConfig
 
-from graphrerank.cli.command import NONE, CommandContext
+from graphrerank.cli.command import CommandContext
 from graphrerank.cli.demo import has_screen, open_page
-from graphrerank.cli.diagnose import read_dataset_with_edges
+from graphrerank.cli.diagnose import read_dataset_with_edges, search_components
 from graphrerank.cli.jobs import register_models
 from graphrerank.data.candidates import with_vectors
-from graphrerank.evaluation.loading import resolve_component
 from graphrerank.evaluation.pooling import PooledSearch
 from graphrerank.installation.extras import require_extra
 from graphrerank.models.checkpoint import load_primary
@@ -66,10 +65,7 @@ def build_search(command: CommandContext) -> PooledSearch:
     source = str(cfg.checkpoint)
     checkpoint = load_primary(source)
     manifest = checkpoint.graph_reranker
-    manifests = {source: manifest}
-    retriever = resolve_component(parts, "retriever", command.chosen("retriever"), manifests, None).component
-    chosen = NONE if command.choice("encoder") == NONE else command.chosen("encoder")
-    encoder = resolve_component(parts, "encoder", chosen, manifests, None).component
+    retriever, encoder = search_components(command, manifest)
     torch.set_num_threads(parts.num_threads)
     dataset, text_encoder, build_retriever = parts.load(
         read_dataset_with_edges(command, manifest),

@@ -27,7 +27,20 @@ ENTRY_BYTES = 300  # Memory overhead per text: hash, array object and dictionary
 NUMBER = np.dtype("<f4")  # Type of the stored components of a pair's vector.
 
 
-class VectorCache(Encoder):
+class _EncoderCache(Encoder):
+    """Base of the caches of text vectors, which have the name and the fingerprint of the encoder that they wrap."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = as_encoder(encoder)
+        self.name = self.encoder.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the wrapped encoder."""
+        return self.encoder.fingerprint
+
+
+class VectorCache(_EncoderCache):
     """Encoder with a cache of vectors on disk.
 
     Vectors are stored in ``<folder>/<encoder fingerprint>/*.safetensors``, under the SHA-256 of their texts. New texts
@@ -40,16 +53,10 @@ class VectorCache(Encoder):
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:
-        self.encoder = as_encoder(encoder)
+        super().__init__(encoder)
         self.folder = Path(folder)
-        self.name = self.encoder.name
         self.counts = self.encoder.counts
         self._num_encoded = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the wrapped encoder."""
-        return self.encoder.fingerprint
 
     @cached_property
     def for_queries(self) -> "VectorCache":
@@ -235,7 +242,7 @@ def _length(pair: tuple[str, str]) -> int:
     return len(pair[0]) + len(pair[1])
 
 
-class MemoryVectorCache(Encoder):
+class MemoryVectorCache(_EncoderCache):
     """Encoder with a cache of recent vectors in memory. It is thread-safe, and one thread encodes at a time.
 
     The least recently used texts are evicted first. A repeated text always has the vector of its first encoding, even
@@ -251,17 +258,11 @@ class MemoryVectorCache(Encoder):
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:
         check_positive(max_bytes=max_bytes)
-        self.encoder = as_encoder(encoder)
-        self.name = self.encoder.name
+        super().__init__(encoder)
         self.max_bytes = max_bytes
         self._lock, self._encoding = Lock(), Lock()
         # Vectors by the hash of their text. The most recently used text is last.
         self._vectors: OrderedDict[bytes, np.ndarray] = OrderedDict()
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the wrapped encoder."""
-        return self.encoder.fingerprint
 
     @cached_property
     def for_queries(self) -> "MemoryVectorCache":
