@@ -167,26 +167,8 @@ class GATv2Reranker(Reranker):
             num_edge_types=0 if features == "paper" else num_edge_types,
         )
         self.pair_evidence = self.score_features.pairs
-        if not 0 <= num_pair_scores < self.score_features.num_scores:
-            raise UserError(
-                f"`num_pair_scores` must be at least 0 and below the number of scores without words, "
-                f"{self.score_features.num_scores}, got {num_pair_scores}"
-            )
-        of_pairs = [] if features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
-        num_columns = self.score_features.num_columns - len(of_pairs)
-        in_channels = {
-            "scores": num_columns,
-            "paper": 1 + 2 * embedding_dim,
-            "full": num_columns + 3 * projection_channels + 1,
-        }[features]
         self.inputs = self.inputs_of(features=features, num_edge_types=num_edge_types)
-        self.project_query = RowLinear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
-        self.project_node = deepcopy(self.project_query)
-        self.lin_in = RowLinear(in_channels, hidden_channels)
-        self.lin_pairs = RowLinear(len(of_pairs), hidden_channels, bias=False) if of_pairs else None
-        others = sorted(set(range(self.score_features.num_columns)).difference(of_pairs))
-        self.register_buffer("of_pairs", torch.tensor(of_pairs, dtype=torch.int64), persistent=False)
-        self.register_buffer("of_others", torch.tensor(others, dtype=torch.int64), persistent=False)
+        self._add_inputs(num_pair_scores, projection_channels, hidden_channels)
         edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if self.pair_evidence else 0)
         self.blocks = nn.ModuleList(
             GATv2Block(
@@ -200,15 +182,45 @@ class GATv2Reranker(Reranker):
             for _ in range(num_layers)
         )
         self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head and message_passing else None
+        self._add_outputs(hidden_channels)
+
+    def _add_inputs(self, num_pair_scores: int, projection_channels: int, hidden_channels: int) -> None:
+        """Add the layers that read a candidate's features. The scores of a cross-encoder have a separate layer."""
+        of_pairs, of_others = self._split_columns(num_pair_scores)
+        in_channels = {
+            "scores": len(of_others),
+            "paper": 1 + 2 * self.embedding_dim,
+            "full": len(of_others) + 3 * projection_channels + 1,
+        }[self.features]
+        is_full = self.features == "full"
+        self.project_query = RowLinear(self.embedding_dim, projection_channels) if is_full else nn.Identity()
+        self.project_node = deepcopy(self.project_query)
+        self.lin_in = RowLinear(in_channels, hidden_channels)
+        self.lin_pairs = RowLinear(len(of_pairs), hidden_channels, bias=False) if of_pairs else None
+        if self.lin_pairs is not None:
+            nn.init.zeros_(self.lin_pairs.weight)
+        self.register_buffer("of_pairs", torch.tensor(of_pairs, dtype=torch.int64), persistent=False)
+        self.register_buffer("of_others", torch.tensor(of_others, dtype=torch.int64), persistent=False)
+
+    def _split_columns(self, num_pair_scores: int) -> tuple[list[int], list[int]]:
+        """Return the columns of the score features that belong to the cross-encoder, and all other columns."""
+        if not 0 <= num_pair_scores < self.score_features.num_scores:
+            raise UserError(
+                f"`num_pair_scores` must be at least 0 and below the number of scores without words, "
+                f"{self.score_features.num_scores}, got {num_pair_scores}"
+            )
+        of_pairs = [] if self.features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
+        return of_pairs, sorted(set(range(self.score_features.num_columns)).difference(of_pairs))
+
+    def _add_outputs(self, hidden_channels: int) -> None:
+        """Add the last layers. With a residual, their output is initially 0, so the model starts at GCS."""
         self.norm = nn.LayerNorm(hidden_channels)
         self.lin_hidden = RowLinear(hidden_channels, hidden_channels)
         self.lin_out = RowLinear(hidden_channels, 1)
-        self.gcs_weight = nn.Parameter(torch.tensor(1.0)) if features != "paper" else None
-        if features != "paper":
+        self.gcs_weight = nn.Parameter(torch.tensor(1.0)) if self.features != "paper" else None
+        if self.features != "paper":
             nn.init.zeros_(self.lin_out.weight)
             nn.init.zeros_(self.lin_out.bias)
-        if self.lin_pairs is not None:
-            nn.init.zeros_(self.lin_pairs.weight)
 
     def build_layer(self, channels: int, heads: int, edge_dim: int, dropout: float) -> nn.Module:
         """Build one message-passing layer. A subclass with other layers overrides this method and :meth:`layer_edges`.
