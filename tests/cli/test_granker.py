@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,25 +209,40 @@ def test_an_exported_head_ranks_alike_also_in_a_pipeline(
     check_exported_head(run_command, artifact, head, encoder=reader, corpus=corpus, run_dir=tmp_path)
 
 
-def test_resumed_run_equals_unbroken_run(
-    head: Path, arguments: tuple[str, ...], run_command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Break the second model off in its second epoch, then resume the run folder."""
+def check_resumed_run(
+    run_command,
+    settings: Sequence[str],
+    unbroken: Path,
+    *,
+    head_of: Callable[[Any], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """Break the second model off in its second epoch, resume the run, and compare it with an unbroken one."""
     folder, start = tmp_path / "broken", RerankerModule.training_step
 
     def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
-        learned = self.model.smoothing_logit is not None
+        learned = head_of(self.model).smoothing_logit is not None
         if self.current_epoch == 1 and batch_idx == 1 and learned:
             raise SystemExit(9)
         return start(self, graphs, batch_idx)
 
     with monkeypatch.context() as patch:
         patch.setattr(RerankerModule, "training_step", stop)
-        run_command("train.py", *arguments, f"hydra.run.dir={folder}", status=9)
-    run_command("train.py", *arguments, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
+        run_command("train.py", *settings, f"hydra.run.dir={folder}", status=9)
+    run_command("train.py", *settings, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
     for system in ("cross_encoder_head", "granker_head"):
         for name in ("best", "last"):
-            expected, found = (weights_of(path / system, name) for path in (head, folder))
+            expected, found = (weights_of(path / system, name) for path in (unbroken, folder))
             assert expected.keys() == found.keys()
             assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
-    assert measures_of(folder) == measures_of(head)
+    assert measures_of(folder) == measures_of(unbroken)
+    return folder
+
+
+def test_resumed_run_equals_unbroken_run(
+    head: Path, arguments: tuple[str, ...], run_command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_resumed_run(
+        run_command, arguments, head, head_of=lambda model: model, tmp_path=tmp_path, monkeypatch=monkeypatch
+    )

@@ -5,7 +5,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,15 +16,15 @@ from graphrerank.models.checkpoint import load_checkpoint, load_checkpoints
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.rerank.graph_reranker import GraphReranker
-from graphrerank.training.reranker_module import RerankerModule
 from tests.cli.test_granker import (  # noqa: F401  # the fixtures of the head, and what tests of it share
     arguments,
     check_exported_head,
+    check_resumed_run,
     corpus,
     input_names,
     reading,
 )
-from tests.support.commands import manifest_of, measures_of, train_in, weights_of
+from tests.support.commands import manifest_of, measures_of, train_in
 
 LAYERS = ("model.train_last_layers=1", "module.learning_rate=1e-2", "+module.parameter_groups.layers=1e-2")
 
@@ -138,26 +137,16 @@ def test_resumed_run_equals_unbroken_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Break the second model off in its second epoch, then resume the run folder."""
-    folder, start = tmp_path / "broken", RerankerModule.training_step
-
-    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
-        learned = self.model.granker.smoothing_logit is not None
-        if self.current_epoch == 1 and batch_idx == 1 and learned:
-            raise SystemExit(9)
-        return start(self, graphs, batch_idx)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RerankerModule, "training_step", stop)
-        run_command("train.py", *arguments, *LAYERS, f"hydra.run.dir={folder}", status=9)
-    run_command("train.py", *arguments, *LAYERS, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
+    resumed = check_resumed_run(
+        run_command,
+        (*arguments, *LAYERS),
+        layers,
+        head_of=lambda model: model.granker,
+        tmp_path=tmp_path,
+        monkeypatch=monkeypatch,
+    )
     for system in ("cross_encoder_head", "granker_head"):
-        for name in ("best", "last"):
-            expected, found = (weights_of(path / system, name) for path in (layers, folder))
-            assert expected.keys() == found.keys()
-            assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
-        assert manifest_of(folder / system)["fine_tuned"] == manifest_of(layers / system)["fine_tuned"]
-    assert measures_of(folder) == measures_of(layers)
+        assert manifest_of(resumed / system)["fine_tuned"] == manifest_of(layers / system)["fine_tuned"]
 
 
 def test_settings_are_checked(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
