@@ -61,18 +61,19 @@ class EncodingJob:
         left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
         return sorted(left, key=lambda entry: len(entry[1]), reverse=True)
 
-    def next_piece(self, seconds: float) -> list[tuple[MemoryVectorCache, str]]:
+    def next_chunk(self, seconds: float) -> list[tuple[MemoryVectorCache, str]]:
         """Return the next texts with their encoders, and remove them. The texts of a chunk have similar lengths.
 
         Args:
             seconds: Estimated time to encode the returned texts.
         """
-        piece, self.seconds = [], 0.0
+        chunk = []
+        self.seconds = 0.0
         while self.left and self.seconds < seconds:
-            piece.append(self.left.pop())
-            self.seconds += encoding_seconds(1, num_encoded_chars([piece[-1][1]]), self.prices)
+            chunk.append(self.left.pop())
+            self.seconds += encoding_seconds(1, num_encoded_chars([chunk[-1][1]]), self.prices)
         self.count_left()
-        return piece
+        return chunk
 
     def count_left(self) -> None:
         """Estimate the time to encode the remaining texts, except those that are already cached."""
@@ -84,11 +85,11 @@ class EncodingEngine(Engine[EncodingJob]):
     """Encodes the next chunk of each request of a batch.
 
     Args:
-        piece_seconds: Estimated seconds of a chunk.
+        chunk_seconds: Estimated seconds of a chunk.
     """
 
-    def __init__(self, piece_seconds: float) -> None:
-        self._piece_seconds = piece_seconds
+    def __init__(self, chunk_seconds: float) -> None:
+        self._chunk_seconds = chunk_seconds
 
     def answer(self, jobs: Mapping[str, EncodingJob], check: Check = lambda: None) -> dict[str, EncodingJob]:
         """Encode the next chunk of each job.
@@ -102,11 +103,11 @@ class EncodingEngine(Engine[EncodingJob]):
         """
         texts: defaultdict[MemoryVectorCache, list[str]] = defaultdict(list)
         for job in jobs.values():
-            for encoder, text in job.next_piece(self._piece_seconds):
+            for encoder, text in job.next_chunk(self._chunk_seconds):
                 texts[encoder].append(text)
-        for encoder, pieces in texts.items():
+        for encoder, texts_of_encoder in texts.items():
             # Batches are padded to their longest text, so each batch has texts within a factor of two in length.
-            for _, batch in groupby(sorted(pieces, key=len), key=lambda text: len(text).bit_length()):
+            for _, batch in groupby(sorted(texts_of_encoder, key=len), key=lambda text: len(text).bit_length()):
                 with metrics.STAGE_SECONDS.labels("encode").time():
                     encode(encoder, list(batch))
         return dict(jobs)
@@ -166,7 +167,7 @@ class _Lane:
         self.thread = ThreadPoolExecutor(1)
         self.speeds = MeasuredSpeeds()
         self.unanswered = Backlog(self.speeds.of)
-        self._known: dict[str, float] = {}  # speeds with which the unanswered work was last estimated
+        self._repriced_at: dict[str, float] = {}  # speeds with which the unanswered work was last estimated
         self._expected_end = 0.0  # estimated end of the running batch
 
     def begin(self, batch: list[_Waiting], now: float) -> None:
@@ -183,8 +184,8 @@ class _Lane:
             estimated[waiting.work_kind] += waiting.seconds
         self.speeds.learn(estimated, seconds)
         for kind in estimated:
-            if abs(self.speeds.of(kind) / self._known.get(kind, 1.0) - 1) > NOTABLE_CHANGE:
-                self._known[kind] = self.speeds.of(kind)
+            if abs(self.speeds.of(kind) / self._repriced_at.get(kind, 1.0) - 1) > NOTABLE_CHANGE:
+                self._repriced_at[kind] = self.speeds.of(kind)
                 self.unanswered.reprice()
 
     def wait(self, sender: Sender, seconds: float, now: float, *, is_long: bool = False) -> float:
@@ -245,7 +246,8 @@ class Batcher:
     ) -> None:
         self.limits, self.engines = limits, engines
         self.prices: Mapping[str, Prices] = {}  # by kind of engine, and under `ENCODING` for the encoder
-        self._most = (batch_requests, batch_candidates)
+        self._batch_requests = batch_requests
+        self._batch_candidates = batch_candidates
         self._clock = clock
         patience = limits.queue_seconds / 2
         self._reading, self._writing, self._feedback = (_Lane(BATCH_SECONDS, patience) for _ in range(3))
@@ -262,7 +264,7 @@ class Batcher:
 
     @property
     def is_idle(self) -> bool:
-        """True if no rerank or search request is waiting or running."""
+        """Whether no rerank or search request is waiting or running."""
         return not (len(self._reading.waiting) or self._reading.running)
 
     def priced(self, kind: str, work: Work) -> Work:
@@ -278,7 +280,7 @@ class Batcher:
         return self.prices[kind].reprice(work) if kind in self.prices else work
 
     @property
-    def _piece_seconds(self) -> float:
+    def _chunk_seconds(self) -> float:
         """Estimated seconds of a chunk of texts, from the measured speed of the encoder."""
         return ENCODING_SECONDS / self._encoding.speeds.of(ENCODING)
 
@@ -311,17 +313,20 @@ class Batcher:
 
     def _check_number(self, sender: Sender) -> None:
         """Reject a client that has more than its share of the unanswered requests, if there are too many."""
-        lanes, most = (self._reading, self._writing, self._feedback), self.limits.waiting
-        if len(lanes[0].unanswered) + len(lanes[1].unanswered) + len(lanes[2].unanswered) < most:
+        limit = self.limits.waiting
+        backlogs = [lane.unanswered for lane in (self._reading, self._writing, self._feedback)]
+        if sum(map(len, backlogs)) < limit:
             return
-        clients = set[str]().union(*(lane.unanswered.clients for lane in lanes), {sender.client})
-        if sum(lane.unanswered.requests_of(sender.client) for lane in lanes) >= most // len(clients):
-            raise Refusal(429, f"too many requests, {most} are waiting. Try again later", retry_after=1)
+        clients = {sender.client}.union(*(backlog.clients for backlog in backlogs))
+        num_requests = sum(backlog.requests_of(sender.client) for backlog in backlogs)
+        if num_requests >= limit // len(clients):
+            raise Refusal(429, f"too many requests, {limit} are waiting. Try again later", retry_after=1)
 
     def _check_wait(self, seconds: float) -> None:
-        if seconds > (most := self.limits.queue_seconds):
-            message = f"too many requests, the wait would exceed {most:g} seconds. Try again later"
-            raise Refusal(429, message, retry_after=math.ceil(seconds - most / 2))
+        limit = self.limits.queue_seconds
+        if seconds > limit:
+            message = f"too many requests, the wait would exceed {limit:g} seconds. Try again later"
+            raise Refusal(429, message, retry_after=math.ceil(seconds - limit / 2))
 
     def _encoding_job(self, kind: str, job: Any, work: Work) -> EncodingJob | None:
         """Return the job that encodes the texts of a request, or None if there is nothing to encode.
@@ -334,10 +339,14 @@ class Batcher:
         Raises:
             Refusal: 422, if the number of characters to encode exceeds ``limits.encoded_chars``.
         """
-        if not work.encoded_chars or kind not in self.engines or (encoder := self.engines[kind].encoder) is None:
+        if not work.encoded_chars or kind not in self.engines:
             return None
-        if work.encoded_chars > (most := self.limits.encoded_chars):
-            message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
+        encoder = self.engines[kind].encoder
+        if encoder is None:
+            return None
+        limit = self.limits.encoded_chars
+        if work.encoded_chars > limit:
+            message = f"the texts must have at most `limits.encoded_chars` = {limit} characters to encode"
             raise Refusal(422, f"{message} (the first {READ_CHARS} of each text count), got {work.encoded_chars}")
         prices = self.prices.get(ENCODING, DEFAULTS)
         seconds = encoding_seconds(work.num_documents, work.encoded_chars, prices)
@@ -396,8 +405,8 @@ class Batcher:
             answered = asyncio.ensure_future(self._encode_first(texts, lane, waiting))
         events = [answered] if receive is None else [answered, asyncio.ensure_future(_disconnected(receive))]
         try:
-            rest = max(0.0, deadline - self._clock())
-            await asyncio.wait(events, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
+            seconds_left = max(0.0, deadline - self._clock())
+            await asyncio.wait(events, timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED)
             if answered.done():
                 return answered.result()
             if events[-1].done():
@@ -450,22 +459,22 @@ class Batcher:
         """
         if seconds <= left or left <= 0:  # an expired request gets 504 elsewhere
             return
-        most = self.limits.request_seconds
-        if alone > most:
-            message = f"the request would take about {alone:.0f} seconds, but `limits.request_seconds` is {most:g}"
+        limit = self.limits.request_seconds
+        if alone > limit:
+            message = f"the request would take about {alone:.0f} seconds, but `limits.request_seconds` is {limit:g}"
             raise Refusal(413, f"{message}. Send fewer documents{hint}")
-        message = f"too many requests, no response is expected within {most:g} seconds. Try again later or send less"
+        message = f"too many requests, no response is expected within {limit:g} seconds. Try again later or send less"
         raise Refusal(429, message, retry_after=max(1, math.ceil(seconds - left)))
 
     async def _encode_first(self, texts: EncodingJob, lane: _Lane, waiting: _Waiting) -> Any:
         """Encode the texts of a request chunk by chunk, then return the result of its job."""
         while texts.seconds_left:
-            seconds = min(texts.seconds_left, self._piece_seconds)
+            seconds = min(texts.seconds_left, self._chunk_seconds)
             # Chunks of long requests go into separate batches, so that short requests do not wait for their end.
             length = "short" if texts.seconds_left == seconds else "long"
             uid, sender = waiting.uid, waiting.sender
-            piece = _Waiting(uid, sender, length, texts, 1, ENCODING, seconds, waiting.arrival, waiting.deadline)
-            await self._enqueue(self._encoding, piece)
+            chunk = _Waiting(uid, sender, length, texts, 1, ENCODING, seconds, waiting.arrival, waiting.deadline)
+            await self._enqueue(self._encoding, chunk)
             self._encoding.unanswered.count(uid, sender, ENCODING, texts.seconds_left)
         return await self._enqueue(lane, waiting)
 
@@ -483,10 +492,11 @@ class Batcher:
             return
         now = self._clock()
         lane.begin(batch, now)
-        loop, rest = asyncio.get_running_loop(), max(waiting.deadline for waiting in batch) - now
-        overrun = loop.call_later(rest + GRACE_SECONDS, _end_process)
-        done = loop.run_in_executor(lane.thread, self._work, batch, lane, loop)
-        done.add_done_callback(lambda done: self._finish(lane, overrun, *done.result()))
+        loop = asyncio.get_running_loop()
+        seconds_left = max(waiting.deadline for waiting in batch) - now
+        overrun = loop.call_later(seconds_left + GRACE_SECONDS, _end_process)
+        answered = loop.run_in_executor(lane.thread, self._work, batch, lane, loop)
+        answered.add_done_callback(lambda future: self._finish(lane, overrun, *future.result()))
         metrics.QUEUE_LENGTH.set(len(self._reading.waiting))
 
     def _finish(self, lane: _Lane, overrun: asyncio.TimerHandle, seconds: float, results: Mapping[str, Any]) -> None:
@@ -502,9 +512,13 @@ class Batcher:
         lane.learn(batch, seconds)
         metrics.SLOWNESS.set(self.slowness)
         for waiting in batch:
-            result, future = results.get(waiting.uid) or too_late(), waiting.result
-            if not future.done():
-                (future.set_exception if isinstance(result, Refusal) else future.set_result)(result)
+            if waiting.result.done():
+                continue
+            result = results.get(waiting.uid) or too_late()
+            if isinstance(result, Refusal):
+                waiting.result.set_exception(result)
+            else:
+                waiting.result.set_result(result)
 
     def _next_batch(self, lane: _Lane, *, is_between: bool = False) -> list[_Waiting]:
         """Remove a batch of requests of the same group from the queue and return it, without expired requests.
@@ -515,11 +529,11 @@ class Batcher:
         lane.waiting.discard(lambda waiting: waiting.result.done() or waiting.deadline <= now)
         group: tuple[str, bool] | None = None
         requests, candidates, seconds = 0, 0, 0.0
-        most_requests, most_candidates = self._most
 
         def choose(waiting: _Waiting) -> bool | None:
             nonlocal group, requests, candidates, seconds
-            if requests >= most_requests or candidates >= most_candidates or seconds >= lane.batch_seconds:
+            is_full = requests >= self._batch_requests or candidates >= self._batch_candidates
+            if is_full or seconds >= lane.batch_seconds:
                 return None
             if group not in (None, waiting.group) or (is_between and waiting.is_long):
                 return False
@@ -550,7 +564,7 @@ class Batcher:
 
         jobs = {waiting.uid: waiting.job for waiting in batch}
         if isinstance(batch[0].job, EncodingJob):
-            results = answer_all(EncodingEngine(self._piece_seconds), jobs, check)
+            results = answer_all(EncodingEngine(self._chunk_seconds), jobs, check)
             for waiting in batch:
                 waiting.seconds = waiting.job.seconds  # excludes texts that were already cached
         else:

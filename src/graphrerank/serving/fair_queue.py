@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
@@ -243,9 +243,31 @@ class FairQueue(Generic[T]):
                 client.flows = {name: time for name, time in client.flows.items() if time > client.clock}
 
 
+class _RequestWork(NamedTuple):
+    """Remaining work of an unanswered request.
+
+    Attributes:
+        sender: Sender of the request.
+        kind: Kind of work.
+        estimated: Estimated seconds.
+        measured: Estimated seconds times the rate of ``kind`` when the request was counted.
+    """
+
+    sender: Sender
+    kind: str
+    estimated: float
+    measured: float
+
+
 @dataclass
 class _Share:
-    """Unanswered work of one client."""
+    """Unanswered work of one client.
+
+    Attributes:
+        seconds: Measured seconds of work of all requests.
+        requests: Number of requests.
+        connections: Measured seconds of work by connection.
+    """
 
     seconds: float = 0.0
     requests: int = 0
@@ -261,9 +283,7 @@ class Backlog:
 
     def __init__(self, rate: Callable[[str], float]) -> None:
         self._rate = rate
-        self._requests: dict[
-            str, tuple[Sender, str, float, float]
-        ] = {}  # last entry: seconds at the rate when it was counted
+        self._requests: dict[str, _RequestWork] = {}
         self._shares: defaultdict[str, _Share] = defaultdict(_Share)
         self._seconds = 0.0  # sum over all shares
 
@@ -287,7 +307,7 @@ class Backlog:
         if uid in self._requests:
             self.forget(uid)
         measured = self._rate(kind) * seconds
-        self._requests[uid] = (sender, kind, seconds, measured)
+        self._requests[uid] = _RequestWork(sender, kind, seconds, measured)
         share = self._shares[sender.client]
         share.requests += 1
         share.seconds += measured
@@ -303,14 +323,14 @@ class Backlog:
         """
         if uid not in self._requests:
             return
-        sender, kind, before, measured_before = self._requests[uid]
-        left = max(0.0, before - seconds)
-        measured = self._rate(kind) * left
-        self._requests[uid] = (sender, kind, left, measured)
-        share = self._shares[sender.client]
-        share.seconds += measured - measured_before
-        share.connections[sender.connection] += measured - measured_before
-        self._seconds += measured - measured_before
+        work = self._requests[uid]
+        remaining = max(0.0, work.estimated - seconds)
+        measured = self._rate(work.kind) * remaining
+        self._requests[uid] = work._replace(estimated=remaining, measured=measured)
+        share = self._shares[work.sender.client]
+        share.seconds += measured - work.measured
+        share.connections[work.sender.connection] += measured - work.measured
+        self._seconds += measured - work.measured
 
     def forget(self, uid: str) -> None:
         """Remove a request.
@@ -318,7 +338,8 @@ class Backlog:
         Args:
             uid: Id of the request.
         """
-        sender, _, _, measured = self._requests.pop(uid)
+        work = self._requests.pop(uid)
+        sender, measured = work.sender, work.measured
         share = self._shares[sender.client]
         share.requests -= 1
         share.seconds -= measured
@@ -334,8 +355,8 @@ class Backlog:
         """Estimate all work again after a rate has changed."""
         requests, self._requests, self._shares = self._requests, {}, defaultdict(_Share)
         self._seconds = 0.0
-        for uid, (sender, kind, seconds, _) in requests.items():
-            self.count(uid, sender, kind, seconds)
+        for uid, work in requests.items():
+            self.count(uid, work.sender, work.kind, work.estimated)
 
     def requests_of(self, client: str) -> int:
         """Return the number of unanswered requests of a client.
@@ -360,12 +381,24 @@ class Backlog:
         Returns:
             Seconds of work that precede it.
         """
-        share, before = self._shares.get(sender.client), 0.0
+        work_of_client = 0.0
+        share = self._shares.get(sender.client)
         if share is not None:
-            before = share.connections.get(sender.connection, 0.0)
-            turn = before + seconds
+            work_of_connection = share.connections.get(sender.connection, 0.0)
             others = (work for name, work in share.connections.items() if name != sender.connection)
-            before += sum(min(work, turn) for work in others)
-        turn = before + seconds
+            work_of_client = _work_before(work_of_connection, seconds, others)
         others = (other.seconds for name, other in self._shares.items() if name != sender.client)
-        return before + sum(min(work, turn) for work in others)
+        return _work_before(work_of_client, seconds, others)
+
+
+def _work_before(earlier: float, seconds: float, others: Iterable[float]) -> float:
+    """Return the seconds of work that fair sharing among clients, or among connections, does before a request.
+
+    Until the request is answered, each of the others gets at most as much work done as the sender of the request.
+
+    Args:
+        earlier: Seconds of earlier work of the same client or connection.
+        seconds: Seconds of work of the request.
+        others: Seconds of unanswered work of each other client or connection.
+    """
+    return earlier + sum(min(work, earlier + seconds) for work in others)
