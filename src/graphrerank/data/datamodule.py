@@ -263,8 +263,9 @@ class CandidateDataModule(ResumableDataModule):
             self._plans[name, split] = BudgetBatches(capacity, buffer=buffer)
         return self._plans[name, split]
 
-    def _graphs(self, dataset_index: PreparedDataset, queries: Tensor, split: str) -> Graphs:
-        return lambda items: dataset_index.graphs(queries[items], split=split, inputs=self.inputs)
+    def _graphs(self, prepared: PreparedDataset, queries: Tensor, split: str) -> Graphs:
+        """Return a function that builds the graphs of some of ``queries``, given their positions."""
+        return lambda positions: prepared.graphs(queries[positions], split=split, inputs=self.inputs)
 
 
 class PredictionBatch(NamedTuple):
@@ -356,6 +357,7 @@ class EpochBatches(Sampler[Batch]):
         is_resumed = progress.pop("resumed", False)
         resumes = is_resumed and progress["epoch"] == self.epoch and progress["served"] < len(self)
         progress.update(epoch=self.epoch, served=progress["served"] if resumes else 0)
+        # the factor exceeds any number of epochs, so that each pair of seed and epoch has a different order
         generator = torch.Generator().manual_seed((self.seed or 0) * 1_000_003 + self._seeded_epoch)
         batches = self._mixed(generator) if self.is_mixed else self._single(generator)
         yield from islice(batches, progress["served"], None)
@@ -366,10 +368,12 @@ class EpochBatches(Sampler[Batch]):
         return self.epoch
 
     def _single(self, generator: torch.Generator) -> Iterator[Batch]:
+        """Yield the batches of one data set."""
         (plan,) = self.plans
         return (Batch(0, items, 0) for items in plan.epoch(None if self.seed is None else generator))
 
     def _mixed(self, generator: torch.Generator) -> Iterator[Batch]:
+        """Yield the batches of several data sets in random order, each with a seed."""
         batches = [
             Batch(part, items, seed=0)
             for part, count in enumerate(self.counts)
@@ -377,12 +381,24 @@ class EpochBatches(Sampler[Batch]):
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
-        if any(plan.buffer is not None for plan in self.plans):  # the batches of a data set stay in their order
-            drawn, following = [batches[index].part for index in order], list(accumulate(self.counts, initial=0))
-            for position, part in enumerate(drawn):
-                order[position] = following[part]
-                following[part] += 1
+        if any(plan.buffer is not None for plan in self.plans):
+            order = self._in_order_of_buffers([batches[index].part for index in order])
         return (batches[index]._replace(seed=seeds[index]) for index in order)
+
+    def _in_order_of_buffers(self, dataset_of_position: Sequence[int]) -> list[int]:
+        """Return the indices of the batches in an order in which those of each data set are not shuffled.
+
+        The batches of a buffer read neighbouring rows of a file. Shuffling them would read the whole file at once.
+
+        Args:
+            dataset_of_position: Index of the data set whose next batch comes at each position of the epoch.
+        """
+        next_batch = list(accumulate(self.counts, initial=0))  # index of the next batch of each data set
+        order = []
+        for dataset in dataset_of_position:
+            order.append(next_batch[dataset])
+            next_batch[dataset] += 1
+        return order
 
 
 class RepeatedBatches(EpochBatches, SequentialSampler):  # type: ignore[misc]  # bases of different element types

@@ -99,7 +99,7 @@ class TrainingSession:
         self._trainer: TrainerArguments = trainer or {}
         self._max_epochs = max_epochs
         self._callbacks = callbacks
-        self._loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
+        self._loggers = _as_list(logger)
         self._resume: str | Path | None = resume
         self._last: Path | None = None  # checkpoint to resume from
         self._continued_after: int | None = None  # number of epochs of a finished training that is trained further
@@ -168,12 +168,14 @@ class TrainingSession:
             write_manifest(self.folder, manifest)
         trainer = self._build_trainer()
         self._describe_continuation(trainer, module)
-        last, written = self.folder / LAST, _modified(self.folder / LAST)
+        last = self.folder / LAST
+        modified_before = _modified(last)
         for logger in trainer.loggers:
             logger.log_hyperparams(manifest)
         self._fit(trainer, module, data)
-        if written is not None and _modified(last) == written and trainer.is_global_zero:
-            last.unlink()  # of an interruption; the callbacks of this training save another file
+        is_left_over = modified_before is not None and _modified(last) == modified_before
+        if is_left_over and trainer.is_global_zero:
+            last.unlink()  # an interruption wrote it, and the callbacks of this training do not save the last state
         if not trainer.strategy.broadcast(self.best.is_file()):  # with fast_dev_run or without validation
             trainer.save_checkpoint(self.best)
         if is_first_process():
@@ -312,6 +314,13 @@ class TrainingPlan:
                 key: callback for key, callback in callbacks.items() if key not in ("curves", "last", PRUNING)
             }
         return TrainingSession(run_dir, name, saves_on_signal=False, **settings)
+
+
+def _as_list(logger: Any) -> list[Any]:
+    """Return the loggers of a training. None and False mean no logger."""
+    if isinstance(logger, Sequence):
+        return list(logger)
+    return [logger] if logger else []
 
 
 def _references(trainer: L.Trainer, measure: str) -> dict[str, float]:

@@ -386,12 +386,10 @@ class RerankerTrainer:
         }
         defaults = {"optimizer": torch.optim.AdamW, "scheduler": cosine, "parameter_groups": None}
         accepted = accepted_arguments(self._module, arguments)
-        if ignored := [
-            name
-            for name, argument in arguments.items()
-            if name not in accepted and getattr(argument, "func", argument) is not defaults[name]
-        ]:
-            raise UserError(f"`{ignored[0]}` must be an argument of the module's constructor, got {self._module!r}")
+        for name, argument in arguments.items():
+            is_default = getattr(argument, "func", argument) is defaults[name]
+            if name not in accepted and not is_default:
+                raise UserError(f"`{name}` must be an argument of the module's constructor, got {self._module!r}")
         return accepted
 
     def _built_loss(self) -> Any:

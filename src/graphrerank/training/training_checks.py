@@ -20,8 +20,9 @@ LOGGER = logging.getLogger(__name__)
 
 RETRIEVER = "retriever/"  # prefix of the log keys of the retriever's ranking
 VALIDATION = "val/"  # prefix of the log keys of the model
-#: Beginning of the names of measures by that of their log keys. Longer ones come first.
-MEASURES = {"r_cap": "R_cap", "ndcg": "nDCG", "mrr": "MRR", "pr": "PR", "cr": "CR", "r": "R"}
+#: Beginning of the names of measures by that of their log keys, which are in lower case. A beginning that contains
+#: another one precedes it.
+MEASURES = {"ndcg": "nDCG", "r_cap": "R_cap", "pr": "PR", "cr": "CR", "mrr": "MRR", "r": "R"}
 #: Relative decrease of the training loss below which it counts as not falling.
 SMALLEST_DECREASE = 1e-3
 #: Number of batches between two checks of the loss on a GPU, each of which waits for the device.
@@ -48,15 +49,8 @@ def higher_is_better(key: str) -> bool | None:
 
 
 def _is_measure(name: str) -> bool:
-    # log keys are in lower case, names of measures are not
-    for prefix, measure in (
-        ("ndcg", "nDCG"),
-        ("r_cap", "R_cap"),
-        ("pr", "PR"),
-        ("cr", "CR"),
-        ("mrr", "MRR"),
-        ("r", "R"),
-    ):
+    """Return whether the last component of a log key is a ranking measure."""
+    for prefix, measure in MEASURES.items():
         if name.startswith(prefix):
             try:
                 parse_measure(measure + name.removeprefix(prefix))
