@@ -46,10 +46,8 @@ NEAREST = "nearest"  # Name of the edges to nearest neighbours in `edge_counts`.
 VALIDATION = 0.1  # Share of the drafted questions in the validation split.
 # Next steps for a data set without judged questions, for messages.
 JUDGE = "Judge about 15 of your own questions in the browser (graphrerank judge FOLDER)"
-_DRAFT = {
-    False: "train on drafted ones (data.drafted=1500; in Python: drafted=1500)",
-    True: f"evaluate on drafted ones (data.drafted=1500 split={VAL}; in Python: drafted=1500)",
-}
+_TRAIN_ON_DRAFTS = "train on drafted ones (data.drafted=1500; in Python: drafted=1500)"
+_EVALUATE_ON_DRAFTS = f"evaluate on drafted ones (data.drafted=1500 split={VAL}; in Python: drafted=1500)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,18 +91,20 @@ class Dataset:
 
     def __post_init__(self, known_fingerprint: str | None) -> None:
         check_name(name=self.name)
-        num_ids, different, num_texts = len(self.query_ids), len(set(self.query_ids)), len(self.query_texts)
-        if not num_ids == different == num_texts:
-            counts = f"{num_ids} ids ({different} distinct) and {num_texts} texts"
+        num_ids, num_texts = len(self.query_ids), len(self.query_texts)
+        num_distinct = len(set(self.query_ids))
+        if not num_ids == num_distinct == num_texts:
+            counts = f"{num_ids} ids ({num_distinct} distinct) and {num_texts} texts"
             raise UserError(f"`query_ids` must be unique and match `query_texts`, got {counts}")
         check_not_negative(knn=self.knn)
-        owner = torch.full((len(self.query_ids),), -1)
-        for index, (split, qrels) in enumerate(self.splits.items()):
+        is_in_earlier_split = torch.zeros(num_ids, dtype=torch.bool)
+        for split, qrels in self.splits.items():
             self._check_judgements(split, qrels)
-            if len(shared := qrels.query[(owner[qrels.query] >= 0) & (owner[qrels.query] != index)]):
+            shared = qrels.query[is_in_earlier_split[qrels.query]]
+            if len(shared):
                 query = self.query_ids[int(shared[0])]
                 raise UserError(f"`splits` must not share queries, got {query!r} in {split!r} and in another split")
-            owner[qrels.query] = index
+            is_in_earlier_split[qrels.query] = True
         object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
 
     @classmethod
@@ -310,25 +310,29 @@ class Dataset:
     def _missing_split(self, name: str) -> str:
         """Return the error message for a split that does not exist, with the next step."""
         if not self.splits:
+            use_drafts = _EVALUATE_ON_DRAFTS if name == TEST else _TRAIN_ON_DRAFTS
             return (
                 f"data set {self.name!r} has no judged questions, so there is no split {name!r}. {JUDGE}, or "
-                f"{_DRAFT[name == TEST]}. Models can be trained on drafted questions, but results on them do not show "
-                "what users will see"
+                f"{use_drafts}. Models can be trained on drafted questions, but results on them do not show what users "
+                "will see"
             )
         missing = f"data set {self.name!r} must have the split {name!r}, got the splits {list(self.splits)}"
         if self.drafted and name == TEST:
             return (
                 f"{missing}; only drafted questions are judged. {JUDGE}, or use split={VAL} (train: test_split={VAL})"
             )
-        setting = _splits_of(list(self.splits))
-        if not setting:
+        division = _division_setting(list(self.splits))
+        if not division:
             return missing
-        rule = "data.splits=auto, or " if len(self.splits) == 1 else ""
-        remedy = f"{missing}; to divide the existing splits: {rule}'data.splits={{{setting}}}'"
         if len(self.splits) > 1:
-            return remedy
-        drafts = f". With few judged questions, {_DRAFT[False]}" if name == TRAIN and TEST in self.splits else ""
-        return f'{remedy} (in Python: splits="auto"){drafts}'
+            return f"{missing}; to divide the existing splits: 'data.splits={{{division}}}'"
+        message = (
+            f"{missing}; to divide the existing splits: data.splits=auto, or 'data.splits={{{division}}}' "
+            '(in Python: splits="auto")'
+        )
+        if name == TRAIN and TEST in self.splits:
+            message += f". With few judged questions, {_TRAIN_ON_DRAFTS}"
+        return message
 
     def merged(self) -> Qrels:
         """Return the judgements of all splits."""
@@ -449,15 +453,18 @@ class Dataset:
             raise UserError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
         judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
         others = self.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
-        first, num_train = len(others.query_ids), len(drafts) - int(VALIDATION * len(drafts))
-        rows = [[(first + number, node, 1.0) for node in draft.nodes] for number, draft in enumerate(drafts)]
-        rows_of_split = {TRAIN: rows[:num_train], VAL: rows[num_train:]}
-        splits = {split: Qrels.from_rows(chain.from_iterable(rows)) for split, rows in rows_of_split.items() if rows}
+        num_others = len(others.query_ids)
+        judgements = [[(num_others + number, node, 1.0) for node in draft.nodes] for number, draft in enumerate(drafts)]
+        num_train = len(drafts) - int(VALIDATION * len(drafts))
+        judgements_of_split = {TRAIN: judgements[:num_train], VAL: judgements[num_train:]}
+        drafted_splits = {
+            split: Qrels.from_rows(chain.from_iterable(rows)) for split, rows in judgements_of_split.items() if rows
+        }
         return replace(
             others,
             query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
             query_texts=[*others.query_texts, *(draft.text for draft in drafts)],
-            splits={**splits, **others.splits},
+            splits={**drafted_splits, **others.splits},
             drafted=True,
             known_fingerprint=None,
         )
@@ -541,7 +548,7 @@ class Dataset:
         return sha.hexdigest()
 
 
-def _splits_of(names: Sequence[str]) -> str:
+def _division_setting(names: Sequence[str]) -> str:
     """Return a setting that creates train, val and test from existing splits, or "" if it is unclear how."""
     held_out = "dev" if TEST not in names and "dev" in names else TEST
     if len(names) == 1:

@@ -239,13 +239,19 @@ def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, tab
 
 def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -> PreparedDataset:
     """Limit each split to ``count`` evenly spaced queries. Remove training queries without a relevant candidate."""
-    dataset, few = prepared.dataset, {}
-    for number, name in enumerate(splits):
-        if name not in dataset.splits:
-            continue  # with a teacher, a split may be missing
-        queries = dataset.split(name).queries if number else prepared.answerable(name)
-        few[name] = dataset.split(name).select_queries(evenly_spaced(queries, count))
-    dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
+    dataset = prepared.dataset
+    train_split, *evaluated_splits = splits
+    queries_of_split = {}
+    if train_split in dataset.splits:  # with a teacher, a split may be missing
+        queries_of_split[train_split] = prepared.answerable(train_split)
+    for name in evaluated_splits:
+        if name in dataset.splits:
+            queries_of_split[name] = dataset.split(name).queries
+    limited = {
+        name: dataset.split(name).select_queries(evenly_spaced(queries, count))
+        for name, queries in queries_of_split.items()
+    }
+    dataset = replace(dataset, splits={**dataset.splits, **limited}, known_fingerprint=dataset.fingerprint)
     return replace(prepared, dataset=dataset)
 
 
@@ -292,12 +298,16 @@ def with_matches(
     Returns:
         The data set with the additional features, or with its present features if ``text_match`` is false.
     """
-    names, of_pairs, words = list(prepared.feature_names), list[str](), tuple[str, ...]()
-    if features.get("text_match"):
-        words = WORD_FEATURES[: features.get("num_words") or 0]
-        of_pairs = [name for name in names if name in CROSS_ENCODER_FEATURES]
-        names = [name for name in names if name not in of_pairs] + list(MATCH_FEATURES[:2] if words else MATCH_FEATURES)
-    return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
+    present = list(prepared.feature_names)
+    if not features.get("text_match"):
+        return prepared.with_features(present, text_match=text_match)
+    word_features = WORD_FEATURES[: features.get("num_words") or 0]
+    # from single words, a model computes the coverage of any neighbourhood itself
+    match_features = MATCH_FEATURES[:2] if word_features else MATCH_FEATURES
+    pair_features = [name for name in present if name in CROSS_ENCODER_FEATURES]
+    other_features = [name for name in present if name not in pair_features]
+    names = [*other_features, *match_features, *pair_features, *word_features]
+    return prepared.with_features(names, text_match=text_match)
 
 
 def _queries_of_pairs(
@@ -310,16 +320,22 @@ def _queries_of_pairs(
     """
     limits = settings.cross_encoder_queries
     limit = limits.get(name, 0) if isinstance(limits, Mapping) else limits
-    only_these = settings.train_only is not None and set(settings.train_only) == {PAIR_SCORE_LAYER}
-    dataset, names = prepared.dataset, splits[:2]
-    train, val = (dataset.split(split).queries for split in names)
-    read = [train, val] if limit is None else [evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))]
-    if only_these:
-        few = {split: dataset.split(split).select_queries(some) for split, some in zip(names, read, strict=True)}
-        dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
-    if len(read[0]):
-        read += [dataset.split(table).queries for table in splits[2:]]
-    return replace(prepared, dataset=dataset), torch.cat(read)
+    dataset = prepared.dataset
+    train_split, val_split, *table_splits = splits
+    train, val = dataset.split(train_split).queries, dataset.split(val_split).queries
+    if limit is not None:
+        train, val = evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))
+    trains_only_pair_layer = settings.train_only is not None and set(settings.train_only) == {PAIR_SCORE_LAYER}
+    if trains_only_pair_layer:
+        scored_splits = {
+            split: dataset.split(split).select_queries(queries)
+            for split, queries in ((train_split, train), (val_split, val))
+        }
+        dataset = replace(dataset, splits={**dataset.splits, **scored_splits}, known_fingerprint=dataset.fingerprint)
+    scored = [train, val]
+    if len(train):
+        scored += [dataset.split(split).queries for split in table_splits]
+    return replace(prepared, dataset=dataset), torch.cat(scored)
 
 
 def evenly_spaced(queries: Tensor, limit: int) -> Tensor:
