@@ -18,8 +18,8 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.run_files import NOT_MEANS
 
 TOLERANCE = 1e-6  # largest difference between two means (fractions) that counts as equal
-NOTHING = "nothing"
-OF_SYSTEMS = ("counterfactuals", "reliability", "list_reliability")  # fields of a result with records per system
+NOTHING = "nothing"  # stands for an entry that one of the compared mappings lacks
+SYSTEM_RECORDS = ("counterfactuals", "reliability", "list_reliability")  # fields of a result with records per system
 Parts = Mapping[str, DatasetResult]  # results on one data set, by run
 
 
@@ -64,17 +64,14 @@ def compare_runs(
         raise UserError(f"`report` must name runs that break ties in the same way, got {ties}")
     notes = [f"{run}: {result.command}" for run, result in results.items()]
     for (run, result), (next_run, next_result) in pairwise(results.items()):
-        before, after = (
-            {**flat("versions", one.versions), **flat("config", one.config)} for one in (result, next_result)
-        )
-        notes += _changes(before, after, f"in {run}", f"in {next_run}")
+        notes += _changes(_settings(result), _settings(next_result), f"in {run}", f"in {next_run}")
     datasets = {}
     for name in shared:
         parts = {run: result.datasets[name] for run, result in results.items()}
         compared = _with_queries(compare_systems(*_merged(parts, tested, resamples, seed)), parts)
         timed = sum(system.cost is not None for system in compared.systems.values()) > 1
-        own = ["time and memory of each system were measured in its own run"] if timed else []
-        datasets[name] = replace(compared, notes=(*notes, *compared.notes, *own))
+        cost_notes = ["time and memory of each system were measured in its own run"] if timed else []
+        datasets[name] = replace(compared, notes=(*notes, *compared.notes, *cost_notes))
     settings: dict[str, Any] = {"ties": first.ties, "runs": ", ".join(results), "resamples": resamples, "seed": seed}
     left_out = [f"{run}: {name}" for run, result in results.items() for name in result.datasets if name not in shared]
     if left_out:
@@ -83,38 +80,45 @@ def compare_runs(
     return EvaluationResult(command, datasets, across, settings)
 
 
+def _settings(result: EvaluationResult) -> dict[str, Any]:
+    """Return the library versions and the settings of a run by their full keys."""
+    return {**flat("versions", result.versions), **flat("config", result.config)}
+
+
 def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> tuple[DatasetResult, EvaluationPlan]:
     """Combine the systems of all runs on one data set, and plan their tests."""
     _check_same_queries(parts)
     first, *_, last = parts.values()
     measures = [name for name in first.measures if all(name in part.measures for part in parts.values())]
-    known = {run: part.measures for run, part in parts.items()}
+    measures_of_run = {run: part.measures for run, part in parts.items()}
     tested = list(parse_measures(tested, measures)) if tested else [name for name in first.tested if name in measures]
     if lacking := [name for name in tested if name not in measures]:
         raise UserError(
             f"`tested` must be a subset of the measures that every run has, got {lacking}. "
-            f"The measures on {first.name} are {known}"
+            f"The measures on {first.name} are {measures_of_run}"
         )
     if not tested:
         raise UserError(
-            f"`report` must name runs with a tested measure in common. The measures on {first.name} are {known}"
+            "`report` must name runs with a tested measure in common. "
+            f"The measures on {first.name} are {measures_of_run}"
         )
     names = _names(parts)
     systems: dict[str, SystemResult] = {}
-    records: dict[str, dict[Any, Any]] = {key: {} for key in OF_SYSTEMS}
+    records: dict[str, dict[Any, Any]] = {field: {} for field in SYSTEM_RECORDS}
     for run, part in parts.items():
         for name, system in part.systems.items():
-            kept = {measure: system.values[measure] for measure in measures}
-            ends = {measure: system.intervals[measure] for measure in measures if measure in system.intervals}
-            systems.setdefault(names[run][name], replace(system, name=names[run][name], values=kept, intervals=ends))
-        for key in OF_SYSTEMS:
-            for record in getattr(part, key):
-                name = names[run][record.system]
-                facts = name, getattr(record, "edges", ""), getattr(record, "measure", "")
-                records[key].setdefault(facts, replace(record, system=name))
+            new_name = names[run][name]
+            scores = {measure: system.values[measure] for measure in measures}
+            intervals = {measure: system.intervals[measure] for measure in measures if measure in system.intervals}
+            systems.setdefault(new_name, replace(system, name=new_name, values=scores, intervals=intervals))
+        for field in SYSTEM_RECORDS:
+            for record in getattr(part, field):
+                new_name = names[run][record.system]
+                key = (new_name, getattr(record, "edges", ""), getattr(record, "measure", ""))
+                records[field].setdefault(key, replace(record, system=new_name))
     primary = list(names.values())[-1][last.primary]
     systems[primary] = systems.pop(primary)  # the primary system is the last one
-    taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()}
+    merged_records: dict[str, Any] = {field: list(by_key.values()) for field, by_key in records.items()}
     tables = [replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables]
     merged = replace(
         last,
@@ -124,10 +128,10 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         grouped=[name for name in last.grouped if name in measures],
         notes=(),
         browser=None,
-        **taken_over,
+        **merged_records,
     )
-    sets = [(part.candidates, part.ceiling, part.base_ceiling) for part in parts.values()]
-    if any(other != sets[-1] for other in sets):
+    candidate_sets = {(part.candidates, part.ceiling, part.base_ceiling) for part in parts.values()}
+    if len(candidate_sets) > 1:
         listed = [
             f"{run} {part.candidates or 'none'} a query, ceiling of PR {percent_cell(part.ceiling)}"
             for run, part in parts.items()
@@ -141,8 +145,8 @@ def _with_queries(merged: DatasetResult, parts: Parts) -> DatasetResult:
     """Add the single queries of the runs, and a note about what the run folders lack."""
     sources: dict[str, tuple[str, str]] = {}
     for run, names in _names(parts).items():
-        for own, name in names.items():
-            sources.setdefault(name, (run, own))
+        for name_in_run, name in names.items():
+            sources.setdefault(name, (run, name_in_run))
     browsers = {run: part.browser for run, part in parts.items() if part.browser is not None}
     if lacking := [run for run in parts if run not in browsers]:
         note = (
@@ -241,11 +245,12 @@ def flat(key: str, content: Any) -> dict[str, Any]:
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], first: str, second: str) -> list[str]:
-    """Return one line for each entry that differs."""
+    """Return one line for each entry that differs. ``first`` and ``second`` describe the two mappings."""
     lines = []
     for key in dict.fromkeys([*before, *after]):
-        then, now = before.get(key, NOTHING), after.get(key, NOTHING)
-        numbers = isinstance(then, float) and isinstance(now, float)
-        if not (abs(then - now) <= TOLERANCE if numbers else then == now):
-            lines.append(f"{key}: {then} {first}, {now} {second}")
+        old, new = before.get(key, NOTHING), after.get(key, NOTHING)
+        are_numbers = isinstance(old, float) and isinstance(new, float)
+        is_equal = abs(old - new) <= TOLERANCE if are_numbers else old == new
+        if not is_equal:
+            lines.append(f"{key}: {old} {first}, {new} {second}")
     return lines

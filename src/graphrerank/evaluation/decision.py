@@ -16,8 +16,11 @@ from graphrerank.evaluation.tables import interval_text, p_text, row_name
 MIN_GAIN = 0.01
 #: Smallest difference for which a number of questions is estimated, as a fraction.
 MIN_DIFFERENCE = 0.02
-#: Smallest number of questions for which anything is said, and number to begin with.
-FEW, ENOUGH_TO_BEGIN = 5, 15
+#: With fewer questions, no system is compared.
+MIN_QUESTIONS = 5
+#: Number of questions that a user is asked to judge first.
+ENOUGH_TO_BEGIN = 15
+#: Values of :attr:`Decision.kind`.
 DEPLOY, KEEP, UNCLEAR, TOO_FEW, DRAFTED = "deploy", "keep", "unclear", "too few", "drafted"
 
 
@@ -65,39 +68,41 @@ def decide(
     tests = against(result, RETRIEVER, resamples=resamples, seed=seed)
     best = max(tests, key=lambda test: test.difference)
     count, measure = best.num_queries, best.measure
-    named = {name: (names or {}).get(name, row_name(name)) for name in result.systems}
+    labels = {name: (names or {}).get(name, row_name(name)) for name in result.systems}
     amount = _amount(best)
     if result.drafted:
         sentence = (
             f"No recommendation: all {count:,} questions are drafted from the passages, not asked by users. On them, "
-            f"{named[best.system]} has {amount} over the retriever. Own questions often show another order."
+            f"{labels[best.system]} has {amount} over the retriever. Own questions often show another order."
         )
         return Decision(DRAFTED, best.system, sentence, ENOUGH_TO_BEGIN)
-    if count < FEW:
+    if count < MIN_QUESTIONS:
         sentence = f"{count} question{'s' * (count != 1)} cannot tell: judge about {ENOUGH_TO_BEGIN}."
         return Decision(TOO_FEW, best.system, sentence, ENOUGH_TO_BEGIN - count)
     if best.difference <= 0 or max(test.interval[1] for test in tests) < MIN_GAIN:
         gains = "no other system ranks better" if best.difference <= 0 else "no other system gains noticeably"
-        nearest = f"the best of them, {named[best.system]}: {amount}"
+        nearest = f"the best of them, {labels[best.system]}: {amount}"
         sentence = f"Deploy the retriever: {gains} on your {count:,} questions ({nearest})."
         return Decision(KEEP, RETRIEVER, sentence)
     better = [test for test in tests if test.difference > 0 and test.p_holm < ALPHA]
     if better:
         chosen = max(better, key=lambda test: test.difference)
         sentence = (
-            f"Deploy {named[chosen.system]}: {_amount(chosen)} over the retriever on your {count:,} questions, "
+            f"Deploy {labels[chosen.system]}: {_amount(chosen)} over the retriever on your {count:,} questions, "
             f"{p_text(chosen.p_randomization)}."
         )
-        return Decision(DEPLOY, chosen.system, sentence + _simpler(result, chosen.system, named, resamples, seed))
+        return Decision(DEPLOY, chosen.system, sentence + _simpler(result, chosen.system, labels, resamples, seed))
     differences = result.systems[best.system].values[measure] - result.systems[RETRIEVER].values[measure]
     difference = max(best.difference, MIN_DIFFERENCE)
     num_more = rounded_up(max(1, num_questions(differences, difference, num_comparisons=len(tests)) - count))
-    stays = "if this difference stays" if best.difference >= MIN_DIFFERENCE else "a difference of 2 points"
-    would = f"would tell, {stays}" if best.difference >= MIN_DIFFERENCE else f"would show {stays}"
-    until = "Until then, the retriever is the simplest choice."
+    if best.difference >= MIN_DIFFERENCE:
+        purpose = "would tell, if this difference stays"
+    else:
+        purpose = "would show a difference of 2 points"
+    advice = "Until then, the retriever is the simplest choice."
     sentence = (
-        f"{count:,} questions cannot tell which system is better than the retriever: the best, {named[best.system]}, "
-        f"has {amount}, {p_text(best.p_randomization)}. About {num_more:,} more {would}. {until}"
+        f"{count:,} questions cannot tell which system is better than the retriever: the best, {labels[best.system]}, "
+        f"has {amount}, {p_text(best.p_randomization)}. About {num_more:,} more {purpose}. {advice}"
     )
     return Decision(UNCLEAR, best.system, sentence, num_more)
 
@@ -120,8 +125,8 @@ def against(result: DatasetResult, baseline: str, *, resamples: int = RESAMPLES,
     compared = compare_pairs(scores, [(row, rows.index(baseline)) for row in others], resamples=resamples, seed=seed)
     columns = {name: column.tolist() for name, column in compared.items()}
     return [
-        PairedTest(rows[row], baseline, measure, **{name: values[place][0] for name, values in columns.items()})
-        for place, row in enumerate(others)
+        PairedTest(rows[row], baseline, measure, **{name: column[index][0] for name, column in columns.items()})
+        for index, row in enumerate(others)
     ]
 
 
@@ -211,17 +216,21 @@ def is_untrained(result: DatasetResult, name: str) -> bool:
     return result.systems[name].kind == "operator" and name.partition("-")[0] in bases
 
 
-def _simpler(result: DatasetResult, chosen: str, named: Mapping[str, str], resamples: int, seed: int) -> str:
+def _simpler(result: DatasetResult, chosen: str, labels: Mapping[str, str], resamples: int, seed: int) -> str:
     """Return a sentence about the best simpler system that does not differ significantly, or an empty string."""
-    before = list(result.systems)[: list(result.systems).index(chosen)]
+    rows = list(result.systems)
+    simpler = rows[: rows.index(chosen)]
     tests = against(result, chosen, resamples=resamples, seed=seed)
-    close = [test for test in tests if test.system in before and not test.p_randomization < ALPHA]
-    close = [test for test in close if test.system != RETRIEVER]
+    close = [
+        test
+        for test in tests
+        if test.system in simpler and test.system != RETRIEVER and not test.p_randomization < ALPHA
+    ]
     if not close:
         return ""
     nearest = max(close, key=lambda test: test.difference)
     return (
-        f" {named[nearest.system]} is simpler and does not differ clearly from it "
+        f" {labels[nearest.system]} is simpler and does not differ clearly from it "
         f"({_points(nearest.difference)}, {p_text(nearest.p_randomization)})."
     )
 

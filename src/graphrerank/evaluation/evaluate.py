@@ -59,8 +59,7 @@ def evaluate(
     r"""Evaluate systems on the same queries of each data set, and compare the last system with every other system.
 
     All checkpoints rerank the same candidates. The retriever's ranking, PPR, GCS and a fusion of ranks are added as
-    baselines. If a data
-    set is passed by name, the settings of the first checkpoint that was trained on it are used.
+    baselines. If a data set is passed by name, the settings of the first checkpoint that was trained on it are used.
 
     Args:
         systems: One system, a list of systems, or a mapping from labels to systems. A system is one of

@@ -62,7 +62,7 @@ def crossing_edges(graph: CorpusGraph) -> tuple[int, int]:
     number_of = dict[frozenset[str] | None, int]()
     metadata = graph.passages.metadata
     audiences = [None] * graph.num_nodes if metadata is None else metadata.audiences()
-    label = torch.tensor([number_of.setdefault(of, len(number_of)) for of in audiences])
+    label = torch.tensor([number_of.setdefault(audience, len(number_of)) for audience in audiences])
     return len(pairs), int((label[pairs[:, 0]] != label[pairs[:, 1]]).sum()) if len(pairs) else 0
 
 
@@ -81,21 +81,25 @@ def measure_leakage(
         Fractions of results that would reveal hidden passages.
     """
     graph, metadata = dataset.graph, dataset.graph.passages.metadata
-    principals = Counter(name for names in ([] if metadata is None else metadata.audiences()) for name in names or ())
+    audiences = [] if metadata is None else metadata.audiences()
+    principals = Counter(name for names in audiences for name in names or ())
     callers = [frozenset[str](), *(frozenset([name]) for name, _ in principals.most_common(MAX_CALLERS))]
-    changed, shown = torch.zeros(()), torch.zeros(())
+    changed, revealed = torch.zeros(()), torch.zeros(())
     for caller in callers:
-        part = dataset.seen_by(caller)
-        nodes = torch.arange(graph.num_nodes) if part.part_of is None else part.part_of[1]
+        visible = dataset.seen_by(caller)
+        nodes = torch.arange(graph.num_nodes) if visible.part_of is None else visible.part_of[1]
         number = torch.full((graph.num_nodes + 1,), -1)
         number[nodes] = torch.arange(len(nodes))
-        first = torch.full((len(queries), 0), -1)
-        if part.num_nodes:
-            first = build_retriever(part).retrieve(queries).nodes[:, :DEPTH].cpu()
-        seen = number[ranking.nodes.cpu()]
-        changed += (_first(seen) != _padded(first)).any(1).float().mean()
-        shown += ((seen[:, :DEPTH] < 0) & (ranking.nodes[:, :DEPTH].cpu() >= 0)).any(1).float().mean()
-    return PermissionLeakage(len(callers), len(queries), float(changed) / len(callers), float(shown) / len(callers))
+        top_of_visible = torch.full((len(queries), 0), -1)
+        if visible.num_nodes:
+            top_of_visible = build_retriever(visible).retrieve(queries).nodes[:, :DEPTH].cpu()
+        ranked = ranking.nodes.cpu()
+        numbers = number[ranked]  # in the visible graph, -1 for hidden passages and padding
+        is_hidden = (numbers < 0) & (ranked >= 0)
+        changed += (_first(numbers) != _padded(top_of_visible)).any(1).float().mean()
+        revealed += is_hidden[:, :DEPTH].any(1).float().mean()
+    num_callers = len(callers)
+    return PermissionLeakage(num_callers, len(queries), float(changed) / num_callers, float(revealed) / num_callers)
 
 
 def _first(nodes: Tensor) -> Tensor:
