@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,17 @@ def mine(ring: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[..., Path]:
-    """Do what ``graphrerank evaluate`` does, in this process and in a new folder of a given name."""
+    """Do what ``graphrerank evaluate`` does, in this process and in a new folder of a given name.
+
+    Pictures are blank unless ``pictures`` is True.
+    """
     schema.register()
 
-    def evaluate_here(*overrides: str, folder: str = "out") -> Path:
+    def evaluate_here(*overrides: str, folder: str = "out", pictures: bool = False) -> Path:
         run_dir = tmp_path_factory.mktemp("runs") / folder
         every = [*overrides, f"paths.run_dir={run_dir}", f"paths.cache={cache}", "resamples=200"]
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"), blank_pictures(), few_timed():
+        drawn = nullcontext() if pictures else blank_pictures()
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"), drawn, few_timed():
             cfg = compose("evaluate", overrides=every, return_hydra_config=True)
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):

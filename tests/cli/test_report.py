@@ -32,9 +32,9 @@ def job(ring: Path) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def runs(run: Run, ring: Path, job: tuple[str, ...]) -> tuple[Path, Path]:
-    """Two runs of a checkpoint on candidates of two retrievers."""
+    """Two runs of a checkpoint on candidates of two retrievers; the first one draws its pictures."""
     expand = ("retriever=hybrid_expand", "retriever.top_k=8", "retriever.base_k=4", "retriever.num_seeds=4")
-    return run(*job, folder="hybrid"), run(*job[:3], *expand, folder="expand")
+    return run(*job, folder="hybrid", pictures=True), run(*job[:3], *expand, folder="expand")
 
 
 def copied(run: Path, folder: Path, **changed: object) -> Path:
@@ -52,6 +52,10 @@ def test_a_run_leaves_a_report_and_plots(runs: tuple[Path, Path]) -> None:
         "metrics.json", "queries.json", "report.html", "report.md", "result.json", "runs/ring.retriever.trec",
         "plots/ring.pareto.PR@10.png", "plots/ring.reliability.gatv2.png",
     } <= files  # fmt: skip
+    pictures = list((runs[0] / "plots").glob("*.png"))
+    assert len(pictures) == (runs[0] / "report.html").read_text().count('class="plot"')
+    assert all(path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for path in pictures)
+    assert min(path.stat().st_size for path in pictures) > 5000  # pixels, as a blank picture has none
     assert "<summary>Query by query</summary>" in (runs[0] / "report.html").read_text()
     assert "GATv2: a score as a probability (logistic), ECE 0." in (runs[0] / "report.html").read_text()
     content = json.loads((runs[0] / "result.json").read_text())["datasets"]["ring"]

@@ -18,6 +18,7 @@ from tests.support.commands import run_script
 from tests.support.folders import write_dataset
 
 PACKAGE = Path(graphrerank.__file__).parent
+PREFIX = f"{PACKAGE}/"
 CONFIGURATION = (DictConfig, CommandContext, ComponentFactory, ConfiguredComponent, ResolvedComponent)
 WORDS = ("river", "stone", "metal", "cloud", "forest", "engine")
 TRAIN = ("data=folder", "features=scores", "model=gatv2", "trainer.max_epochs=1", "callbacks=last_epoch", "logger=csv")
@@ -59,8 +60,10 @@ class Walk:
 
     def profile(self, frame: FrameType, event: str, _: Any) -> None:
         """Follow a call; the function for ``sys.setprofile``."""
+        if event != "call":
+            return
         code = frame.f_code
-        if self.is_finished or event != "call" or not code.co_filename.startswith(f"{PACKAGE}/"):
+        if code in self._entered or not code.co_filename.startswith(PREFIX):
             return
         path = Path(code.co_filename).relative_to(PACKAGE).as_posix()
         if not self.files and (path, code.co_name) != self.job:
@@ -68,7 +71,9 @@ class Walk:
         if code.co_qualname == "Dataset.from_folder":
             self.before_data = len(set(self.files))
         self.is_finished = path.startswith("models/") and code.co_name == "forward"
-        if code not in self._entered and any(map(is_configuration, arguments(frame))):
+        if self.is_finished:
+            sys.setprofile(None)  # the rest of the command is no part of the way, and slow with it
+        if any(map(is_configuration, arguments(frame))):
             self._entered.add(code)
             self.files.append(path)
 

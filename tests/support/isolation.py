@@ -18,12 +18,16 @@ from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
+from graphrerank.utils.files import write_bytes
+
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from graphrerank.evaluation.plots import Picture
+    from graphrerank.training.callbacks import LearningCurves
 
 GET_MODE = Hydra.get_mode
 SETS_MODE = re.compile(r"hydra\.mode|hparams_search=").search  # overrides that can set `hydra.mode`
 TIMED = 4  # queries of each system
+BLANK_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @contextmanager
@@ -79,13 +83,15 @@ def mode_of_overrides(hydra: Hydra, config_name: str | None, overrides: list[str
 
 @contextmanager
 def blank_pictures() -> Iterator[None]:
-    """Leave out the rendering of figures, half of the time of a small evaluation; all their parts are still made."""
-    from matplotlib.figure import Figure  # most tests run no command
+    """Write blank pictures and draw nothing, because drawing is more than half of the time of a small evaluation.
 
-    with (
-        patch.object(Figure, "savefig", _write_blank),
-        patch.object(Figure, "draw_without_rendering", lambda figure: None),
-    ):
+    ``tests/evaluation/test_plots.py`` and ``tests/training/test_callbacks.py`` draw each kind of picture, and
+    ``tests/cli/test_report.py`` all pictures of an evaluation.
+    """
+    from graphrerank.evaluation import plots  # most tests run no command
+    from graphrerank.training.callbacks import LearningCurves
+
+    with patch.object(plots, "_render", _render_blank), patch.object(LearningCurves, "_draw", _draw_blank):
         yield
 
 
@@ -104,6 +110,9 @@ def few_timed() -> Iterator[None]:
         yield
 
 
-def _write_blank(figure: "Figure", file: Any, *, format: str, **_: Any) -> None:
-    blank = b'<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"\x89PNG\r\n\x1a\n"
-    file.write(blank) if hasattr(file, "write") else Path(file).write_bytes(blank)
+def _render_blank(picture: "Picture", form: str, title: str = "") -> bytes:
+    return b'<svg viewBox="0 0 1 1"></svg>' if form == "svg" else BLANK_PNG
+
+
+def _draw_blank(curves: "LearningCurves") -> None:
+    write_bytes(curves.path, BLANK_PNG)
