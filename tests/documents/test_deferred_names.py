@@ -8,6 +8,8 @@ import pytest
 from graphrerank_documents.deferred_names import NameResolver, definition_of, mark
 from graphrerank_documents.index_folder import index_folder
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 
 def texts(folder: Path, files: dict[str, str], out: Path) -> dict[str, str]:
     for name, text in files.items():

@@ -13,7 +13,10 @@ from graphrerank_documents.git_history import build_from_git
 from graphrerank_documents.git_repository import GitRepository
 
 pytest.importorskip("pygit2", reason="pygit2 is optional")
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+    pytest.mark.usefixtures("parses_here"),
+]
 
 PUMP = '''"""Pumps."""
 

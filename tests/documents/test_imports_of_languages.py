@@ -12,6 +12,8 @@ from graphrerank_documents.reading import DAMAGED_MANIFEST, read_content
 from graphrerank_documents.symbols import SymbolIndex
 from tests.support.documents import all_links
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 PYTHON_SRC = {
     "pyproject.toml": '[project]\nname = "plant"\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n',
     "lib/plant/__init__.py": "",

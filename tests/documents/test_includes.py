@@ -11,6 +11,8 @@ from graphrerank_documents.includes import included_paths, includers_of
 from graphrerank_documents.index_folder import IndexedFolder, index_folder
 from graphrerank_documents.reading import read_content
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 PAGES = {
     "includes/install.txt": ".. _bundles:\n\nBundles\n-------\n\nInstall ``x[redis]``, see :doc:`/faq`.\n",
     "index.rst": "Start\n=====\n\n.. include:: includes/install.txt\n\n.. toctree::\n\n   faq\n",

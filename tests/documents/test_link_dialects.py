@@ -10,6 +10,8 @@ import pytest
 
 from graphrerank_documents.index_folder import index_folder
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 ID = "6500aaaa-1111-2222-3333-444455556666"
 NOTION = "fedcba9876543210fedcba9876543210"
 WORD = (

@@ -9,6 +9,8 @@ from graphrerank_documents.document import Block, Document, Link, Section
 from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.notes import is_vault, vault_note
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:

@@ -12,6 +12,8 @@ from graphrerank_documents.links import resolve_links
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.redirects import DAMAGED_CONFIG, REDIRECT, Redirect, redirect_documents, redirects_of
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 NEW = {"docs/new.md": "# New\n\nThe text.\n\n## Usage\n\nUse it.\n"}
 
 

@@ -8,6 +8,8 @@ from graphrerank.cli.main import main
 from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.selection import INSTALLED, FileSelection, usual_file_reason, usual_folder_reason
 
+pytestmark = pytest.mark.usefixtures("parses_here")
+
 FILES = {
     ".gitignore": "kept_apart/\n*.draft.md\n/secret.md\n",
     "README.md": "# Pump\n\nSee [use](guide/use.md), [built](dist/view.js) and [apart](kept_apart/p.md).\n",
