@@ -1,6 +1,7 @@
 import os
 import random
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if REAL.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: (item.get_closest_marker("slow") is None, item.path.name not in LONG))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _syncs_nothing() -> Iterator[None]:
+    """Leave files in the memory of the operating system, which only a power failure would lose.
+
+    Tests of what is synced, and when, replace ``os.fsync`` themselves.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

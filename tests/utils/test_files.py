@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 import os
@@ -8,18 +9,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from graphrerank.training.callbacks import AtomicCheckpoints
+from graphrerank.utils import files
 from graphrerank.utils.files import (
     append_bytes,
     atomic_folder,
     atomic_path,
     check_writable,
     claim_folder,
+    hash_files,
     read_checked_json,
     remove_leftovers,
     sole_use,
@@ -59,6 +63,30 @@ def test_content_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: p
     assert path.read_bytes() == b"whole"
     assert synced == [(path.stat().st_ino, False), (path.parent.stat().st_ino, True)]  # renamed, not copied
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "settled_nanoseconds", "num_reads"), [(5, -(10**18), 1), (6, -(10**18), 2), (5, 10**18, 2)]
+)
+def test_a_large_file_that_does_not_change_is_hashed_once(
+    num_bytes: int, settled_nanoseconds: int, num_reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that are small or have just changed are read each time."""
+    path, opened, open_path = tmp_path / "weights", [], Path.open
+
+    def note(file: Path, mode: str) -> Any:
+        opened.append(file)
+        return open_path(file, mode)
+
+    monkeypatch.setattr(files, "REMEMBERED_BYTES", num_bytes)
+    monkeypatch.setattr(files, "SETTLED_NANOSECONDS", settled_nanoseconds)
+    path.write_bytes(b"whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", note)
+        assert hash_files([path]) == hash_files([path]) == hashlib.sha256(b"whole").hexdigest()
+    assert opened == [path] * num_reads
+    path.write_bytes(b"another")
+    assert hash_files([path]) == hashlib.sha256(b"another").hexdigest()
 
 
 def test_tensors_round_trip(tmp_path: Path) -> None:

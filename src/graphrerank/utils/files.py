@@ -11,12 +11,13 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
 
@@ -26,6 +27,12 @@ CHECKSUM = "checksum"  # Key of the checksum in a file's metadata.
 TEMPORARY_SUFFIX = ".tmp"
 TEMPORARY = re.compile(r"\..+\.(?P<process>\d+)-(?P<start>\d+)-[a-z0-9_]+\.tmp", re.DOTALL)
 NAME_BYTES = 150  # Bytes of the target's name in the temporary name. File systems allow 255 bytes in total.
+#: Smallest total size in bytes of files whose hash :func:`hash_files` remembers.
+REMEMBERED_BYTES = 4_000_000
+#: Age of the last change in nanoseconds from which on a hash is remembered. File systems date changes with a coarse
+#: clock, so a second change right after the first one may leave the dates as they are.
+SETTLED_NANOSECONDS = 2_000_000_000
+_HASHES: dict[tuple["_FileVersion", ...], str] = {}  # SHA-256 of large files that this process has hashed
 _CLEANED: set[Path] = set()  # Folders in which this process has already deleted leftovers.
 
 
@@ -579,12 +586,18 @@ def hash_json(content: Any) -> str:
 def hash_files(files: Sequence[Path]) -> str:
     """Return the SHA-256 of the names and contents of files.
 
+    Files of a few megabytes and more, such as the weights of a model, are read only once by a process as long as they
+    do not change.
+
     Args:
         files: Files to hash, in order. For a single file, only the content is hashed.
 
     Returns:
         SHA-256 in hexadecimal.
     """
+    versions = tuple(map(_file_version, files))
+    if versions in _HASHES:
+        return _HASHES[versions]
     sha = hashlib.sha256()
     for file in files:
         if len(files) > 1:
@@ -592,4 +605,24 @@ def hash_files(files: Sequence[Path]) -> str:
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 sha.update(block)
-    return sha.hexdigest()
+    digest = sha.hexdigest()
+    size, last_change = sum(version.size for version in versions), max((v.changed for v in versions), default=0)
+    if size >= REMEMBERED_BYTES and time.time_ns() - last_change > SETTLED_NANOSECONDS:
+        _HASHES[versions] = digest
+    return digest
+
+
+class _FileVersion(NamedTuple):
+    """Identity of a file and of its content, as far as the file system knows it."""
+
+    name: str
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+def _file_version(file: Path) -> _FileVersion:
+    state = file.stat()
+    return _FileVersion(file.name, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)

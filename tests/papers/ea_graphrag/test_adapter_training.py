@@ -2,17 +2,22 @@
 
 import csv
 import json
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor
 
 from graphrerank.models.checkpoint import load_primary
+from graphrerank_papers.ea_graphrag import two_paths
 from graphrerank_papers.ea_graphrag.adapter_module import AdapterModule, AdapterRows
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
+from tests.support.clocks import Clock
 from tests.support.commands import manifest_of, weights_of, without_times
 from tests.support.folders import write_dataset
 from tests.support.tracking import OfflineRun, mlflow_curve, mlflow_files, mlflow_runs, tensorboard_events
@@ -68,10 +73,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _clock() -> Iterator[None]:
+    """Let each path take the same time in all trainings, because the thresholds depend on it."""
+    with patch.object(two_paths, "time", SimpleNamespace(perf_counter=Clock())):
+        yield
+
+
 @pytest.fixture(scope="module")
 def train(run_command, run_on_device, folders: dict[str, Path]):
     def run_training(run: Path, *overrides: str, on_device: bool = False, pictures: bool = False, status: int = 0):
-        return (run_on_device if on_device else partial(run_command, pictures=pictures))(
+        command = run_on_device if on_device else partial(run_command, pictures=pictures)
+        return command(
             "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
             "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
             *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
