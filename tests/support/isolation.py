@@ -91,7 +91,7 @@ def blank_pictures() -> Iterator[None]:
     from graphrerank.evaluation import plots  # most tests run no command
     from graphrerank.training.callbacks import LearningCurves
 
-    with patch.object(plots, "_render", _render_blank), patch.object(LearningCurves, "_draw", _draw_blank):
+    with patch.object(plots, "_render", _render_blank), patch.object(LearningCurves, "_draw", draw_blank):
         yield
 
 
@@ -114,5 +114,6 @@ def _render_blank(picture: "Picture", form: str, title: str = "") -> bytes:
     return b'<svg viewBox="0 0 1 1"></svg>' if form == "svg" else BLANK_PNG
 
 
-def _draw_blank(curves: "LearningCurves") -> None:
+def draw_blank(curves: "LearningCurves") -> None:
+    """Write a blank picture in the place of learning curves."""
     write_bytes(curves.path, BLANK_PNG)

@@ -5,6 +5,8 @@ from graphrerank.core import Ranking
 from graphrerank.corpus import CorpusGraph
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.training.callbacks import LearningCurves
+from tests.support.isolation import draw_blank
 
 NUM_NODES, NUM_QUERIES, TOP_K = 80, 48, 12
 
@@ -35,6 +37,12 @@ def make_toy() -> PreparedDataset:
     query_vectors = torch.randn(NUM_QUERIES, 4, generator=generator)
     ranking = Ranking(nodes, features[..., 0], features)
     return PreparedDataset(dataset, query_vectors, ranking, ("base", "bm25", "dense"), "none", "0" * 64)
+
+
+@pytest.fixture(autouse=True)
+def _blank_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no learning curves, which take as long as a small training. ``test_callbacks.py`` draws them."""
+    monkeypatch.setattr(LearningCurves, "_draw", draw_blank)
 
 
 @pytest.fixture

@@ -146,6 +146,11 @@ def epoch(number: int, *, fast_dev_run: bool = False) -> Any:
     )
 
 
+@pytest.fixture
+def _blank_curves() -> None:
+    """Draw learning curves, unlike the other tests of this folder."""
+
+
 def test_every_epoch_is_drawn_also_after_a_resume(tmp_path: Path) -> None:
     training.LearningCurves(tmp_path / "dev.png", panels=PANELS).on_train_epoch_end(epoch(0, fast_dev_run=True), None)
     assert list(tmp_path.iterdir()) == []
