@@ -13,9 +13,15 @@ _FAMILIES = {
         "java": "java",
         "rust": "rs",
         "c": "c h cc cpp cxx hh hpp hxx",
+        "kotlin": "kt kts",
+        "csharp": "cs",
+        "php": "php",
+        "ruby": "rb",
     }.items()
     for suffix in suffixes.split()
 }
+#: Language families whose files write the qualified names that they define, so that imports must match them exactly.
+EXACT_FAMILIES = frozenset(("kotlin", "csharp", "php", "ruby"))
 _SEPARATORS = re.compile(r"::|[./#\\]")
 _JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
 
@@ -52,7 +58,7 @@ def module_of(name: str) -> str:
         'analysis.pump (notebook)'
     """
     family, path = family_of(name), splitext(name)[0].removesuffix(".d")
-    if family == "c":
+    if family == "c" or family in EXACT_FAMILIES:
         return ""
     if name.lower().endswith(".ipynb"):  # a notebook imports modules of Python, and no module imports it
         path += " (notebook)"

@@ -7,7 +7,7 @@ from typing import Protocol
 from graphrerank_documents.document import Document
 
 _CODE = "py pyi js jsx mjs cjs ts tsx mts cts go java rs c h cc cpp cxx hh hpp hxx"
-_PLAIN = """css scss less cs kt kts lua php pl pm r rb scala sh bash zsh fish ps1 bat sql swift toml yaml yml ini cfg
+_PLAIN = """css scss less lua pl pm r scala sh bash zsh fish ps1 bat sql swift toml yaml yml ini cfg
 conf proto dart ex exs erl hrl hs jl nix zig clj cljs ml mli fs fsx vb groovy gradle tf hcl graphql prisma cmake sol
 glsl f90 f95 el lisp scm rkt nim cr d pas tcl cu typ log"""  # code and logs as plain text
 _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
@@ -20,6 +20,7 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "xml.read_xml": "xml dita dbk docbook topic",
     "mediawiki.read_wikitext": "wiki mediawiki wikitext",
     "notebook.read_notebook": "ipynb",
+    "canvas.read_canvas": "canvas",
     "office.read_docx": "docx",
     "office.read_pptx": "pptx",
     "office.read_xlsx": "xlsx",
@@ -35,6 +36,7 @@ _SUFFIXES = {  # suffixes for each reader, a function of a module in `formats`
     "code.read_code": _CODE,
     "mail.read_mbox": "mbox",
     "mail.read_eml": "eml",
+    "plain_code.read_plain_code": "kt kts cs php rb",
     "text.read_plain_text": f"txt text {_PLAIN}",
     "components.read_component": "vue svelte astro",
     "bibtex.read_bibtex": "bib",

@@ -17,7 +17,7 @@ from graphrerank_documents.imports.manifest import PackageManifest
 from graphrerank_documents.imports.python import PythonResolver
 from graphrerank_documents.imports.rust import RustResolver
 from graphrerank_documents.imports.scripts import ScriptResolver
-from graphrerank_documents.module_names import family_of, module_of, name_parts
+from graphrerank_documents.module_names import EXACT_FAMILIES, family_of, module_of, name_parts
 from graphrerank_documents.pages import path_of_document
 
 _COMMON_WORDS = (  # built-in methods of the languages, which are ambiguous on an object of unknown type
@@ -139,12 +139,20 @@ class SymbolIndex:
         family = family_of(near)
         if not family:
             return self._documented(name_parts(target), near)
+        if family in EXACT_FAMILIES:
+            return self._exact(".".join(name_parts(target)), family, near)
         if target.startswith("."):
             return self._unique(target.strip("."), family, near, is_member=target[1:2] != ".")
         if family == "c" and is_import:
             numbers = self.modules.get(("include", ".".join(name_parts(target))), [])
             return self._nearest(((number, 0) for number in numbers), near)
         return self._target(target, family, near, is_import=is_import)
+
+    def _exact(self, name: str, family: str, near: str) -> Place | None:
+        """Find a definition by its whole name. Kotlin may use Java."""
+        families = (family, "java") if family == "kotlin" else (family,)
+        places = self.definitions.get(name, ())
+        return self._nearest([place for place in places if self.families[place[0]] in families], near)
 
     def _add(self, number: int, document: Document) -> None:
         family, module = self.families[number], module_of(document.name)

@@ -391,6 +391,8 @@ class _File:
                 return f"/{self.module}~{part.scope}~{dotted}"
         elif root in self.names or (len(names) == 1 and ("*" in self.wholes or root in self.constants)):
             return f"/{self.module}.{dotted}"
+        elif is_path and self.language.separator == "::" and root[:1].islower() and "*" not in self.wholes:
+            return dotted  # path from another crate of Rust
         return ""
 
     def document(self, title: str) -> Document:

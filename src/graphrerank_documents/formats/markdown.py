@@ -73,6 +73,7 @@ _PROSE_DIRECTIVES = re.compile(
 _DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
 _AUTOMATIC = re.compile(r"^\.\. auto\w{1,20}:: *([\w.]{1,500})", re.MULTILINE)
 _OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
+_NAME_OPTION = re.compile(r"^[ \t]*:?(?:name|label):[ \t]*([\w.:-]{1,200})[ \t]*$", re.MULTILINE)
 _TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # title and target in a role
 _IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
 _HAS_MARKDOWN = re.compile(r"^[^\S\n]*<\w[^<>]*\smarkdown\b", re.MULTILINE)
@@ -327,6 +328,8 @@ class MarkdownReader(LinedReader):
         name, title = directive.groups() if directive else ("", "")
         options = _OPTIONS.match(token.content) if directive else None
         start = options.end() if options else 0
+        if options and (named := _NAME_OPTION.search(options[0])):  # label of a figure, table or equation
+            self._labels.append(named[1])
         body, line = token.content[start:], line + token.content.count("\n", 0, start)
         if name == "toctree":
             for number, row in enumerate(body.split("\n"), line):

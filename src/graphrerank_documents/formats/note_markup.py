@@ -32,6 +32,13 @@ _TAG = re.compile(
     r"|^[ \t]*(?:[-*] )?tags:: (?P<names>[^\n]{1,1000})$",
     re.MULTILINE | re.DOTALL,
 )
+_KINDS = "sec|fig|tbl|tab|eq|lst|thm|lem|cor|prp|cnj|def|exm|exr|sol|rem|suppfig|nte|tip|wrn|imp|cau"
+_CELL_LABEL = re.compile(rf"^[ \t]*#\|[ \t]*label:[ \t]*[\"']?((?:{_KINDS})-[\w-]{{1,200}})", re.MULTILINE)
+_CROSS_REFERENCE = re.compile(  # of Quarto and bookdown
+    rf"{FENCED}|\{{#(?P<label>(?:{_KINDS})[-:][\w-]{{1,200}})"
+    rf"|(?<![\w\\])@(?P<name>(?:{_KINDS})-[\w-]{{1,200}})|\\@ref\((?P<bookdown>[\w:-]{{1,200}})\)",
+    re.MULTILINE | re.DOTALL | re.IGNORECASE,
+)
 _MAX_MATCHES = 10_000  # maximum number of includes, references and block ids of a page
 
 
@@ -53,6 +60,10 @@ def with_note_markup(document: Document, text: str) -> Document:
         links += [Link(found[1].lower(), line, LABEL) for found, line in _matches(_REFERENCE, text)]
     if "id:: " in text:
         labels = [Link(found[1].lower(), line) for found, line in _matches(_BLOCK, text)]
+    if document.name.lower().endswith((".qmd", ".rmd")):
+        references, labels_of_quarto = _cross_references(text)
+        links += references
+        labels += labels_of_quarto
     if _PAGES.search(document.name):
         links += _tags(text)
     names = {kind: value.strip() for kind, value in _NAMES.findall(text[:_HEAD])} if ":: " in text[:_HEAD] else {}
@@ -63,6 +74,19 @@ def with_note_markup(document: Document, text: str) -> Document:
     if aliases := [each for each in aliases if 0 < len(each) <= MAX_TARGET]:
         document = replace(document, aliases=tuple(dict.fromkeys((*document.aliases, *aliases))))
     return with_links(document, links, labels) if links or labels else document
+
+
+def _cross_references(text: str) -> tuple[list[Link], list[Link]]:
+    """Return the cross references of a page of Quarto or bookdown, and the labels that it defines, with their lines."""
+    references, labels = list[Link](), list[Link]()
+    for found, line in _matches(_CROSS_REFERENCE, text):
+        if cell := _CELL_LABEL.search(found[0]) if found["fence"] else None:
+            labels.append(Link(cell[1], line))
+        elif label := found["label"]:
+            labels.append(Link(label, line))
+        elif name := found["name"] or found["bookdown"]:
+            references.append(Link(name, line, LABEL))
+    return references, labels
 
 
 def _tags(text: str) -> list[Link]:

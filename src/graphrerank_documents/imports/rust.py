@@ -11,6 +11,7 @@ from graphrerank_documents.imports.base import (
     ModuleResolver,
     starts_with,
 )
+from graphrerank_documents.imports.manifest import PackageManifest
 from graphrerank_documents.module_names import module_of, name_parts
 from graphrerank_documents.paths import folders_above, path_below
 
@@ -130,8 +131,10 @@ class RustResolver(ModuleResolver):
             manifest = self._packages[folder]
             if _crate_name(manifest.name) == name and folder in self._library_of:
                 return [self._library_of[folder]]
-            names = {_crate_name(key.removeprefix("dependency ")): value[0] for key, value in manifest.paths.items()
-                     if key.startswith("dependency ") and value}  # fmt: skip
+            names = _renamed(manifest)
+            if "workspace" in (kind for dependency, kind in manifest.uses.items() if _crate_name(dependency) == name):
+                around = (self._packages[each] for each in folders_above(near) if each in self._packages)
+                names = {key: value for each in reversed(list(around)) for key, value in _renamed(each).items()}
             name = _crate_name(names.get(name, name))
         elif not self._packages and name not in self._libraries:
             name = name.partition("_")[2]  # crate `plant_pump` in the folder `pump`
@@ -203,6 +206,15 @@ def _own_names(code: CodeFiles, file: str) -> frozenset[str]:
     """Return the names that a file defines at its top."""
     symbols = (symbol for section in code.documents[file].sections for symbol in section.symbols)
     return frozenset(parts[0] for symbol in symbols if (parts := name_parts(symbol)))
+
+
+def _renamed(manifest: PackageManifest) -> dict[str, str]:
+    """Return the packages that a manifest renames, by the name of the crate."""
+    return {
+        _crate_name(key.removeprefix("dependency ")): value[0]
+        for key, value in manifest.paths.items()
+        if key.startswith("dependency ") and value
+    }
 
 
 def _crate_name(name: str) -> str:
