@@ -204,7 +204,8 @@ def index_folder(
     for damage, paths in site.damaged.items():
         unread[damage] += paths
     documents = resolve_names([each for file in read for each in file.documents])
-    documents = list(map(vault_note, documents)) if site.is_vault or is_vault(documents) else documents
+    if site.is_vault or is_vault(documents):
+        documents = [vault_note(document, is_named_by_heading=not site.is_vault) for document in documents]
     documents, passages, dropped = _divide(documents, max_words, unread)
     if not passages:
         found = "".join(f"; {row}" for row in _unread_rows(unread))

@@ -28,13 +28,15 @@ def is_vault(documents: Sequence[Document]) -> bool:
     return kinds[PAGE] >= _MIN_LINKS and 2 * kinds[PAGE] > kinds.total()
 
 
-def vault_note(document: Document) -> Document:
+def vault_note(document: Document, *, is_named_by_heading: bool = True) -> Document:
     """Return a note with the name of its file in its title. Other documents are unchanged.
 
     A title in the text or the properties follows the name, and links may use it as before.
 
     Args:
         document: Document of a vault.
+        is_named_by_heading: Whether wiki links may use a heading that is the title of a note. In Obsidian they may not:
+            a link to ``Quotes`` never leads to the note whose first heading is "Quotes".
 
     Returns:
         Note with a title such as ``name`` or ``name > title``.
@@ -51,4 +53,6 @@ def vault_note(document: Document) -> Document:
         return replace(document, title=name)
     if title.casefold() == name.casefold():
         return document
-    return replace(document, title=f"{name} > {title}"[:MAX_NAME], aliases=(*document.aliases, title))
+    is_heading = any(section.heading == title for section in document.sections)
+    aliases = (title,) if is_named_by_heading or not is_heading else ()
+    return replace(document, title=f"{name} > {title}"[:MAX_NAME], aliases=(*document.aliases, *aliases))

@@ -15,6 +15,7 @@ from graphrerank_documents.site import Site
 MAX_BYTES = 50_000_000
 #: Reasons to skip a file or folder.
 HIDDEN, DATASET_FOLDER = "hidden", "a data set folder"
+_CORPUS_MANIFEST = "corpus.json"  # file of a prepared corpus folder
 #: End of the reason to skip a file whose format is unknown.
 UNKNOWN_FORMAT = "unknown format"
 
@@ -97,7 +98,9 @@ def is_dataset_folder(has: Callable[[str], bool]) -> bool:
     Args:
         has: Function that returns whether the folder contains a file or folder with a name.
     """
-    return has(ACCOUNT) or (has(CORPUS) and (has("queries.jsonl") or has("qrels")))
+    if has(ACCOUNT):  # websites have files of this name too
+        return has(CORPUS) or has(_CORPUS_MANIFEST)
+    return has(CORPUS) and (has("queries.jsonl") or has("qrels"))
 
 
 def unread_reason(name: str, size: int, *, is_hidden_read: bool = False) -> str:

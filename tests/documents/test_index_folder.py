@@ -60,6 +60,14 @@ def test_passages_and_links(documents, tmp_path):
     assert joined >= {("api/use.md#use", "api/use.md#first-steps"), ("index.md#home", "page.html")}
 
 
+def test_a_folder_of_a_website_with_a_file_index_json_is_read(documents, tmp_path):
+    (documents / "site").mkdir()
+    (documents / "site" / "index.json").write_text('[{"title": "Pump", "content": "A pump."}]')
+    made = index_folder(documents, tmp_path / "out")
+    assert "a data set folder" not in made.unread
+    assert "site/index.json" in (tmp_path / "out" / "corpus.jsonl").read_text()
+
+
 def test_bad_arguments_leave_nothing(documents, tmp_path):
     with pytest.raises(ValueError, match="`source` must be a folder of documents"):
         index_folder(tmp_path / "none", tmp_path / "out")

@@ -127,3 +127,16 @@ def test_tags_of_logseq_lead_to_pages_of_their_name(tmp_path):
     pages = ("Pump", "Big Tank", "area___valve")
     assert edges == {("journals/2024_05_01.md", f"pages/{page}.md") for page in pages}
     assert (made.links.within, made.links.resolved) == (3, 3)
+
+
+def test_a_link_in_obsidian_does_not_lead_to_a_note_with_that_heading(vault, tmp_path):
+    files = {
+        "Book.md": "---\naliases: [The book]\n---\n## Quotes\n\nA text.\n",
+        "a.md": "[[Quotes]] [[The book]] [[Named]]\n",
+        "b.md": "---\ntitle: Named\n---\nText.\n",
+    }
+    for name, text in files.items():
+        (vault / name).write_text(text)
+    index_folder(vault, tmp_path / "out", workers=1)
+    rows = [row.split("\t")[:2] for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]]
+    assert [target for source, target in rows if source == "a.md"] == ["Book.md#quotes", "b.md"]

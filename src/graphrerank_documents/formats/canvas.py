@@ -15,7 +15,9 @@ _MAX_NODES = 5000
 def read_canvas(content: bytes, name: str) -> list[Document]:
     """Parse a canvas. Each card is text, and each shown note or page is a link.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document. Its lines are those of the texts of the cards, one after the other.

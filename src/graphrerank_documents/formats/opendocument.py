@@ -29,7 +29,12 @@ _MAX_SPACES = 100  # maximum number of spaces that one element stands for
 def read_odt(content: bytes, name: str) -> list[Document]:
     """Parse a text document of OpenDocument: its headings, paragraphs, lists, tables, notes and links.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
 
     Raises:
         UnreadableError: If ``content`` is not an ODT file, or is encrypted or too large.

@@ -65,7 +65,9 @@ class _Names(NamedTuple):
 def read_plain_code(content: bytes, name: str) -> list[Document]:
     """Parse a file of Kotlin, C#, PHP or Ruby as text. Imports and uses of the folder's types become links.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         One document with one section, which defines the types and functions at the top of the file.

@@ -43,7 +43,12 @@ _CODE_STYLE = re.compile(r"preformatted|source code|^code\b|verbatim|macro", re.
 def read_rtf(content: bytes, name: str) -> list[Document]:
     """Parse an RTF file: its headings by style or outline level, paragraphs, lists, tables, footnotes and links.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments and the result.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
+
+    Returns:
+        One document with a section per heading.
 
     Raises:
         UnreadableError: If ``content`` is not RTF.

@@ -35,7 +35,9 @@ def read_zip(content: bytes, name: str) -> list[Document]:
     unsafe paths and damaged files are named in the report. See
     :func:`~graphrerank_documents.formats.archives.unpacking` for the limits that archive bombs exceed.
 
-    See :class:`~graphrerank_documents.readers.Reader` for the arguments.
+    Args:
+        content: Bytes of the file.
+        name: Path of the file, relative to the source.
 
     Returns:
         Documents of the files. Their names consist of the path of the archive, ``#`` and the path in it.
