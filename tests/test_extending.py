@@ -18,6 +18,7 @@ from graphrerank.core import Encoder, PairEncoder, Queries, Reranker, Retriever
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.candidate_graph_builder import CandidateGraphBuilder, CorpusCandidates
 from tests.support import ROOT
+from tests.support.files import write_files
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -37,9 +38,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's package, and beside it what pip writes of its pyproject.toml."""
     folder = tmp_path_factory.mktemp("outsider")
-    for name, content in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+    write_files(folder, FILES)
     (folder / "my_rerankers" / "__init__.py").touch()
     project = tomllib.loads(FILES["pyproject.toml"])["project"]
     info = folder / "my_rerankers-0.1.0.dist-info"

@@ -7,15 +7,13 @@ import pytest
 
 from graphrerank_documents.deferred_names import NameResolver, definition_of, mark
 from graphrerank_documents.index_folder import index_folder
+from tests.support.files import write_files
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
 
 def texts(folder: Path, files: dict[str, str], out: Path) -> dict[str, str]:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    index_folder(folder, out)
+    index_folder(write_files(folder, files), out)
     rows = [json.loads(line) for line in (out / "corpus.jsonl").read_text().splitlines()]
     return {row["_id"]: f"{row['title']} | {row['text']}" for row in rows}
 

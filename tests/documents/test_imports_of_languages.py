@@ -11,6 +11,7 @@ from graphrerank_documents.paths import folders_above, path_below
 from graphrerank_documents.reading import DAMAGED_MANIFEST, read_content
 from graphrerank_documents.symbols import SymbolIndex
 from tests.support.documents import all_links
+from tests.support.files import write_files
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
@@ -173,11 +174,7 @@ def test_imports(files, pairs, counts):
 
 
 def test_the_account_counts_imports_like_links(tmp_path):
-    for name, text in PYTHON_SRC.items():
-        path = tmp_path / "docs" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    made = index_folder(tmp_path / "docs", tmp_path / "out")
+    made = index_folder(write_files(tmp_path / "docs", PYTHON_SRC), tmp_path / "out")
     assert "imports: 4 of 5 within the folder resolved" in str(made)
     assert "1 imports broken: lib/plant/pump.py:3 -> plant.missing.x" in str(made)
     assert (made.links.by_type["import"].resolved, made.links.by_type["import"].within) == (4, 5)

@@ -10,6 +10,8 @@ from graphrerank_documents.document import Document
 from graphrerank_documents.includes import included_paths, includers_of
 from graphrerank_documents.index_folder import IndexedFolder, index_folder
 from graphrerank_documents.reading import read_content
+from tests.support.documents import edges_of
+from tests.support.files import write_files
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
@@ -23,14 +25,9 @@ PAGES = {
 def indexed(
     folder: Path, files: dict[str, str], out: Path
 ) -> tuple[IndexedFolder, dict[str, str], set[tuple[str, str]]]:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    made = index_folder(folder, out)
+    made = index_folder(write_files(folder, files), out)
     rows = [json.loads(line) for line in (out / "corpus.jsonl").read_text().splitlines()]
-    path = out / "edges.tsv"
-    edges = path.read_text().splitlines()[1:] if path.exists() else []
-    return made, {row["_id"]: row["text"] for row in rows}, {tuple(line.split("\t")[:2]) for line in edges}
+    return made, {row["_id"]: row["text"] for row in rows}, {(source, target) for source, target, _ in edges_of(out)}
 
 
 def test_what_an_rst_file_includes_is_rst(tmp_path: Path) -> None:

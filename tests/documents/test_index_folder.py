@@ -10,6 +10,8 @@ from graphrerank.data.dataset import Dataset
 from graphrerank_documents import index_folder as module
 from graphrerank_documents.grow_index import grow_index
 from graphrerank_documents.index_folder import index_folder
+from tests.support.documents import edges_of
+from tests.support.files import write_files
 from tests.support.graphs import named_edges
 
 
@@ -34,10 +36,6 @@ def documents(tmp_path):
 
 def rows_of(folder):
     return [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
-
-
-def edges_of(folder):
-    return [tuple(line.split("\t")) for line in (folder / "edges.tsv").read_text().splitlines()[1:]]
 
 
 def test_passages_and_links(documents, tmp_path):
@@ -195,13 +193,6 @@ def test_links_are_of_the_passage_that_has_them(tmp_path):
         ("index.md#home", "c.html", "link"),
         ("index.md#home", "b.html", "link"),
     ]
-
-
-def write_files(folder, files):
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """Links that formats and tools write in their own way lead to their targets. Each case is a folder of small files."""
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from graphrerank_documents.index_folder import index_folder
+from tests.support.documents import edges_of
+from tests.support.files import write_files, zip_of
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
@@ -22,12 +22,8 @@ WORD = (
 
 def docx(body: str, **parts: str) -> bytes:
     """A Word document with a body and other parts, such as comments."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("word/document.xml", f"<w:document {WORD}><w:body>{body}</w:body></w:document>")
-        for name, part in parts.items():
-            archive.writestr(f"word/{name}.xml", part)
-    return file.getvalue()
+    document = f"<w:document {WORD}><w:body>{body}</w:body></w:document>"
+    return zip_of({"word/document.xml": document} | {f"word/{name}.xml": part for name, part in parts.items()})
 
 
 def run(*parts: str) -> str:
@@ -216,12 +212,8 @@ CASES: dict[str, tuple[Mapping[str, str | bytes], set[tuple[str, str]]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_links_lead_to_their_targets(name: str, tmp_path: Path) -> None:
     files, expected = CASES[name]
-    for path, content in files.items():
-        (tmp_path / "source" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "source" / path).write_bytes(content if isinstance(content, bytes) else content.encode())
-    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
-    rows = [row.split("\t") for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]]
-    assert {(source, target) for source, target, _ in rows} == expected
+    made = index_folder(write_files(tmp_path / "source", files), tmp_path / "out", workers=1)
+    assert {edge[:2] for edge in edges_of(tmp_path / "out")} == expected
     assert (made.links.dead, made.links.dead_imports) == ([], ())
 
 

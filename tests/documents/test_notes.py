@@ -8,6 +8,8 @@ import pytest
 from graphrerank_documents.document import Block, Document, Link, Section
 from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.notes import is_vault, vault_note
+from tests.support.documents import edges_of
+from tests.support.files import write_files
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
@@ -118,12 +120,8 @@ def test_tags_of_logseq_lead_to_pages_of_their_name(tmp_path):
         "journals/2024_05_01.md": "- See #pump, (#[[Big Tank]]) and #unknown `#code`\n\n- tags:: area/valve, other\n",
         "notes/b.md": "Look at #pump.\n",
     }
-    for name, text in files.items():
-        path = tmp_path / "source" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
-    edges = {tuple(row.split("\t")[:2]) for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]}
+    made = index_folder(write_files(tmp_path / "source", files), tmp_path / "out", workers=1)
+    edges = {edge[:2] for edge in edges_of(tmp_path / "out")}
     pages = ("Pump", "Big Tank", "area___valve")
     assert edges == {("journals/2024_05_01.md", f"pages/{page}.md") for page in pages}
     assert (made.links.within, made.links.resolved) == (3, 3)

@@ -11,6 +11,8 @@ from graphrerank_documents.index_folder import IndexedFolder, index_folder
 from graphrerank_documents.links import resolve_links
 from graphrerank_documents.passages import Passage
 from graphrerank_documents.redirects import DAMAGED_CONFIG, REDIRECT, Redirect, redirect_documents, redirects_of
+from tests.support.documents import edges_of
+from tests.support.files import write_files
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
@@ -18,14 +20,8 @@ NEW = {"docs/new.md": "# New\n\nThe text.\n\n## Usage\n\nUse it.\n"}
 
 
 def index(tmp_path: Path, files: Mapping[str, str]) -> tuple[IndexedFolder, set[tuple[str, str]]]:
-    for name, text in files.items():
-        path = tmp_path / "source" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
-    edges = tmp_path / "out" / "edges.tsv"
-    rows = edges.read_text().splitlines()[1:] if edges.exists() else []
-    return made, {(row.split("\t")[0], row.split("\t")[1]) for row in rows}
+    made = index_folder(write_files(tmp_path / "source", files), tmp_path / "out", workers=1)
+    return made, {(source, target) for source, target, _ in edges_of(tmp_path / "out")}
 
 
 @pytest.mark.parametrize(

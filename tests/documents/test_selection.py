@@ -7,6 +7,7 @@ import pytest
 from graphrerank.cli.main import main
 from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.selection import INSTALLED, FileSelection, usual_file_reason, usual_folder_reason
+from tests.support.files import write_files
 
 pytestmark = pytest.mark.usefixtures("parses_here")
 
@@ -34,11 +35,7 @@ READ = ["README.md", "guide/good.txt", "guide/secret.md", "guide/use.md"]
 
 @pytest.fixture
 def folder(tmp_path):
-    for name, text in FILES.items():
-        path = tmp_path / "docs" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return tmp_path / "docs"
+    return write_files(tmp_path / "docs", FILES)
 
 
 def names_of(out):

@@ -17,6 +17,7 @@ from graphrerank.installation.plugins import (
     settings_folders,
 )
 from tests.support import CONF
+from tests.support.files import write_files
 
 Enter = Callable[..., None]
 
@@ -27,9 +28,7 @@ def enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Enter:
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def install(*entries: tuple[str, str], files: Sequence[str] = ()) -> None:
-        for file in files:
-            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / file).write_text("{}\n")
+        write_files(tmp_path, dict.fromkeys(files, "{}\n"))
         found = tuple(EntryPoint(name, value, GROUP) for name, value in entries)
         monkeypatch.setattr(extensions, "extension_entries", lambda: found)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.installation.plugins import find_builder
+from tests.support.files import write_files
 
 Content = str | bytes | list[Any] | dict[str, Any]
 
@@ -51,10 +52,7 @@ class Built:
 
 def build(folder: Path, name: str, files: dict[str, Content], **options: Any) -> Built:
     """Write files and build a data set of them."""
-    for path, content in files.items():
-        target = folder / "raw" / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(as_bytes(content))
+    write_files(folder / "raw", {path: as_bytes(content) for path, content in files.items()})
     out = folder / "out"
     card = find_builder(name)([str(folder / "raw")], out, downloads=folder / "downloads", **options)
     return Built(out, card)

@@ -1,7 +1,5 @@
 import hashlib
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from graphrerank.data.loaders.named import HOMES, load_named
 from graphrerank.data.readers import fetch
 from graphrerank.installation.conf_folder import listed_choices
 from tests.support import ROOT
+from tests.support.files import zip_of
 
 NAMED = sorted(HOMES)
 
@@ -51,11 +50,7 @@ def beir_zip(**extra: str) -> bytes:
         "nfcorpus/qrels/train.tsv": "query-id\tcorpus-id\tscore\nP1\tMED-1\t2\n",
         "nfcorpus/qrels/test.tsv": "query-id\tcorpus-id\tscore\nP2\tMED-1\t1\n",
     } | extra
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, text in content.items():
-            archive.writestr(name, text)
-    return stream.getvalue()
+    return zip_of(content)
 
 
 HOTPOT_CORPUS = [

@@ -9,7 +9,7 @@ from graphrerank_documents.document import Document, Link, UnreadableError
 from graphrerank_documents.formats.mediawiki import read_dump, read_wikitext, without_templates
 from graphrerank_documents.formats.xml import read_xml
 from graphrerank_documents.index_folder import index_folder
-from tests.support.documents import all_links
+from tests.support.documents import all_links, edges_of
 
 NAMESPACES = (
     '<namespace key="0"/><namespace key="1">Talk</namespace><namespace key="6">Datei</namespace>'
@@ -73,7 +73,7 @@ def test_a_dump_has_a_document_per_page(tmp_path: Path) -> None:
         ("Mine", "A mine is dug."),
         ("Mine > Depth", "Some are deep."),
     ]
-    edges = [line.split("\t")[:2] for line in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]]
+    edges = [list(edge[:2]) for edge in edges_of(tmp_path / "out")]
     name = "dump.xml#"
     assert edges == [
         [f"{name}Pump", f"{name}Water"],

@@ -8,6 +8,8 @@ from graphrerank_documents.document import Document
 from graphrerank_documents.formats.notebook import read_notebook
 from graphrerank_documents.index_folder import index_folder
 from graphrerank_documents.reading import read_content
+from tests.support.documents import edges_of
+from tests.support.files import write_files
 
 CELLS = [
     {"cell_type": "raw", "source": "---\ntitle: Pressure\n---"},
@@ -62,13 +64,8 @@ def test_imports_and_calls_of_code_cells_lead_to_the_modules_of_the_folder(tmp_p
             {"cells": [code("import helper")], "metadata": {"kernelspec": {"language": "R"}}}
         ),
     }
-    for name, text in files.items():
-        path = tmp_path / "source" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
-    edges = {tuple(row.split("\t")) for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]}
-    assert edges == {
+    made = index_folder(write_files(tmp_path / "source", files), tmp_path / "out", workers=1)
+    assert set(edges_of(tmp_path / "out")) == {
         ("notebooks/use.ipynb", "src/plant/pump.py#start", "import"),
         ("notebooks/use.ipynb#use", "src/plant/pump.py#start", "call"),
         ("notebooks/use.ipynb#use", "notebooks/helper.py#report", "call"),

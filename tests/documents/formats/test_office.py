@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from io import BytesIO
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
 from graphrerank_documents.document import Document, UnreadableError
 from graphrerank_documents.formats import office
+from tests.support.files import zip_of
 
 docx = pytest.importorskip("docx", reason="python-docx is optional")
 pptx = pytest.importorskip("pptx", reason="python-pptx is optional")
@@ -22,14 +22,6 @@ def saved(document: Any) -> bytes:
     """Return the bytes of a document that its library saves."""
     file = BytesIO()
     document.save(file)
-    return file.getvalue()
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    file = BytesIO()
-    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
     return file.getvalue()
 
 
@@ -120,7 +112,7 @@ def book_of_chapters() -> bytes:
         "<spine><itemref idref='n'/><itemref idref='b'/><itemref idref='a'/><itemref idref='lost'/></spine></package>"
     )
     root = "<container><rootfiles><rootfile full-path='OEBPS/c.opf'/></rootfiles></container>"
-    return zipped(
+    return zip_of(
         {
             "META-INF/container.xml": root.replace("<container", "<container xmlns='urn:oasis:names:tc:opendocument'"),
             "OEBPS/c.opf": package,
@@ -202,7 +194,7 @@ def test_broken_files_are_unreadable(kind):
             copy[chance.randrange(len(copy))] = chance.randrange(256)
         changed.append(bytes(copy))
     cut = [content[: chance.randrange(len(content))] for _ in range(5)]
-    for broken in (*changed, *cut, b"", b"PK", b"\xd0\xcf\x11\xe0" + b"x" * 600, zipped({"a": "b"})):
+    for broken in (*changed, *cut, b"", b"PK", b"\xd0\xcf\x11\xe0" + b"x" * 600, zip_of({"a": "b"})):
         try:
             READERS[kind](broken, f"a.{kind}")
         except UnreadableError as error:
@@ -213,7 +205,7 @@ def test_broken_files_are_unreadable(kind):
 def test_bombs_are_not_unpacked(kind):
     for files in ({"word/document.xml": " " * 30_000_000}, {str(number): "" for number in range(10_001)}):
         with pytest.raises(UnreadableError, match=r"when unpacked|more than 10,000 files"):
-            READERS[kind](zipped(files), f"a.{kind}")
+            READERS[kind](zip_of(files), f"a.{kind}")
 
 
 def test_notes_and_captions_of_an_epub() -> None:
@@ -233,11 +225,8 @@ def test_notes_and_captions_of_an_epub() -> None:
     items = "".join(f'<item id="{name}" href="{name}" media-type="application/xhtml+xml"/>' for name in pages)
     package = f'<package><metadata/><manifest>{items}</manifest><spine><itemref idref="a.xhtml"/></spine></package>'
     container = '<container><rootfiles><rootfile full-path="c.opf"/></rootfiles></container>'
-    book = BytesIO()
-    with ZipFile(book, "w") as archive:
-        for name, text in {"META-INF/container.xml": container, "c.opf": package, **pages}.items():
-            archive.writestr(name, text)
-    chapter, notes = office.read_epub(book.getvalue(), "b.epub")
+    book = zip_of({"META-INF/container.xml": container, "c.opf": package, **pages})
+    chapter, notes = office.read_epub(book, "b.epub")
     texts = [block.text for section in chapter.sections for block in section.blocks]
     assert texts == [
         *("A pump1 and a valve2.", "Figure 1: the seal", "Table 1", "a | b", "The first note.", "By the way."),

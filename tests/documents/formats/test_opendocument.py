@@ -1,12 +1,10 @@
 """What text documents of OpenDocument show."""
 
-from io import BytesIO
-from zipfile import ZipFile
-
 import pytest
 
 from graphrerank_documents.document import Document, UnreadableError
 from graphrerank_documents.formats.opendocument import read_odt
+from tests.support.files import zip_of
 
 PARTS = "office:1.0 text:1.0 table:1.0 drawing:1.0 svg-compatible:1.0 style:1.0"
 NAMESPACES = " ".join(
@@ -40,12 +38,9 @@ and <text:bookmark-ref text:ref-name="m">mark</text:bookmark-ref>.
 
 
 def odt(content: str, **files: str) -> bytes:
-    file = BytesIO()
-    with ZipFile(file, "w") as archive:
-        archive.writestr("content.xml", content)
-        for name, text in files.items():
-            archive.writestr({"manifest": "META-INF/manifest.xml"}.get(name, f"{name}.xml"), text)
-    return file.getvalue()
+    paths = {"manifest": "META-INF/manifest.xml"}
+    parts = {paths.get(name, f"{name}.xml"): text for name, text in files.items()}
+    return zip_of({"content.xml": content} | parts)
 
 
 def read(content: bytes) -> Document:

@@ -1,9 +1,7 @@
 """Archives: the documents in them, and the limits."""
 
 import zlib
-from io import BytesIO
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
@@ -11,20 +9,14 @@ from graphrerank_documents.document import Document, UnreadableError
 from graphrerank_documents.formats import zip_archive
 from graphrerank_documents.formats.zip_archive import read_zip
 from graphrerank_documents.index_folder import index_folder
+from tests.support.documents import edges_of
+from tests.support.files import zip_of
 
 WIKI = {
     "wiki/a.md": "# A\n\nSee [b](b.md#use) and [[C]].\n",
     "wiki/b.md": "# B\n\nText.\n\n## Use\n\nUse it.\n",
     "wiki/C.md": "# C\n\nText.\n",
 }
-
-
-def zipped(files: dict[str, str | bytes]) -> bytes:
-    file = BytesIO()
-    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return file.getvalue()
 
 
 def damage_of(documents: list[Document]) -> dict[str, str]:
@@ -34,9 +26,9 @@ def damage_of(documents: list[Document]) -> dict[str, str]:
 def test_documents_of_an_archive_link_to_each_other(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    (source / "export.zip").write_bytes(zipped(WIKI | {"p.png": "x", "bad.xml": "<"}))
+    (source / "export.zip").write_bytes(zip_of(WIKI | {"p.png": "x", "bad.xml": "<"}))
     made = index_folder(source, tmp_path / "out", workers=1)
-    edges = {tuple(row.split("\t")[:2]) for row in (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]}
+    edges = {edge[:2] for edge in edges_of(tmp_path / "out")}
     assert edges == {
         ("export.zip#wiki/a.md#a", "export.zip#wiki/b.md#use"),
         ("export.zip#wiki/a.md#a", "export.zip#wiki/C.md#c"),
@@ -60,7 +52,7 @@ def test_unsafe_and_nested_files_are_named_and_others_counted() -> None:
         ),
         "x",
     )
-    documents = read_zip(zipped(files | {"yarn.lock": "x", "fine.md": "x"}), "a.zip")
+    documents = read_zip(zip_of(files | {"yarn.lock": "x", "fine.md": "x"}), "a.zip")
     assert damage_of(documents) == {
         "a.zip#../up.md": "in a ZIP archive: unsafe path",
         "a.zip#/etc/x.md": "in a ZIP archive: unsafe path",
@@ -77,8 +69,8 @@ def test_unsafe_and_nested_files_are_named_and_others_counted() -> None:
 
 def test_archive_bombs_and_encrypted_archives_are_refused() -> None:
     with pytest.raises(UnreadableError, match="too large"):
-        read_zip(zipped({"a.txt": b"a" * 20_000_000}), "a.zip")
-    content = bytearray(zipped({"a.txt": "a"}))
+        read_zip(zip_of({"a.txt": b"a" * 20_000_000}), "a.zip")
+    content = bytearray(zip_of({"a.txt": "a"}))
     content[content.index(b"PK\x01\x02") + 8] |= 1
     with pytest.raises(UnreadableError, match="encrypted"):
         read_zip(bytes(content), "a.zip")
@@ -89,13 +81,13 @@ def test_archive_bombs_and_encrypted_archives_are_refused() -> None:
 def test_limits_of_one_file_and_of_the_number_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zip_archive, "MAX_FILES", 2)
     monkeypatch.setattr(zip_archive, "MAX_BYTES", 10)
-    documents = read_zip(zipped({"a.md": "x" * 11, "b.md": "x", "c.md": "x"}), "a.zip")
+    documents = read_zip(zip_of({"a.md": "x" * 11, "b.md": "x", "c.md": "x"}), "a.zip")
     assert damage_of(documents) == {"a.zip#a.md": "in a ZIP archive: larger than 0 MB"}
     assert sum(documents[0].dropped.values()) == 1
 
 
 def test_a_damaged_file_in_an_archive_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = zipped({"a.md": "some text", "b.md": "x"}).replace(zlib.compress(b"some text", 6)[2:-4], b"\xff" * 11)
+    content = zip_of({"a.md": "some text", "b.md": "x"}).replace(zlib.compress(b"some text", 6)[2:-4], b"\xff" * 11)
     documents = read_zip(content, "a.zip")
     assert damage_of(documents) == {"a.zip#a.md": "in a ZIP archive: damaged, or compressed by an unknown method"}
     assert [document.name for document in documents if document.sections] == ["a.zip#b.md"]
@@ -103,7 +95,7 @@ def test_a_damaged_file_in_an_archive_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_archive_without_documents_has_no_text(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.zip").write_bytes(zipped({"p.png": "x"}))
+    (tmp_path / "source" / "a.zip").write_bytes(zip_of({"p.png": "x"}))
     (tmp_path / "source" / "b.md").write_text("x")
     made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
     assert made.unread == {"no text": ["a.zip"]}

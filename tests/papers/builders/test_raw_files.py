@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import tarfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,10 @@ from graphrerank.data.readers import fetch
 from graphrerank.utils.checks import UserError
 from graphrerank_papers.builders import raw_files
 from graphrerank_papers.builders.raw_files import RawFiles
+from tests.support.files import zip_of
 from tests.support.web import serving
 
 LINES = b'{"a": 1, "b": 2}\n\n{"a": 3, "b": 4}\n'
-
-
-def zip_of(members: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return stream.getvalue()
 
 
 def tar_of(members: dict[str, bytes]) -> bytes:
