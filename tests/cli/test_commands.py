@@ -14,9 +14,10 @@ from graphrerank.training.manifest import RESUMED_ENTRIES
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.resume import last_checkpoint
 from tests.support import ROOT
-from tests.support.commands import manifest_of, measures_of, systems_of, weights_of
+from tests.support.commands import changed_weights, manifest_of, measures_of, systems_of, weights_of
 from tests.support.damage import flip_bit
 from tests.support.folders import write_dataset
+from tests.support.stopping import exit_before_step
 
 MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 SYSTEMS = ["retriever", "ppr", "gcs", "mlp", "gatv2"]
@@ -113,23 +114,19 @@ def test_resumed_run_equals_unbroken_run(
     trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break the second model off in its first epoch, then resume the run folder; test_granker.py in a later one."""
-    folder, start = tmp_path / "broken", RerankerModule.training_step
+    folder = tmp_path / "broken"
 
-    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
-        if batch_idx == 1 and type(self.model.blocks[0].layer).__name__ == "GATv2Layer":
-            raise SystemExit(9)
-        return start(self, graphs, batch_idx)
+    def is_last(module: Any, batch_idx: int) -> bool:
+        return batch_idx == 1 and type(module.model.blocks[0].layer).__name__ == "GATv2Layer"
 
-    with monkeypatch.context() as patch:
-        patch.setattr(RerankerModule, "training_step", stop)
+    with exit_before_step(RerankerModule, is_last, monkeypatch):
         run_command("train.py", *small_job, f"hydra.run.dir={folder}", status=9)
     assert not (folder / "metrics.json").exists()
     done = run_command("train.py", *small_job, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
     assert done.stdout.splitlines()[-1] == str(folder)
     for system in ("mlp", "gatv2"):
         for name in ("best", "last"):
-            expected, resumed = (weights_of(run / system, name) for run in (trained, folder))
-            assert all(torch.equal(expected[key], resumed[key]) for key in expected)
+            assert changed_weights(trained / system, folder / system, name) == []
     assert measures_of(folder) == measures_of(trained)
 
 
@@ -141,23 +138,19 @@ def test_a_training_that_is_broken_off_within_an_epoch_goes_on_with_the_next_bat
         "data=folder", f"data.path={tmp_path / 'ring'}", "features=scores", "retriever=bm25", "encoder=none",
         "trainer.max_epochs=2", "~ablations.mlp", "batches.batch_size=4",
     )  # fmt: skip
-    start, steps = RerankerModule.training_step, []
+    steps: list[tuple[int, int]] = []
 
-    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
-        steps.append((self.current_epoch, batch_idx))
-        if steps[-1] == (1, 1):
-            raise SystemExit(9)
-        return start(self, graphs, batch_idx)
+    def is_last(module: RerankerModule, batch_idx: int) -> bool:
+        steps.append((module.current_epoch, batch_idx))
+        return steps[-1] == (1, 1)
 
     run_command("train.py", *job, f"hydra.run.dir={tmp_path / 'run'}")
     broken, often = tmp_path / "broken", "+callbacks.last.every_n_train_steps=1"
-    with monkeypatch.context() as patch:
-        patch.setattr(RerankerModule, "training_step", stop)
+    with exit_before_step(RerankerModule, is_last, monkeypatch):
         run_command("train.py", *job, often, f"hydra.run.dir={broken}", status=9)
     assert steps[-1] == (1, 1)
     run_command("train.py", *job, often, f"ckpt_path={broken}", f"hydra.run.dir={tmp_path / 'again'}")
-    expected, found = (weights_of(run / "gatv2", "last") for run in (tmp_path / "run", broken))
-    assert all(torch.equal(expected[key], found[key]) for key in expected)
+    assert changed_weights(tmp_path / "run" / "gatv2", broken / "gatv2", "last") == []
 
 
 def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:

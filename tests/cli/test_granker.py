@@ -18,9 +18,10 @@ from graphrerank.serving.engines.rerank import load_rerank_engine
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.schemas.rerank import RerankRequest
 from graphrerank.training.reranker_module import RerankerModule
-from tests.support.commands import manifest_of, measures_of, train_in, weights_of
+from tests.support.commands import changed_weights, manifest_of, measures_of, train_in
 from tests.support.encoders import HashPairEncoder
 from tests.support.folders import write_dataset
+from tests.support.stopping import exit_before_step
 
 FROZEN = ["retriever", "ppr", "gcs", "cross_encoder", "granker"]
 
@@ -219,23 +220,18 @@ def check_resumed_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """Break the second model off in its second epoch, resume the run, and compare it with an unbroken one."""
-    folder, start = tmp_path / "broken", RerankerModule.training_step
+    folder = tmp_path / "broken"
 
-    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
-        learned = head_of(self.model).smoothing_logit is not None
-        if self.current_epoch == 1 and batch_idx == 1 and learned:
-            raise SystemExit(9)
-        return start(self, graphs, batch_idx)
+    def is_last(module: RerankerModule, batch_idx: int) -> bool:
+        is_second_model = head_of(module.model).smoothing_logit is not None
+        return (module.current_epoch, batch_idx) == (1, 1) and is_second_model
 
-    with monkeypatch.context() as patch:
-        patch.setattr(RerankerModule, "training_step", stop)
+    with exit_before_step(RerankerModule, is_last, monkeypatch):
         run_command("train.py", *settings, f"hydra.run.dir={folder}", status=9)
     run_command("train.py", *settings, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
     for system in ("cross_encoder_head", "granker_head"):
         for name in ("best", "last"):
-            expected, found = (weights_of(path / system, name) for path in (unbroken, folder))
-            assert expected.keys() == found.keys()
-            assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+            assert changed_weights(unbroken / system, folder / system, name) == []
     assert measures_of(folder) == measures_of(unbroken)
     return folder
 

@@ -163,6 +163,13 @@ def weights_of(folder: Path, name: str = "best") -> dict[str, torch.Tensor]:
     return state
 
 
+def changed_weights(expected: Path, found: Path, name: str = "best") -> list[str]:
+    """Return the names of the weights that differ between the checkpoints of two models."""
+    before, after = weights_of(expected, name), weights_of(found, name)
+    assert before.keys() == after.keys()
+    return [key for key in before if not torch.equal(before[key], after[key])]
+
+
 @pytest.fixture(scope="session")
 def small_encoder(tiny_encoder: Path) -> tuple[str, ...]:
     """Settings of a command that take a random encoder in the place of MiniLM."""

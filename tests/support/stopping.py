@@ -1,9 +1,12 @@
 """Trainings that end too early."""
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import lightning as L
+import pytest
 
 
 class StopAt(L.Callback):
@@ -37,3 +40,20 @@ class SignalInEpoch(StopInEpoch):
 
     def stop(self) -> None:
         signal.raise_signal(signal.SIGTERM)
+
+
+@contextmanager
+def exit_before_step(
+    module_class: type[L.LightningModule], is_last: Callable[[Any, int], bool], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Exit with status 9 before the first training step for which a function of the module and the batch is true."""
+    start: Any = module_class.training_step
+
+    def step(self: L.LightningModule, batch: Any, batch_idx: int) -> Any:
+        if is_last(self, batch_idx):
+            raise SystemExit(9)
+        return start(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module_class, "training_step", step)
+        yield

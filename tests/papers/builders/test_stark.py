@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.papers.builders.test_raw_files import zip_of
+from tests.support.files import zip_of
 from tests.support.raw import build
 
 

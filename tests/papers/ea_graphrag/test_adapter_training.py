@@ -11,15 +11,15 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphrerank.models.checkpoint import load_primary
 from graphrerank_papers.ea_graphrag import two_paths
-from graphrerank_papers.ea_graphrag.adapter_module import AdapterModule, AdapterRows
+from graphrerank_papers.ea_graphrag.adapter_module import AdapterModule
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from tests.support.clocks import Clock
-from tests.support.commands import manifest_of, weights_of, without_times
+from tests.support.commands import changed_weights, manifest_of, without_times
 from tests.support.folders import write_dataset
+from tests.support.stopping import exit_before_step
 from tests.support.tracking import OfflineRun, mlflow_curve, mlflow_files, mlflow_runs, tensorboard_events
 
 THINGS = (
@@ -216,15 +216,8 @@ def test_best_epoch_is_in_the_manifest(run: Path) -> None:
 @pytest.fixture
 def broken(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that ended in its fifth epoch."""
-    folder, step = tmp_path / "broken", AdapterModule.training_step
-
-    def stop(self: AdapterModule, rows: AdapterRows, batch_idx: int) -> Tensor:
-        if self.current_epoch == 4:
-            raise SystemExit(9)
-        return step(self, rows, batch_idx)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(AdapterModule, "training_step", stop)
+    folder = tmp_path / "broken"
+    with exit_before_step(AdapterModule, lambda module, _: module.current_epoch == 4, monkeypatch):
         train(folder, status=9)
     return folder
 
@@ -240,8 +233,7 @@ def test_a_resumed_training_equals_an_unbroken_one(run: Path, broken: Path, trai
     assert done.stdout.splitlines()[-1] == str(broken)
     assert "dense path, " not in done.stdout
     for name in ("best", "last"):
-        expected, resumed = (weights_of(each / "complexity_adapter", name) for each in (run, broken))
-        assert [key for key in expected if not torch.equal(expected[key], resumed[key])] == []
+        assert changed_weights(run / "complexity_adapter", folder, name) == []
     expected, resumed = (manifest_of(each / "complexity_adapter") for each in (run, broken))
     for entry in ("best_epoch", "validation", "cross_validation", "calibration"):
         assert expected[entry] == resumed[entry]
