@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from graphrerank.artifacts.artifact import read_artifact_manifest
 from graphrerank.artifacts.formats import FORMATS, Exportable, Format
@@ -24,6 +25,7 @@ from graphrerank.models.granker import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.manifest import (
     MANIFEST,
+    Manifest,
     RerankerManifest,
     check_artifact_file,
     manifest_folder,
@@ -75,10 +77,7 @@ def export_artifact(
     chosen = _chosen(formats, on_skip)
     _check_target(folder)
     fingerprint = checkpoint_fingerprint(checkpoint)
-    if isinstance(checkpoint.model, GRankerLayers):
-        checkpoint = head_checkpoint(checkpoint, checkpoint.model)
-    manifest = checkpoint.manifest.without("artifact")
-    eager = copy.deepcopy(checkpoint.model).cpu().eval()
+    manifest, eager = _exported_part(checkpoint)
     calibration = manifest.calibration if isinstance(manifest, RerankerManifest) else None
     calibrate = None if calibration is None else calibration.module()
     exportable = Exportable(eager, calibrate, manifest, example_batch(manifest).inputs)
@@ -106,6 +105,13 @@ def export_artifact(
         names = [WEIGHTS_FILE, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
+
+
+def _exported_part(checkpoint: Checkpoint) -> tuple[Manifest, nn.Module]:
+    """Return the manifest and a copy of the model to export. If the last layers were trained, it is the head alone."""
+    if isinstance(checkpoint.model, GRankerLayers):
+        checkpoint = head_checkpoint(checkpoint, checkpoint.model)
+    return checkpoint.manifest.without("artifact"), copy.deepcopy(checkpoint.model).cpu().eval()
 
 
 def head_checkpoint(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
@@ -154,10 +160,7 @@ def preferred_format(checkpoint: Checkpoint) -> str:
         TorchScript, unless the model cannot be scripted. In that case, the first format that can express the model and
         be written on this machine. If there is none, TorchScript again, so that its export reports the reason.
     """
-    if isinstance(checkpoint.model, GRankerLayers):
-        checkpoint = head_checkpoint(checkpoint, checkpoint.model)
-    manifest = checkpoint.manifest.without("artifact")
-    eager = copy.deepcopy(checkpoint.model).cpu().eval()
+    manifest, eager = _exported_part(checkpoint)
     exportable = Exportable(eager, None, manifest, example_batch(manifest).inputs)
     names = (name for name, form in FORMATS.items() if form.missing() is None and form.can_express(exportable))
     return next(names, PREFERRED)
