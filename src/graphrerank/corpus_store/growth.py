@@ -54,8 +54,9 @@ from graphrerank.utils.caching import hash_texts, short_hash
 from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_json
 
-# Minimum share of the prepared passages, and minimum number of passages, that changed before a compaction is due.
-COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000
+# A compaction is due if at least this share of the prepared passages and at least this number of passages changed.
+COMPACT_SHARE = 0.25
+COMPACT_LEAST = 1000
 BLOCK_EDGES = 1 << 20  # Number of edges per block when the column of types is created.
 Integers = npt.NDArray[np.int64]
 
@@ -170,23 +171,48 @@ def grow_corpus(
             raise UserError(f"`metadata` of {node_id!r}: {error}") from None
     read_corpus_manifest(folder)  # `sole_use` would create a missing folder.
     with sole_use(folder):
-        growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})
+        named_ids = {*node_ids, *remove, *(end for edge in edges for end in edge[:2])}
+        transaction = _Transaction(folder, named_ids)
         lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
         lists = {"texts": texts, "title_lengths": lengths, "entities": entities, "metadata": metadata}
         for name, entries in lists.items():
             if entries is not None and len(entries) != len(node_ids):
                 raise UserError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(entries)}")
-        removed = growth.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
-        growth.append_texts(node_ids, texts, lengths, entities, metadata, encoder)
-        growth.append_edges(node_ids, edges, removed)
-        done = growth.commit(len(node_ids), removed)
-    if compact and done.needs_compaction:
+        removed = transaction.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
+        transaction.append_texts(node_ids, texts, lengths, entities, metadata, encoder)
+        transaction.append_edges(node_ids, edges, removed)
+        growth = transaction.commit(len(node_ids), removed)
+    if compact and growth.needs_compaction:
         compact_corpus(folder)
-    return done
+    return growth
 
 
-class _Growth:
-    """Transaction on a corpus folder. Changes become visible only after :meth:`commit`."""
+class _NumberedEdges(NamedTuple):
+    """New undirected edges between numbered passages.
+
+    Attributes:
+        pairs: Numbers of both passages of each edge, ``[M, 2]`` int64.
+        weight: Positive weights ``[M]``, float32.
+        types: Index of the type of each edge, ``[M]`` int64.
+    """
+
+    pairs: Tensor
+    weight: Tensor
+    types: Tensor
+
+    def in_both_directions(self) -> "_NumberedEdges":
+        """Return each edge followed, after all edges, by its reverse."""
+        both = torch.cat([self.pairs, self.pairs.flip(1)])
+        return _NumberedEdges(both, self.weight.repeat(2), self.types.repeat(2))
+
+
+class _Transaction:
+    """Transaction on a corpus folder. Changes become visible only after :meth:`commit`.
+
+    Args:
+        folder: Corpus folder, which is locked.
+        node_ids: Ids of all passages that the transaction names. Their numbers are looked up.
+    """
 
     def __init__(self, folder: Path, node_ids: set[str]) -> None:
         self._folder = folder
@@ -200,10 +226,10 @@ class _Growth:
                 "prepare the corpus again"
             )
         passages = self._graph.passages
-        hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
+        has_hash = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
         if passages.removed is not None:
-            hashed &= ~passages.removed.numpy()
-        candidates = ((passages.ids[number], number) for number in np.flatnonzero(hashed).tolist())
+            has_hash &= ~passages.removed.numpy()
+        candidates = ((passages.ids[number], number) for number in np.flatnonzero(has_hash).tolist())
         self._numbers = {node_id: number for node_id, number in candidates if node_id in node_ids}
 
     def take_removed(
@@ -213,16 +239,16 @@ class _Growth:
         absent = [node_id for node_id in remove if node_id not in self._numbers]
         if absent and not ignore_absent:
             raise UserError(f"`remove` must contain ids of the corpus, got {absent[0]!r}")
-        going = {*remove} & self._numbers.keys()
+        ids_to_remove = {*remove} & self._numbers.keys()
         for node_id, count in Counter(node_ids).items():
             if count > 1:
                 raise UserError(f"`node_ids` must be unique, got {node_id!r} twice")
-            if node_id in self._numbers and node_id not in going and not replaces:
+            if node_id in self._numbers and node_id not in ids_to_remove and not replaces:
                 raise UserError(
                     f"`node_ids` must be new, got {node_id!r}, which is in the corpus; set `replace` to replace it"
                 )
-        going |= {*node_ids} & self._numbers.keys()
-        return np.array(sorted(self._numbers.pop(node_id) for node_id in going), dtype=np.int64)
+        ids_to_remove |= {*node_ids} & self._numbers.keys()  # the passages that are replaced
+        return np.array(sorted(self._numbers.pop(node_id) for node_id in ids_to_remove), dtype=np.int64)
 
     def append_texts(
         self,
@@ -293,48 +319,74 @@ class _Growth:
 
     def append_edges(self, node_ids: Sequence[str], new_edges: Sequence[NewEdge], removed: Integers) -> None:
         """Append the rows of new passages, and rewrite the rows of old passages whose edges change."""
-        graph, append, gone = self._graph, self._columns.append, torch.from_numpy(removed)
-        first, num_nodes = graph.num_nodes, graph.num_nodes + len(node_ids)
-        new = {node_id: first + index for index, node_id in enumerate(node_ids)}
+        graph, append = self._graph, self._columns.append
+        removed_nodes = torch.from_numpy(removed)
+        num_old, num_nodes = graph.num_nodes, graph.num_nodes + len(node_ids)
+        added = self._number_edges(node_ids, new_edges)
+        check_edges(num_nodes, *added)
+        both = added.in_both_directions()
+        changed = self._changed_neighbours(added.pairs, removed_nodes)
+        remaining = self._remaining_edges(changed, removed_nodes)
+        edges, weights, types = map(torch.cat, zip(remaining, both, strict=True))
+        merged, largest = merge_parallel(edges, weights, num_nodes)
+        if graph.weight_by_type is None and bool((added.types != OTHER).any()):  # From now on, all edges have types.
+            self._write_types_of_old_edges()
+        if "edges.weight_by_type" in self._columns.entries:
+            append("edges.weight_by_type", lay_out_types(edges, weights, types, merged, num_nodes).numpy())
+        num_stored = self._columns.entries["edges.indices"].shape[0]
+        node = merged[:, 0].contiguous()  # ascending
+        moved = torch.cat([changed, torch.arange(num_old, num_nodes), removed_nodes])
+        start, stop = (num_stored + torch.searchsorted(node, moved, right=right) for right in (False, True))
+        append("edges.moved", torch.stack([moved, start, stop], dim=1).numpy())
+        append("edges.indptr", np.zeros(len(node_ids), dtype=np.int64))
+        append("edges.indices", merged[:, 1].numpy())
+        append("edges.weight", largest.numpy())
+        if "stated.pairs" in self._old:
+            for name, rows in (("pairs", both.pairs), ("weight", both.weight), ("type", both.types)):
+                append(f"stated.{name}", rows.numpy())
+        append("removed", removed)
+
+    def _number_edges(self, node_ids: Sequence[str], new_edges: Sequence[NewEdge]) -> _NumberedEdges:
+        """Check the ends of new edges, and return the edges without self-loops."""
+        new = {node_id: self._graph.num_nodes + index for index, node_id in enumerate(node_ids)}
         numbers = self._numbers | new
         for position, edge in enumerate(new_edges):
             absent = [end for end in edge[:2] if end not in numbers]
             if absent or not {*edge[:2]} & new.keys():
                 raise EdgeError(edge, position, f"{absent[0]!r} is unknown" if absent else "neither passage is new")
         new_edges = [edge for edge in new_edges if edge.source != edge.target]
-        ends = [[numbers[end] for end in edge[:2]] for edge in new_edges]
-        pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)
-        weight = torch.tensor([edge.weight for edge in new_edges], dtype=torch.float32)
-        types = torch.tensor([edge.edge_type for edge in new_edges], dtype=torch.int64)
-        check_edges(num_nodes, pairs, weight, types)
-        _, slot = row_slots(graph.indptr, gone, graph.row_stop)
-        touched = torch.unique(torch.cat([pairs.flatten(), graph.indices[slot]]))
-        touched = touched[(touched < first) & ~torch.isin(touched, gone)]
-        row, slot = row_slots(graph.indptr, touched, graph.row_stop)
-        mask = ~torch.isin(graph.indices[slot], gone)
-        row, slot = row[mask], slot[mask]
-        edge_row, old_weight, old_types = graph.types_of(slot)
-        both = torch.cat([pairs, pairs.flip(1)])
-        edges = torch.cat([torch.stack([touched[row], graph.indices[slot]], dim=1)[edge_row], both])
-        weights, kinds = torch.cat([old_weight, weight, weight]), torch.cat([old_types, types, types])
-        merged, largest = merge_parallel(edges, weights, num_nodes)
-        if graph.weight_by_type is None and bool((types != OTHER).any()):  # From now on, all edges have types.
-            before, after = OTHER, len(EDGE_TYPES) - 1 - OTHER
-            tables = (pad(old[:, None], (before, after)).numpy() for old in torch.split(graph.weight, BLOCK_EDGES))
-            self._columns.write("edges.weight_by_type", "<f4", tables, (len(EDGE_TYPES),))
-        if "edges.weight_by_type" in self._columns.entries:
-            append("edges.weight_by_type", lay_out_types(edges, weights, kinds, merged, num_nodes).numpy())
-        end, node = self._columns.entries["edges.indices"].shape[0], merged[:, 0].contiguous()
-        written = torch.cat([touched, torch.arange(first, num_nodes), gone])
-        start, stop = (end + torch.searchsorted(node, written, right=right) for right in (False, True))
-        append("edges.moved", torch.stack([written, start, stop], dim=1).numpy())
-        append("edges.indptr", np.zeros(len(node_ids), dtype=np.int64))
-        append("edges.indices", merged[:, 1].numpy())
-        append("edges.weight", largest.numpy())
-        if "stated.pairs" in self._old:
-            for name, rows in (("pairs", both), ("weight", weight.repeat(2)), ("type", types.repeat(2))):
-                append(f"stated.{name}", rows.numpy())
-        append("removed", removed)
+        pairs = [[numbers[edge.source], numbers[edge.target]] for edge in new_edges]
+        return _NumberedEdges(
+            torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
+            torch.tensor([edge.weight for edge in new_edges], dtype=torch.float32),
+            torch.tensor([edge.edge_type for edge in new_edges], dtype=torch.int64),
+        )
+
+    def _changed_neighbours(self, pairs: Tensor, removed_nodes: Tensor) -> Tensor:
+        """Return the old passages, ascending, that get a new edge or lose an edge, without the removed ones."""
+        graph = self._graph
+        _, slot = row_slots(graph.indptr, removed_nodes, graph.row_stop)
+        nodes = torch.unique(torch.cat([pairs.flatten(), graph.indices[slot]]))
+        return nodes[(nodes < graph.num_nodes) & ~torch.isin(nodes, removed_nodes)]
+
+    def _remaining_edges(self, nodes: Tensor, removed_nodes: Tensor) -> _NumberedEdges:
+        """Return the stored edges of passages to neighbours that are not removed, one entry per type of an edge."""
+        graph = self._graph
+        row, slot = row_slots(graph.indptr, nodes, graph.row_stop)
+        remains = ~torch.isin(graph.indices[slot], removed_nodes)
+        row, slot = row[remains], slot[remains]
+        position, weight, types = graph.types_of(slot)
+        pairs = torch.stack([nodes[row], graph.indices[slot]], dim=1)[position]
+        return _NumberedEdges(pairs, weight, types)
+
+    def _write_types_of_old_edges(self) -> None:
+        """Write the column of weights by type, in which all old edges have the type ``other``."""
+        columns_before, columns_after = OTHER, len(EDGE_TYPES) - 1 - OTHER
+        tables = (
+            pad(weight[:, None], (columns_before, columns_after)).numpy()
+            for weight in torch.split(self._graph.weight, BLOCK_EDGES)
+        )
+        self._columns.write("edges.weight_by_type", "<f4", tables, (len(EDGE_TYPES),))
 
     def commit(self, num_added: int, removed: Integers) -> Growth:
         """Write the manifest if anything has changed, and return the result."""
@@ -350,9 +402,10 @@ class _Growth:
                 "columns": entries,
             }
             write_json(self._folder / CORPUS_MANIFEST, old.model_copy(update=changed).model_dump())
-        count, gone = entries["token.lengths"].shape[0], entries["removed"].shape[0]
-        is_due = count - old.num_prepared + gone >= max(COMPACT_LEAST, COMPACT_SHARE * old.num_prepared)
-        return Growth(num_added, len(removed), count - gone, needs_compaction=is_due)
+        num_stored, num_removed = entries["token.lengths"].shape[0], entries["removed"].shape[0]
+        num_changed = num_stored - old.num_prepared + num_removed
+        is_due = num_changed >= max(COMPACT_LEAST, COMPACT_SHARE * old.num_prepared)
+        return Growth(num_added, len(removed), num_stored - num_removed, needs_compaction=is_due)
 
 
 def compact_corpus(folder: str | Path) -> Path:
@@ -413,23 +466,25 @@ def start_compaction(folder: str | Path) -> "subprocess.Popen[bytes]":
 
 def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest, nodes: Tensor) -> Dataset:
     """Return the data set of the remaining passages, renumbered, with its edges derived again."""
-    graph, node_array = dataset.graph.with_rows_in_order(), nodes.numpy()
+    graph = dataset.graph.with_rows_in_order()
+    node_array = nodes.numpy()
     number = torch.full((graph.num_nodes,), -1)
     number[nodes] = torch.arange(len(nodes))
     passages = replace(graph.passages, words=None).select(node_array)
-    stated = stated_edges(columns) or graph.typed_edges()
-    pairs = number[stated[0]]
-    left = (pairs >= 0).all(1)
-    again, derived = graph_of(passages, [(pairs[left], stated[1][left], stated[2][left])], None), None
+    old_pairs, weight, types = stated_edges(columns) or graph.typed_edges()
+    pairs = number[old_pairs]
+    remains = (pairs >= 0).all(1)
+    rebuilt = graph_of(passages, [(pairs[remains], weight[remains], types[remains])], None)
+    derived = None
     if (rule := manifest.derived) is not None:
         source = rule.entity_source
         names = None if source is None else _entity_names(columns, source, passages.texts, node_array)
-        derived = DerivedEdges(again.typed_edges(), rule, names)
-        again = derived.join(passages)
+        derived = DerivedEdges(rebuilt.typed_edges(), rule, names)
+        rebuilt = derived.join(passages)
     guarded = None if graph.guarded is None else graph.guarded.select(number)
     return replace(
         dataset,
-        graph=replace(again, guarded=guarded),
+        graph=replace(rebuilt, guarded=guarded),
         splits={split: Qrels(qrels.query, number[qrels.node], qrels.gain) for split, qrels in dataset.splits.items()},
         knn=manifest.knn,
         # A limit equal to the number of passages means that all passages get these edges.
