@@ -249,10 +249,13 @@ def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: i
 
 
 def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredLists) -> Tensor:
-    hidden = lists.hidden.float()
+    """Return the scores ``[Q, K]`` of a model whose last layers have changed, from the activations before them."""
     assert model.gcs_weight is not None
     assert changed.gcs_weight is not None
-    before, after = (head.lin_out(torch.relu(head.lin_hidden(hidden))).squeeze(-1) for head in (model, changed))
+    rows = lists.hidden.float().flatten(0, 1)  # the layers take one row per candidate
+    before, after = (
+        head.lin_out(torch.relu(head.lin_hidden(rows))).reshape(lists.scores.shape) for head in (model, changed)
+    )
     scores = (
         lists.gcs_scores * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + after - before.detach()
     )
