@@ -412,6 +412,12 @@ def _targets(material: LearningData, estimate: Relevance) -> Tensor:
 
 
 def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -> dict[str, float]:
+    """Compare an update with the parent model on the questions of a guard.
+
+    Returns:
+        Mean nDCG@10 of the parent model (``before``), mean ``difference`` to it, and the p-value ``p worse`` of the
+        one-sided test that the update is worse.
+    """
     dataset, qrels = material.prepared.dataset, material.prepared.dataset.split(guard)
     nodes, scores = material.lists.nodes[qrels.queries], material.lists.scores[qrels.queries]
 
@@ -419,7 +425,8 @@ def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -
         ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
         return measure_ranking(dataset, qrels, qrels.queries, ranking, [MEASURE])[MEASURE]
 
-    before, after = measured(scores), measured(exact_scores(change.model, material.prepared, qrels.queries))
+    before = measured(scores)
+    after = measured(exact_scores(change.model, material.prepared, qrels.queries))
     difference = (after - before).nan_to_num(0.0)
     p = float(randomization_tests(-difference, seed=seed)[1])
     return {"before": float(before.nanmean()), "difference": float(difference.mean()), "p worse": p}

@@ -64,29 +64,29 @@ def user_weights(sessions: Sequence[Session], *, anonymous_as_one: bool = True) 
     ]
     repeats = Counter((user, session.query) for user, session in zip(users, sessions, strict=True))
     queries = Counter(user for user, _ in repeats)
-    most = _most_of_user(list(queries.values()))
+    limit = _limit_of_user(list(queries.values()))
     weights = [
-        min(1.0, most / queries[user]) / repeats[user, session.query]
+        min(1.0, limit / queries[user]) / repeats[user, session.query]
         for user, session in zip(users, sessions, strict=True)
     ]
     return torch.tensor(weights, dtype=torch.float64)
 
 
-def _most_of_user(counts: Sequence[int]) -> float:
+def _limit_of_user(counts: Sequence[int]) -> float:
     """Return the largest limit that is at most 2 % of the sum of the limited counts, but at least 5.
 
     If the ``k`` largest counts are limited to ``c`` and the others add up to ``r``, then ``c = 0.02 (k c + r)``.
     """
     ordered = sorted(counts, reverse=True)
-    rest = sum(ordered)
+    unlimited = sum(ordered)  # sum of the counts that are not limited
     for num_limited, count in enumerate(ordered):
         share = 1 - USER_SHARE * num_limited
         if share < USER_SHARE / 2:  # 50 users at the limit make up 100 %
             break
-        limit = USER_SHARE * rest / share
+        limit = USER_SHARE * unlimited / share
         if count <= limit:
             return max(USER_SESSIONS, limit)
-        rest -= count
+        unlimited -= count
     return USER_SESSIONS
 
 

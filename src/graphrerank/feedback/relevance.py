@@ -9,7 +9,7 @@ from torch import Tensor
 from graphrerank.feedback.log import Session
 
 CLIP = 0.1  # smallest propensity that a click is divided by
-MAX_GAIN = 2.0
+MAX_GAIN = 2.0  # limit of the gain of one result in one session, so that no single session dominates the estimate
 ENOUGH_SESSIONS = 8.0  # limit of a query's weight, because more sessions of it tell little about other queries
 
 
@@ -78,32 +78,36 @@ def estimate_relevance(
         The estimated relevance.
     """
     entries: list[tuple[int, int, float, float]] = []  # row, column, views, clicks
-    low = [1e-9, 0.0]  # views and clicks in the lower half of the lists
+    lower_views, lower_clicks = 1e-9, 0.0  # in the lower half of the lists; not 0, because the rate divides by it
     total = torch.zeros(len(scores), dtype=torch.float64)
-    looks = curve.tolist()
+    propensities = curve.tolist()
     for session, weight, row in zip(sessions, weights.tolist(), rows, strict=True):
         total[row] += weight
         for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True)):
-            look, click = weight * looks[rank], weight * min(gain, MAX_GAIN)
+            views, clicks = weight * propensities[rank], weight * min(gain, MAX_GAIN)
             if 2 * rank >= len(session.ids):
-                low[0] += look
-                low[1] += click
-            if (column := columns[row].get(name)) is not None:
-                entries.append((row, column, look, click))
-    seen, clicks = torch.zeros(2, *scores.shape, dtype=torch.float64)
+                lower_views += views
+                lower_clicks += clicks
+            column = columns[row].get(name)
+            if column is not None:
+                entries.append((row, column, views, clicks))
+    total_views, total_clicks = torch.zeros(2, *scores.shape, dtype=torch.float64)
     if entries:
         table = torch.tensor(entries, dtype=torch.float64)
         index = tuple(table[:, :2].long().T)
-        seen.index_put_(index, table[:, 2], accumulate=True)
-        clicks.index_put_(index, table[:, 3], accumulate=True)
-    shown, floor = seen > 0, low[1] / low[0]
+        total_views.index_put_(index, table[:, 2], accumulate=True)
+        total_clicks.index_put_(index, table[:, 3], accumulate=True)
+    shown = total_views > 0
+    base_rate = lower_clicks / lower_views
     ranker_shares = torch.softmax(scores.double().masked_fill(~mask, -1e30), dim=1) * mask
-    expected = float((seen * ranker_shares).sum())
-    excess = max(0.0, float(clicks.sum()) - floor * float(seen.sum())) / expected if expected > 0 else 0.0
-    prior = excess * ranker_shares
+    expected = float((total_views * ranker_shares).sum())
+    scale = 0.0  # a of the equation
+    if expected > 0:
+        scale = max(0.0, float(total_clicks.sum()) - base_rate * float(total_views.sum())) / expected
+    prior = scale * ranker_shares
     count = total.clamp(min=1e-9).unsqueeze(1)
-    share = seen / count
-    residual = (clicks / count - share * (floor + prior)) / share.clamp(min=CLIP)
+    propensity = total_views / count  # rho of the equation
+    residual = (total_clicks / count - propensity * (base_rate + prior)) / propensity.clamp(min=CLIP)
     estimate = torch.where(shown, prior + residual, prior) * (total > 0).unsqueeze(1)
     return Relevance(estimate, total, shown)
 
