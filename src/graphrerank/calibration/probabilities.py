@@ -14,7 +14,7 @@ from graphrerank.calibration.logistic import Calibration
 from graphrerank.metrics import brier_score, expected_calibration_error
 
 LOGGER = logging.getLogger(__name__)
-NUM_FOLDS = 5
+NUM_FOLDS = 5  # number of folds of a cross-validation
 TOP_RANKS = 10  # number of top passages per query in the error `ece_top`
 CONFIDENCE_RANKS = (5, 10)  # ranks at which the list confidence is measured
 
@@ -82,10 +82,10 @@ def cross_validated_probabilities(lists: LabelledLists, *, with_confidence: bool
     p, complete = torch.zeros_like(lists.scores), torch.zeros_like(lists.scores)
     for number in range(NUM_FOLDS):
         fitted = fit_probabilities({"": lists.select(fold != number)}, with_confidence=with_confidence)
-        p[fold == number], of_tops = predict_probabilities(lists.select(fold == number), *fitted)
-        with_confidence = of_tops is not None
-        if of_tops is not None:
-            complete[fold == number] = of_tops
+        p[fold == number], fold_complete = predict_probabilities(lists.select(fold == number), *fitted)
+        with_confidence = fold_complete is not None
+        if fold_complete is not None:
+            complete[fold == number] = fold_complete
     return p, complete if with_confidence else None
 
 
@@ -109,8 +109,8 @@ def calibration_errors(lists: LabelledLists, probabilities: Tensor, complete: Te
     }
     for rank in CONFIDENCE_RANKS:
         if complete is not None and rank <= complete.shape[1]:
-            at, is_complete = complete[:, rank - 1], lists.complete[:, rank - 1].double()
-            errors[f"ece_PR@{rank}"] = expected_calibration_error(at, is_complete)
+            is_complete = lists.complete[:, rank - 1].double()
+            errors[f"ece_PR@{rank}"] = expected_calibration_error(complete[:, rank - 1], is_complete)
     return errors
 
 
@@ -143,8 +143,8 @@ def manifest_entries(
     scores, labels = _pairs(lists)
     p = calibration.probabilities(scores)
     errors = {
-        name: calibration_errors(part, *predict_probabilities(part, calibration, confidence))
-        for name, part in lists.items()
+        name: calibration_errors(dataset, *predict_probabilities(dataset, calibration, confidence))
+        for name, dataset in lists.items()
     }
     fitted = {
         "datasets": list(lists),
@@ -153,17 +153,21 @@ def manifest_entries(
         "ece": expected_calibration_error(p, labels),
         "brier": brier_score(p, labels),
         "share_relevant": float(labels.mean()),
-        "ece_by_dataset": {name: found["ece"] for name, found in errors.items()},
+        "ece_by_dataset": {name: dataset_errors["ece"] for name, dataset_errors in errors.items()},
     }
     entries: dict[str, Any] = {"calibration": {**calibration.model_dump(mode="json"), "fitted": fitted}}
     if confidence is not None:
-        taught_by = teach_confidence({name: part.complete for name, part in lists.items()})
-        of_lists = {name: list_errors(found) for name, found in errors.items()}
-        queries = sum(len(lists[name].scores) for name in taught_by)
-        fitted = {"datasets": taught_by, "split": split, "queries": queries, "ece_by_dataset": of_lists}
+        fitted_on = teach_confidence({name: dataset.complete for name, dataset in lists.items()})
+        fitted = {
+            "datasets": fitted_on,
+            "split": split,
+            "queries": sum(len(lists[name].scores) for name in fitted_on),
+            "ece_by_dataset": {name: list_errors(dataset_errors) for name, dataset_errors in errors.items()},
+        }
         entries["list_confidence"] = {**confidence.model_dump(mode="json"), "fitted": fitted}
     return entries
 
 
 def _pairs(lists: Mapping[str, LabelledLists]) -> tuple[Tensor, ...]:
-    return tuple(map(torch.cat, zip(*(part.pairs for part in lists.values()), strict=True)))
+    """Return the scores and the labels of all candidates of all data sets."""
+    return tuple(map(torch.cat, zip(*(dataset.pairs for dataset in lists.values()), strict=True)))

@@ -105,15 +105,17 @@ class CandidateGraphs:
         if "token_states" in self.inputs:
             raise UserError("candidates of a batch with `token_states` cannot be selected; disable the augmentation")
         edges = self.select_edges(mask[self.edge_index].all(0))
-        place = mask.long().cumsum(0)
-        rows = {"degree", "node_vectors", "pair_vectors"}
+        num_selected = mask.long().cumsum(0)  # up to and including each candidate
+        inputs_per_candidate = {"degree", "node_vectors", "pair_vectors"}
         return replace(
             edges,
             x=self.x[mask],
-            edge_index=place[edges.edge_index] - 1,
-            ptr=torch.cat([place.new_zeros(1), place])[self.ptr],
+            edge_index=num_selected[edges.edge_index] - 1,
+            ptr=torch.cat([num_selected.new_zeros(1), num_selected])[self.ptr],
             nodes=None if self.nodes is None else self.nodes[mask],
-            inputs={name: tensor[mask] if name in rows else tensor for name, tensor in self.inputs.items()},
+            inputs={
+                name: tensor[mask] if name in inputs_per_candidate else tensor for name, tensor in self.inputs.items()
+            },
             relevance=None if self.relevance is None else self.relevance[mask],
             teacher_scores=None if self.teacher_scores is None else self.teacher_scores[mask],
         )

@@ -233,9 +233,8 @@ def _top_of_blocks(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     largest = scores[:, : whole * BLOCK_NODES].reshape(batch, whole, BLOCK_NODES).amax(2)
     if whole * BLOCK_NODES < num_nodes:
         largest = torch.cat([largest, scores[:, whole * BLOCK_NODES :].amax(1, keepdim=True)], dim=1)
-    blocks = torch.sort(
-        top_k_by_node_order(largest, top_k)[0], dim=1
-    ).values  # -1 if the remaining blocks only contain -inf
+    best_blocks, _ = top_k_by_node_order(largest, top_k)
+    blocks = torch.sort(best_blocks, dim=1).values  # -1 if the remaining blocks only contain -inf
     node = (BLOCK_NODES * blocks.unsqueeze(2) + torch.arange(BLOCK_NODES, device=scores.device)).flatten(1)
     is_padding = (node < 0) | (node >= num_nodes)
     block_scores = scores.gather(1, node.clamp(0, num_nodes - 1)).masked_fill(is_padding, -torch.inf)
@@ -261,9 +260,9 @@ def pair_products(embedding: Tensor, nodes: Tensor, vectors: Tensor, row: Tensor
         return vectors.new_zeros(0)
     if nodes.device.type == "cpu":  # process one query at a time, so that its vector stays in the cache
         rows, sizes = torch.unique_consecutive(row, return_counts=True)
-        split = zip(torch.split(nodes, sizes.tolist()), vectors[rows], strict=True)
-        pairs = [(block, vector) for part, vector in split for block in torch.split(part, BLOCK_VECTORS)]
+        queries = zip(torch.split(nodes, sizes.tolist()), vectors[rows], strict=True)
+        blocks = [(block, vector) for of_query, vector in queries for block in torch.split(of_query, BLOCK_VECTORS)]
     else:
-        blocks = zip(torch.split(nodes, BLOCK_PAIRS), torch.split(row, BLOCK_PAIRS), strict=True)
-        pairs = [(part, vectors[of]) for part, of in blocks]
-    return torch.cat([embedding.index_select(0, part).float().mul_(vector).sum(1) for part, vector in pairs])
+        row_blocks = zip(torch.split(nodes, BLOCK_PAIRS), torch.split(row, BLOCK_PAIRS), strict=True)
+        blocks = [(block, vectors[block_rows]) for block, block_rows in row_blocks]
+    return torch.cat([embedding.index_select(0, block).float().mul_(vector).sum(1) for block, vector in blocks])

@@ -142,11 +142,10 @@ class CorpusGraph:
         Args:
             device: Device of the tensors.
         """
-        held: dict[str, Any] = {
-            name: None if (part := getattr(self, name)) is None else part.to(device)
-            for name in (*EDGE_FIELDS, "passages", "entities", "vectors")
-        }
-        return replace(self, **held)
+        names = (*EDGE_FIELDS, "passages", "entities", "vectors")
+        components: dict[str, Any] = {name: getattr(self, name) for name in names}
+        moved = {name: component.to(device) for name, component in components.items() if component is not None}
+        return replace(self, **moved)
 
     @property
     def num_edges(self) -> int:
@@ -271,8 +270,8 @@ class CorpusGraph:
             Pairs (node, neighbour) ``[M, 2]``, weights ``[M]`` and type indices ``[M]``.
         """
         row, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
-        place, weight, edge_type = self.types_of(slots)
-        return torch.stack([row[place], self.indices[slots[place]]], dim=1), weight, edge_type
+        position, weight, edge_type = self.types_of(slots)
+        return torch.stack([row[position], self.indices[slots[position]]], dim=1), weight, edge_type
 
     def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """List the types of stored edges, with one entry for each type of an edge.
@@ -284,11 +283,11 @@ class CorpusGraph:
             Position in ``slots`` in ascending order, weight and type index of each entry.
         """
         if self.weight_by_type is None:
-            place = torch.arange(slots.numel(), device=slots.device)
-            return place, self.weight[slots], torch.full_like(place, OTHER)
+            position = torch.arange(slots.numel(), device=slots.device)
+            return position, self.weight[slots], torch.full_like(position, OTHER)
         weight = self.weight_by_type[slots]
-        place, edge_type = weight.nonzero(as_tuple=True)
-        return place, weight[place, edge_type], edge_type
+        position, edge_type = weight.nonzero(as_tuple=True)
+        return position, weight[position, edge_type], edge_type
 
     def with_edges(self, edges: Tensor, weight: Tensor, *, edge_type: Tensor | int = OTHER) -> "CorpusGraph":
         """Return the graph with additional undirected edges.

@@ -151,8 +151,8 @@ class EntityIncidence:
         position, entity = row_entries(self.indptr, self.indices, nodes)
         slot, partner = row_entries(self.holder_ptr, self.holders, entity)
         origin = position[slot]
-        other = partner != nodes[origin]
-        return origin[other], partner[other], entity[slot][other]
+        is_other = partner != nodes[origin]
+        return origin[is_other], partner[is_other], entity[slot][is_other]
 
     @property
     def num_holders(self) -> Tensor:
@@ -211,27 +211,28 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     node = nodes[row, column]
     by_number = torch.argsort(row * incidence.num_nodes + node)  # candidates of each query in node order
     rank = torch.empty_like(by_number).scatter_(0, by_number, torch.arange(len(node), device=node.device))
-    place, entity = row_entries(incidence.indptr, incidence.indices, node)
-    key, order = torch.sort(row[place] * incidence.num_entities + entity)
+    candidate, entity = row_entries(incidence.indptr, incidence.indices, node)
+    # a group is an entity with the candidates of one query that contain it
+    key, order = torch.sort(row[candidate] * incidence.num_entities + entity)
     _, group, size = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
-    holder_ptr, holders = torch.cat([size.new_zeros(1), size.cumsum(0)]), rank[place[order]]
+    group_ptr = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    group_members = rank[candidate[order]]
     group = torch.empty_like(group).scatter_(0, order, group)  # back to the order of `entity`
-    work = torch.zeros_like(node).index_add_(0, place, size[group]).cumsum(0)
-    _, lengths = torch.unique_consecutive((work // BLOCK_PAIRS)[place], return_counts=True)
+    num_pairs = torch.zeros_like(node).index_add_(0, candidate, size[group]).cumsum(0)
+    # a block never divides the pairs of a target
+    _, lengths = torch.unique_consecutive((num_pairs // BLOCK_PAIRS)[candidate], return_counts=True)
     pairs, counts = [node[:0]], [node[:0]]
-    for block in torch.split(
-        torch.arange(len(place), device=node.device), lengths.tolist()
-    ):  # a block never divides a target
-        slot, source = row_entries(holder_ptr, holders, group[block])
-        pair, count = torch.unique(place[block][slot] * len(node) + source, return_counts=True)
+    for block in torch.split(torch.arange(len(candidate), device=node.device), lengths.tolist()):
+        slot, source = row_entries(group_ptr, group_members, group[block])
+        pair, count = torch.unique(candidate[block][slot] * len(node) + source, return_counts=True)
         pairs.append(pair)
         counts.append(count)
     pair, count = torch.cat(pairs), torch.cat(counts)
     target = torch.div(pair, max(1, len(node)), rounding_mode="floor")
     source = by_number[pair - target * len(node)]
-    other = source != target
-    source, target = source[other], target[other]
-    return torch.stack([source, target]), count[other] / incidence.sizes[node[source]], ptr
+    is_other = source != target
+    source, target = source[is_other], target[is_other]
+    return torch.stack([source, target]), count[is_other] / incidence.sizes[node[source]], ptr
 
 
 def normalized_names(entities: Sequence[Iterable[str]]) -> list[set[str]]:

@@ -40,8 +40,8 @@ def kept_entries(
     Returns:
         Row pointers ``[T + 1]`` of the selected entries, and the mask of the selected entries ``[P]``.
     """
-    kept = numbers[entries] >= 0
-    return np.append(0, np.cumsum(kept))[ptr], kept
+    mask = numbers[entries] >= 0
+    return np.append(0, np.cumsum(mask))[ptr], mask
 
 
 def slots_of(start: IntegerArray, stop: IntegerArray) -> tuple[IntegerArray, IntegerArray]:
@@ -102,20 +102,20 @@ class PackedStrings(Sequence[str]):
         offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return cls(offsets, np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8))
 
-    def chosen(self, places: npt.NDArray[np.int64]) -> "PackedStrings":
+    def chosen(self, indices: npt.NDArray[np.int64]) -> "PackedStrings":
         """Return the strings at the given indices, without copying their bytes.
 
         Args:
-            places: Indices ``[n]``.
+            indices: Indices ``[n]``.
         """
-        return PackedStrings(np.append(self.offsets[places], 0), self.content, self._stops[places])
+        return PackedStrings(np.append(self.offsets[indices], 0), self.content, self._stops[indices])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[position] for position in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"`index` must lie in 0 to {len(self) - 1}, got {index}")
         return self._encoded(index % len(self)).decode("utf-8", "surrogatepass")
@@ -126,8 +126,9 @@ class PackedStrings(Sequence[str]):
         Args:
             string: String to look up.
         """
-        place = self.place(string)
-        return place if place < len(self) and self._encoded(place) == string.encode("utf-8", "surrogatepass") else -1
+        index = self.place(string)
+        is_present = index < len(self) and self._encoded(index) == string.encode("utf-8", "surrogatepass")
+        return index if is_present else -1
 
     def place(self, string: str) -> int:
         """Return the number of strings that come before a string. The strings must be sorted by their bytes.
@@ -137,15 +138,17 @@ class PackedStrings(Sequence[str]):
         """
         return bisect_left(range(len(self)), string.encode("utf-8", "surrogatepass"), key=self._encoded)
 
-    def _encoded(self, place: int) -> bytes:
-        return self.content[self.offsets[place] : self._stops[place]].tobytes()
+    def _encoded(self, index: int) -> bytes:
+        return self.content[self.offsets[index] : self._stops[index]].tobytes()
 
 
-def chosen(strings: Sequence[Any], places: npt.NDArray[np.int64]) -> Sequence[Any]:
+def chosen(strings: Sequence[Any], indices: npt.NDArray[np.int64]) -> Sequence[Any]:
     """Return the strings or records at the given indices.
 
     Args:
         strings: Strings or records.
-        places: Indices ``[n]``.
+        indices: Indices ``[n]``.
     """
-    return strings.chosen(places) if isinstance(strings, PackedStrings) else [strings[at] for at in places.tolist()]
+    if isinstance(strings, PackedStrings):
+        return strings.chosen(indices)
+    return [strings[index] for index in indices.tolist()]

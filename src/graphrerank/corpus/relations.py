@@ -55,16 +55,17 @@ def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
     metadata = passages.metadata
     if metadata is None or not metadata.has_relations:
         return []
-    place_of = {passages.ids[node]: place for place, node in enumerate(nodes) if node >= 0}
-    found = []
-    for place in place_of.values():
-        record = metadata.record(nodes[place])
+    position_of = {passages.ids[node]: position for position, node in enumerate(nodes) if node >= 0}
+    relations = []
+    for position in position_of.values():
+        record = metadata.record(nodes[position])
         for kind in RELATION_FIELDS:
             others = record.get(kind) or ()
             for other in [others] if isinstance(others, str) else others:
-                if isinstance(other, str) and place_of.get(other, place) != place:
-                    found.append((place, place_of[other], kind))
-    return found
+                # an id outside the given passages is ignored, and so is a relation of a passage to itself
+                if isinstance(other, str) and position_of.get(other, position) != position:
+                    relations.append((position, position_of[other], kind))
+    return relations
 
 
 def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
@@ -77,17 +78,19 @@ def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
     Returns:
         Indices ``[B, m]``, padded with -1.
     """
-    metadata, removed, rows = passages.metadata, passages.removed, []
+    metadata, removed = passages.metadata, passages.removed
+    rows = []
     if metadata is None or not (metadata.ranks_now and metadata.has_relations):
         return nodes[:, :0]
     for numbers in nodes.tolist():
-        held, pending = set(numbers), [node for node in numbers if node >= 0]
+        visited = set(numbers)
+        pending = [node for node in numbers if node >= 0]
         while pending:
-            found = set(metadata.superseding.get(passages.ids[pending.pop()], ())) - held
-            found = {node for node in found if removed is None or not removed[node]}
-            held |= found
-            pending += found
-        rows.append(torch.tensor(sorted(held.difference(numbers)), dtype=torch.int64))
+            superseding = set(metadata.superseding.get(passages.ids[pending.pop()], ())) - visited
+            superseding = {node for node in superseding if removed is None or not removed[node]}
+            visited |= superseding
+            pending += superseding
+        rows.append(torch.tensor(sorted(visited.difference(numbers)), dtype=torch.int64))
     return pad_sequence(rows, batch_first=True, padding_value=-1).to(nodes.device) if rows else nodes[:, :0]
 
 
@@ -127,11 +130,11 @@ def with_relations(records: Mapping[str, Mapping[str, Any]], relations: Sequence
     Raises:
         UserError: If a relation starts at an unknown passage.
     """
-    noted = {node_id: dict(record) for node_id, record in records.items()}
+    extended = {node_id: dict(record) for node_id, record in records.items()}
     for name, *ends in relations:
         kind, (source, target) = (SUPERSEDES, ends[::-1]) if name == SUPERSEDED else (name, ends)
-        if source not in noted:
+        if source not in extended:
             raise UserError(f"an edge of type {kind} must start at a passage of the corpus, got {source!r}")
-        held = noted[source].get(kind) or []
-        noted[source][kind] = [*([held] if isinstance(held, str) else held), target]
-    return list(noted.values())
+        targets = extended[source].get(kind) or []
+        extended[source][kind] = [*([targets] if isinstance(targets, str) else targets), target]
+    return list(extended.values())

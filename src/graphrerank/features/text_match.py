@@ -51,7 +51,7 @@ class MatchedWords:
     Attributes:
         bits: Query words that each candidate contains, as bits ``[M, W]``.
         lead_bits: Query words that the first sentence of each candidate contains, as bits ``[M, W]``.
-        known: Weight of each query word, ``[B, T]`` float32, 0 for words that no passage contains.
+        weight: Weight of each query word, ``[B, T]`` float32, 0 for words that no passage contains.
         total: Sum of the weights of all words of each query, ``[B, 1]`` float32.
         share: Weight of each query word divided by ``total``, ``[B, T]`` float32.
         graph: Index of the query of each candidate, ``[M]`` int64.
@@ -59,7 +59,7 @@ class MatchedWords:
 
     bits: Bits
     lead_bits: Bits
-    known: Tensor
+    weight: Tensor
     total: Tensor
     share: Tensor
     graph: Tensor
@@ -75,10 +75,11 @@ class MatchedWords:
         Returns:
             Sums ``[R]``, float32.
         """
-        found = torch.zeros(len(bits))
+        sums = torch.zeros(len(bits))
         for rows, cells in self._cells(bits):
-            found[rows] = (cells.float() * (weight if len(weight) == 1 else weight[graph[rows]])).sum(1)
-        return found
+            weight_of_row = weight if len(weight) == 1 else weight[graph[rows]]
+            sums[rows] = (cells.float() * weight_of_row).sum(1)
+        return sums
 
     def heaviest(self, num_words: int) -> Tensor:
         """Return the shares of each query's rarest words, and 0 for words that a candidate lacks.
@@ -89,13 +90,13 @@ class MatchedWords:
         Returns:
             Shares ``[M, num_words]``, rarest word first. 0 if the candidate does not contain the word.
         """
-        share, order = torch.sort(self.known / self.total, dim=1, descending=True, stable=True)
+        share, order = torch.sort(self.weight / self.total, dim=1, descending=True, stable=True)
         share, order = share[:, :num_words], order[:, :num_words]
-        found = torch.zeros(len(self.bits), num_words)
+        shares = torch.zeros(len(self.bits), num_words)
         for rows, cells in self._cells(self.bits):
             graph = self.graph[rows]
-            found[rows, : share.shape[1]] = cells.gather(1, order[graph]) * share[graph]
-        return found
+            shares[rows, : share.shape[1]] = cells.gather(1, order[graph]) * share[graph]
+        return shares
 
     def _cells(self, bits: Bits) -> Iterator[tuple[slice, Tensor]]:
         """Yield blocks of rows, and their bits as a tensor of ones and zeros."""
@@ -117,9 +118,9 @@ class MatchedWords:
         source, target = edge_index.numpy()[:, order]
         together = self.bits.copy()
         for edges in _blocks(len(source), BLOCK_BYTES // (8 * self.bits.shape[1])):
-            into = target[edges]
-            first = np.flatnonzero(first_of_equals(into))
-            together[into[first]] |= np.bitwise_or.reduceat(self.bits[source[edges]], first, axis=0)
+            block_target = target[edges]
+            first = np.flatnonzero(first_of_equals(block_target))
+            together[block_target[first]] |= np.bitwise_or.reduceat(self.bits[source[edges]], first, axis=0)
         return together
 
     def without_each(self, edge_index: Tensor) -> Tensor:
@@ -135,9 +136,9 @@ class MatchedWords:
         source, target = edge_index.numpy()
         rows = self.bits[target]
         for start, stop in pairwise([*np.flatnonzero(first_of_equals(target)), len(target)]):
-            held = self.bits[source[start:stop]]
-            rows[start + 1 : stop] |= np.bitwise_or.accumulate(held, axis=0)[:-1]
-            rows[start : stop - 1] |= np.bitwise_or.accumulate(held[::-1], axis=0)[-2::-1]
+            neighbours = self.bits[source[start:stop]]
+            rows[start + 1 : stop] |= np.bitwise_or.accumulate(neighbours, axis=0)[:-1]  # the earlier neighbours
+            rows[start : stop - 1] |= np.bitwise_or.accumulate(neighbours[::-1], axis=0)[-2::-1]  # the later ones
         return self.sums(rows, self.graph[edge_index[1]], self.share)
 
 
@@ -182,9 +183,9 @@ class TextMatch:
             self.num_nodes, self._texts_with = texts.num_texts, texts.texts_with
             self._ptr, self._word, self._in_lead = texts.ptr, texts.stems, texts.in_lead
             return
-        read = texts if isinstance(texts, TextWords) else self._table.read(texts)
-        self.num_nodes, num_words = read.num_texts, self._table.num_stems
-        keys, self._in_lead = distinct_keys(read.text_of_stem * num_words + read.stems, read.in_lead)
+        text_words = texts if isinstance(texts, TextWords) else self._table.read(texts)
+        self.num_nodes, num_words = text_words.num_texts, self._table.num_stems
+        keys, self._in_lead = distinct_keys(text_words.text_of_stem * num_words + text_words.stems, text_words.in_lead)
         node, self._word = np.divmod(keys, max(1, num_words))  # (node, word) pairs in ascending order
         self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
         self._texts_with = np.bincount(self._word, minlength=num_words)
@@ -226,11 +227,11 @@ class TextMatch:
         """
         matched = self.matched_words(query_texts, nodes, ptr)
         graph, share = matched.graph, matched.share
-        title = matched.sums(matched.lead_bits, graph, matched.known) / self._lead_weights(nodes)
+        title = matched.sums(matched.lead_bits, graph, matched.weight) / self._lead_weights(nodes)
         alone = matched.sums(matched.bits, graph, share)
         together = matched.sums(matched.together(edge_index), graph, share) if edge_index.numel() else alone
-        found = torch.stack([alone, title.clamp(max=1.0), together], dim=1)
-        return torch.cat([found, matched.heaviest(len(WORD_FEATURES))], dim=1) if with_words else found
+        features = torch.stack([alone, title.clamp(max=1.0), together], dim=1)
+        return torch.cat([features, matched.heaviest(len(WORD_FEATURES))], dim=1) if with_words else features
 
     def matched_words(self, query_texts: Queries, nodes: Tensor, ptr: Tensor) -> MatchedWords:
         """Return the query words that each candidate contains.
@@ -246,7 +247,7 @@ class TextMatch:
         word = self._numbered(query_texts)
         weight = self._weights(word)
         total = weight.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
+        weight_in_corpus = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
         graph = graph_of_nodes(ptr, len(nodes))
         row, entry = self._entries(nodes)
         query, column = np.nonzero(word >= 0)
@@ -260,7 +261,7 @@ class TextMatch:
         row, slot, in_lead = row[is_match], column[slot[is_match]], self._in_lead[entry[is_match]]
         shape = (len(nodes), max(1, -(-word.shape[1] // 64)))
         bits, lead_bits = _bits(row, slot, shape), _bits(row[in_lead], slot[in_lead], shape)
-        return MatchedWords(bits, lead_bits, known, total, weight / total, graph)
+        return MatchedWords(bits, lead_bits, weight_in_corpus, total, weight / total, graph)
 
     def _entries(self, nodes: Tensor) -> tuple[Integers, Integers]:
         """Return the words of nodes ``[M]``: for each word, the position of its node and the index of the word."""
@@ -271,12 +272,12 @@ class TextMatch:
 
     def _weights(self, word: Integers) -> Tensor:
         """Return the weights of the words with the given indices. Padding has weight 0."""
-        unknown = torch.log1p(torch.tensor(2 * self.num_nodes + 1.0))
-        weight = unknown.expand(word.shape)
+        weight_of_unknown = torch.log1p(torch.tensor(2 * self.num_nodes + 1.0))  # of a word that no passage contains
+        weight = weight_of_unknown.expand(word.shape)
         if (word >= 0).any():
-            holding = torch.from_numpy(self._texts_with[np.maximum(word, 0)]).double()
-            known = torch.log1p((self.num_nodes - holding + 0.5) / (holding + 0.5)).float()
-            weight = torch.where(torch.from_numpy(word < 0), unknown, known)
+            num_texts = torch.from_numpy(self._texts_with[np.maximum(word, 0)]).double()
+            weight_of_known = torch.log1p((self.num_nodes - num_texts + 0.5) / (num_texts + 0.5)).float()
+            weight = torch.where(torch.from_numpy(word < 0), weight_of_unknown, weight_of_known)
         return weight.masked_fill(torch.from_numpy(word == PADDING), 0.0)
 
     def _lead_weights(self, nodes: Tensor) -> Tensor:
@@ -298,10 +299,10 @@ class TextMatch:
             rank = self._stems.words.rank
             rows = [[rank(word) for word in dict.fromkeys(words(text, self._language))] for text in query_texts]
         else:
-            read = query_texts if isinstance(query_texts, TextWords) else self._table.read(query_texts)
-            ends = np.searchsorted(read.text_of_stem, np.arange(read.num_texts + 1)).tolist()
-            stems = read.stems.tolist()
-            rows = [list(dict.fromkeys(stems[start:stop])) for start, stop in pairwise(ends)]
+            query_words = query_texts if isinstance(query_texts, TextWords) else self._table.read(query_texts)
+            ptr = np.searchsorted(query_words.text_of_stem, np.arange(query_words.num_texts + 1)).tolist()
+            stems = query_words.stems.tolist()
+            rows = [list(dict.fromkeys(stems[start:stop])) for start, stop in pairwise(ptr)]
         width = max(map(len, rows), default=0)
         padded = [row + [PADDING] * (width - len(row)) for row in rows]
         number = np.array(padded, dtype=np.int64).reshape(len(rows), width)

@@ -140,12 +140,12 @@ def ranks_in_graphs(scores: Tensor, ptr: Tensor) -> Tensor:
     graph = graph_of_nodes(ptr, len(scores))
     by_score = torch.argsort(scores, descending=True, stable=True)
     order = by_score[torch.argsort(graph[by_score], stable=True)]
-    place = torch.arange(len(scores), device=scores.device)
+    position = torch.arange(len(scores), device=scores.device)
     sorted_graph, sorted_scores = graph[order], scores[order]
     starts_group = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
     starts_group[1:] = (sorted_graph[1:] != sorted_graph[:-1]) | (sorted_scores[1:] != sorted_scores[:-1])
     group = starts_group.long().cumsum(0) - 1
-    rank = (place - ptr[sorted_graph] + 1).float()
+    rank = (position - ptr[sorted_graph] + 1).float()
     count = torch.bincount(group).float()
     mean = torch.zeros_like(count).index_add_(0, group, rank) / count
     return torch.empty_like(rank).scatter_(0, order, mean[group])

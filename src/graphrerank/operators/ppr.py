@@ -101,8 +101,14 @@ class PPR(PropagationOperator):
         Returns:
             Scores of all candidates, ``[N]``.
         """
-        seed, edges, restart = graphs.x[:, 0].clamp(min=0), (graphs.edge_index, graphs.edge_attr), self.restart_prob
-        return personalized_pagerank(seed, *edges, graphs.ptr, restart_prob=restart, num_steps=self.num_steps)
+        return personalized_pagerank(
+            graphs.x[:, 0].clamp(min=0),
+            graphs.edge_index,
+            graphs.edge_attr,
+            graphs.ptr,
+            restart_prob=self.restart_prob,
+            num_steps=self.num_steps,
+        )
 
 
 class CorpusPPR(nn.Module):
@@ -201,7 +207,8 @@ class CorpusPPR(nn.Module):
         weight = weight.masked_fill(~valid, 0.0).clamp(min=0)
         weight = torch.where((weight.sum(1, keepdim=True) > 0), weight, valid.to(weight))
         row, column = torch.nonzero(valid, as_tuple=True)
-        seed, share = nodes[row, column], (weight / weight.sum(1, keepdim=True).clamp(min=1e-30))[row, column]
+        seed = nodes[row, column]
+        share = (weight / weight.sum(1, keepdim=True).clamp(min=1e-30))[row, column]  # restart distribution
         mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B], as sparse products need
         mass[seed, row] = share
         dangling = self.dangling.nonzero().flatten()
@@ -319,16 +326,16 @@ class EntityPPR:
         """Return the restart distribution over the entities, ``[M, B]``."""
         top = nodes[:, : self.num_seeds]
         row, column = torch.nonzero(top >= 0, as_tuple=True)
-        place, entity = row_entries(self._incidence.indptr, self._incidence.indices, top[row, column])
+        position, entity = row_entries(self._incidence.indptr, self._incidence.indices, top[row, column])
         order = torch.argsort(self._incidence.num_holders[entity], stable=True)
-        order = order[torch.argsort(place[order], stable=True)]
-        order = order[positions_in_rows(place[order]) < ENTITIES_PER_SEED]
-        place, entity = place[order], entity[order]
+        order = order[torch.argsort(position[order], stable=True)]
+        order = order[positions_in_rows(position[order]) < ENTITIES_PER_SEED]
+        position, entity = position[order], entity[order]
         specificity = self._specificity[entity]
-        total = torch.zeros(len(row), device=top.device).index_add_(0, place, specificity)
-        weight = specificity / total[place] / (column[place] + 1)
+        total = torch.zeros(len(row), device=top.device).index_add_(0, position, specificity)
+        weight = specificity / total[position] / (column[position] + 1)
         seed = torch.zeros(self._incidence.num_entities, len(nodes), device=top.device)
-        seed.index_put_((entity, row[place]), weight, accumulate=True)
+        seed.index_put_((entity, row[position]), weight, accumulate=True)
         return seed / seed.sum(0).clamp(min=1e-30)
 
 

@@ -121,19 +121,22 @@ def semantic_topological_expansion(
     remaining = torch.full_like(step.num_seeds, top_k)
     reached: list[_Reached] = []
     for hop in range(1, hops + 1):
-        taken, onward = torch.zeros_like(remaining), [paths.select(slice(0))]
+        num_taken = torch.zeros_like(remaining)
+        onward = [paths.select(slice(0))]  # walks of the next step, of queries that have room for more nodes
         for block in _row_blocks(graph, paths):
             walks = step.walk(block, forbidden)
             nodes = step.score(walks, hop)
             best = nodes.select(best_of_rows(nodes.row, nodes.score, remaining))
             reached.append(best)
             if hop < hops:
-                taken += torch.bincount(best.row, minlength=len(taken))
+                num_taken += torch.bincount(best.row, minlength=len(num_taken))
                 has_room = torch.bincount(nodes.row, minlength=len(remaining)) < remaining
                 onward.append(walks.select(has_room[walks.row]))
         if hop < hops:
-            remaining, paths = remaining - taken, _WalkPaths(*map(torch.cat, zip(*onward, strict=True)))
-            forbidden = torch.cat([forbidden, paths.row * graph.num_nodes + paths.node]).sort().values
+            remaining = remaining - num_taken
+            paths = _WalkPaths(*map(torch.cat, zip(*onward, strict=True)))
+            visited = paths.row * graph.num_nodes + paths.node
+            forbidden = torch.cat([forbidden, visited]).sort().values
     return _pad(reached, seeds, top_k)
 
 
