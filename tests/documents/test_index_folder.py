@@ -143,6 +143,7 @@ def test_an_update_reads_what_changed_and_gives_what_a_new_folder_gives(document
     assert not any(path.name.startswith(".out") for path in tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("parses_here")
 @pytest.mark.parametrize("damage", [b"", b"\x1f\x8b\x08\x00half"])
 def test_a_damaged_record_of_what_was_read_is_read_again(documents, tmp_path, damage):
     index_folder(documents, tmp_path / "out")
@@ -152,6 +153,7 @@ def test_a_damaged_record_of_what_was_read_is_read_again(documents, tmp_path, da
     assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
 
 
+@pytest.mark.usefixtures("parses_here")
 def test_a_prepared_corpus_follows_its_documents(documents, tmp_path):
     from graphrerank.corpus_store.opening import open_corpus
     from graphrerank.corpus_store.preparation import prepare_corpus
@@ -168,6 +170,7 @@ def test_a_prepared_corpus_follows_its_documents(documents, tmp_path):
     assert {edge[:2] for edge in named_edges(grown)} == {edge[:2] for edge in named_edges(fresh)}
 
 
+@pytest.mark.usefixtures("parses_here")
 def test_half_a_character_is_replaced(documents, tmp_path):
     (documents / "half.jsonl").write_text('{"title": "T \\ud83d", "text": "half \\ud83d an emoji"}')
     index_folder(documents, tmp_path / "out")
@@ -175,6 +178,7 @@ def test_half_a_character_is_replaced(documents, tmp_path):
     assert (row["title"], row["text"]) == ("T \N{REPLACEMENT CHARACTER}", "half \N{REPLACEMENT CHARACTER} an emoji")
 
 
+@pytest.mark.usefixtures("parses_here")
 def test_links_are_of_the_passage_that_has_them(tmp_path):
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -225,6 +229,7 @@ def test_no_file_ends_the_index(step, reason, documents, tmp_path, monkeypatch):
     assert ("index.md#home", "api/use.md#first-steps", "link") in edges_of(tmp_path / "out")
 
 
+@pytest.mark.usefixtures("parses_here")
 def test_a_crate_below_two_folders_named_src(tmp_path):
     folder = write_files(
         tmp_path / "docs",
@@ -240,6 +245,7 @@ def test_a_crate_below_two_folders_named_src(tmp_path):
     assert {(f"{main}#main", f"{fee}#cost", "call"), (main, fee, "import")} <= set(edges_of(tmp_path / "out"))
 
 
+@pytest.mark.usefixtures("parses_here")
 @pytest.mark.parametrize("top", ["", "src/"])
 def test_files_without_text_are_packages(top, tmp_path):
     folder = write_files(
@@ -263,6 +269,7 @@ def test_files_without_text_are_packages(top, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("parses_here")
 def test_links_to_files_without_text_are_not_broken(tmp_path):
     files = {
         "a.md": "# A\n\nSee [[Stub]], [empty](empty.md) and [gone](gone.md).\n",
