@@ -1,5 +1,6 @@
 """The package of docs/extending.md, its files and commands as they stand there, outside of this repository."""
 
+import json
 import os
 import re
 import shlex
@@ -140,24 +141,34 @@ def test_retriever_encoder_and_model_fit_together() -> None:
     assert model.feature_names(retriever.feature_names) == ["base_score"]
 
 
+#: Commands, each a list of arguments, one after the other in one process.
+SEVERAL_COMMANDS = """
+import json, sys
+from graphrerank.cli.main import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["graphrerank", *arguments]
+    if main():
+        sys.exit(1)
+"""
+
+
 @pytest.mark.slow  # processes that load all of torch
 def test_the_commands_run_and_the_checkpoint_remembers_its_model(
     python: Run, package: Path, trained: Path, tmp_path: Path
 ) -> None:
     (command,) = (each for each in COMMANDS if each[1] == "evaluate" and "--config-dir" not in each)
-    arguments = [argument.replace("RUN", str(trained)) for argument in command[1:]]
-    done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
+    evaluation = [argument.replace("RUN", str(trained)) for argument in command[1:]]
+    export = ["export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}"]
+    done = python("-c", SEVERAL_COMMANDS, json.dumps([evaluation, export]), modules=package)
     assert done.returncode == 0, done.stderr
+    assert "torchscript: differs from the eager scores by at most" in done.stdout
     assert all(f"│{name}" in done.stdout for name in ("neighbour_bonus", "neighbour_mean", "trained"))
     done = python("-c", EXAMPLE.replace('"RUN"', repr(str(trained))), modules=package)
     assert (done.stdout, done.returncode) == ("('stop8', 'stop7', 'stop20')\n", 0), done.stderr
     manifest = (trained / "neighbour_mlp" / "manifest.json").read_text()
     assert '"name": "neighbour_mlp"' in manifest
     assert '"my-rerankers": "0.1.0"' in manifest
-    export = ("export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}")
-    done = python("-m", "graphrerank.cli.main", *export, modules=package)
-    assert done.returncode == 0, done.stderr
-    assert "torchscript: differs from the eager scores by at most" in done.stdout
 
 
 @pytest.mark.slow

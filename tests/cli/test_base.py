@@ -13,6 +13,7 @@ from tests.support.commands import manifest_of, systems_of
 TRAINED_ON = {"bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack"}
 # and on questions along a graph's edges, and on folders that recipes make
 MADE = {"base": {"attack_paths", "folder"}, "base-2": {"attack_paths"}, "base-1": set()}
+NUM_QUESTIONS = 400  # of 1,534 of BIRD
 QUESTION = "Where was the director of the film Solaris buried?"
 SCORES = [0.9, 0.6, 0.5, 0.3, 0.7]
 PASSAGES = [
@@ -111,7 +112,7 @@ def test_the_users_command(run_command, datasets_folder: Path, tmp_path: Path) -
         pytest.skip(f"needs the data set folder bird in {datasets_folder}")
     run_command(
         "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand", "edge_ablations=[]",
-        f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
+        f"num_queries={NUM_QUESTIONS}", f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
     systems = systems_of(tmp_path / "run")
     assert list(systems) == ["retriever", "ppr", "gcs", "rank_fusion", "gatv2"]

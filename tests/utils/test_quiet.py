@@ -1,5 +1,6 @@
 """Commands and ``fit`` print what is ours, and the warnings that a user must act on."""
 
+import json
 import logging
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from graphrerank.utils.quiet import REMARKS, quiet_lightning
+from tests.support import ROOT
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
 from tests.support.isolation import isolated
@@ -48,15 +50,40 @@ def check(output: str) -> None:
     assert [line for line in lines if not OURS.fullmatch(line)] == []
 
 
+#: Jobs of ``train.py``, each a list of arguments, one after the other in one process.
+SEVERAL_JOBS = """
+import json, runpy, sys
+
+script, jobs = sys.argv[1], json.loads(sys.argv[2])
+for arguments in jobs:
+    sys.argv = [script, *arguments]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
 @pytest.mark.slow  # processes that load all of torch
-def test_a_training_prints_only_our_lines_also_when_it_is_resumed(
+def test_trainings_print_only_our_lines_also_when_they_are_resumed(
     films: tuple[str, ...], run_process: RunCommand, tmp_path: Path
 ) -> None:
-    """With ablations, an accumulated gradient, a logging interval beyond the epoch, and a run that goes on."""
+    """With ablations, an accumulated gradient, a logging interval beyond the epoch, and a run that goes on.
+
+    A trial of a batch is trained in the process of the first run, because torch takes longer to load.
+    """
     more = ("+trainer.accumulate_grad_batches=2", "trainer.log_every_n_steps=50")
     arguments = (*films, *more, f"paths.runs={tmp_path}")
-    done = run_process("train.py", *arguments, "logger=[csv,mlflow]", f"hydra.run.dir={tmp_path / 'run'}")
+    whole = (*arguments, "logger=[csv,mlflow]", f"hydra.run.dir={tmp_path / 'run'}")
+    trial = (*films, "+trainer.fast_dev_run=true", "~ablations.mlp", f"hydra.run.dir={tmp_path / 'trial'}")
+    script = tmp_path / "jobs.py"
+    script.write_text(SEVERAL_JOBS)
+    done = run_process(str(script), str(ROOT / "train.py"), json.dumps([trial, whole]))
     check(done.stdout + done.stderr)
+    assert [line for line in done.stdout.splitlines() if line.startswith(str(tmp_path))] == [
+        str(tmp_path / "trial"), str(tmp_path / "run")
+    ]  # fmt: skip
     manifest = tmp_path / "run" / "gatv2" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"finished": true', '"finished": false'))
     done = run_process(
@@ -65,15 +92,6 @@ def test_a_training_prints_only_our_lines_also_when_it_is_resumed(
     )  # fmt: skip
     check(done.stdout + done.stderr)
     assert "training gatv2" in done.stdout
-
-
-@pytest.mark.slow  # processes that load all of torch
-def test_a_trial_of_a_batch_prints_only_our_lines(
-    films: tuple[str, ...], run_process: RunCommand, tmp_path: Path
-) -> None:
-    one = ("+trainer.fast_dev_run=true", "~ablations.mlp", f"hydra.run.dir={tmp_path / 'run'}")
-    done = run_process("train.py", *films, *one)
-    check(done.stdout + done.stderr)
 
 
 IN_PYTHON = """

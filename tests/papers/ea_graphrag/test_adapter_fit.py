@@ -82,6 +82,25 @@ def test_selection_against_sklearn() -> None:
     assert adapter_fit.top_features(rows, 85, 0).tolist() == list(range(10))
 
 
+def test_mutual_information_is_estimated_once_for_the_same_rows_and_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimated = []
+
+    def estimate(features: Any, labels: Any, random_state: int) -> Any:
+        estimated.append(random_state)
+        return mutual_info_classif(features, labels, random_state=random_state)
+
+    monkeypatch.setattr(adapter_fit, "mutual_info_classif", estimate)
+    adapter_fit._mutual_information.cache_clear()
+    rows = planted(60)
+    for top_k in (1, 2, 1):
+        adapter_fit.top_features(rows, top_k, 3)
+    assert estimated == [3]
+    adapter_fit.top_features(rows, 1, 4)
+    adapter_fit.top_features(AdapterRows(rows.features, 1 - rows.labels), 1, 4)
+    adapter_fit.top_features(AdapterRows(rows.features + 1e-3, rows.labels), 1, 4)
+    assert estimated == [3, 4, 4, 4]
+
+
 def overconfident(num_rows: int = 400, *, times: float = 3.0, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Logits that are ``times`` the true ones, and labels of the true ones."""
     generator = torch.Generator().manual_seed(seed)

@@ -165,7 +165,7 @@ def test_labels_of_one_class_are_refused(train, tmp_path: Path) -> None:
 @pytest.mark.slow  # trains the adapter twenty times
 def test_nested_cross_validation_compares_classifiers_and_stores_each_result(train, tmp_path: Path) -> None:
     nested = ("job.folds=0", "job.nested_folds=2", "job.nested_inner_folds=2", "job.curve_shares=[1.0]")
-    train(tmp_path, *nested)
+    train(tmp_path, *nested, "trainer.max_epochs=2")
     tables = json.loads((tmp_path / "metrics.json").read_text())
     (title,) = (title for title in tables if title.startswith("Nested cross-validation over "))
     names = [row["classifier"] for row in tables[title]]
