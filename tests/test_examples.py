@@ -3,10 +3,14 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from graphrerank.data.loaders import attack
 from tests.support import ROOT
 from tests.support.commands import run_script
 
@@ -37,6 +41,13 @@ RUNS = {
     "wandb_sweep": (["--offline", *TRIAL, *SHORT], r"Trained \S+best\.ckpt with listwise"),
 }
 ALONE = "plain_lightning"  # the script that runs as a user runs it
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _attack_is_read_once() -> Iterator[None]:
+    """Parse the files of ATT&CK once. Most scripts load them several times, which takes longer than their training."""
+    with patch.object(attack, "read_attack", cache(attack.read_attack)):
+        yield
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
