@@ -193,7 +193,7 @@ def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return False
     if not found or silent:
         return bool(found)
-    return _code_until(state, start, end, re.compile(rf".*\{{(?:%-?|\{{[<%])\s*(?:/|end){found[1]}\b.*"), "")
+    return _code_until(state, start, end, re.compile(rf".*\{{(?:%-?|\{{[<%])\s*(?:/\s*|end){found[1]}\b.*"), "")
 
 
 def _code_until(state: StateBlock, start: int, end: int, last: re.Pattern[str], info: str) -> bool:

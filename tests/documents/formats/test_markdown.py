@@ -263,3 +263,9 @@ def test_any_text(parts, kind):
 def test_bombs(text):
     for name in ("a.md", "a.mdx"):
         read(text, name)
+
+
+@pytest.mark.parametrize("end", ["{{< /code-toggle >}}", "{{</ code-toggle >}}", "{{</code-toggle>}}"])
+def test_a_shortcode_with_code_ends_however_its_end_is_written(end):
+    document = read(f"# A\n\n{{{{< code-toggle >}}}}\na = 1\n{end}\n\nText with [a link](b.md).\n")
+    assert [block.text for block in document.sections[0].blocks] == ["a = 1", "Text with a link."]
