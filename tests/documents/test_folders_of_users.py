@@ -546,6 +546,232 @@ CASES: dict[str, tuple[dict[str, str], set[tuple[str, str]]]] = {
             ("src/pump.c", "src/local.h"),
         },
     ),
+    "vitepress": (
+        {
+            "docs/.vitepress/config.ts": "export default {base:'/x/', rewrites: {}}",
+            "docs/index.md": "[g](./guide/start) [h](/guide/start#use) [i](guide/)",
+            "docs/guide/start.md": ("# Start\n\n## Use\n\n[i](../index.md) <!--@include: ./_part.md-->"),
+            "docs/guide/index.md": ("# Guide\n\ng"),
+            "docs/guide/_part.md": "part",
+        },
+        {
+            ("docs/guide/start.md", "docs/guide/_part.md"),
+            ("docs/guide/start.md", "docs/index.md"),
+            ("docs/index.md", "docs/guide/index.md"),
+            ("docs/index.md", "docs/guide/start.md"),
+        },
+    ),
+    "mdbook": (
+        {
+            "book.toml": ("[book]\ntitle='x'\n"),
+            "src/SUMMARY.md": ("# Summary\n\n- [One](ch1.md)\n  - [Two](sub/ch2.md)\n"),
+            "src/ch1.md": ("# One\n\n[two](sub/ch2.html#use) {{#include ../listing.rs:5:9}}"),
+            "src/sub/ch2.md": ("# Two\n\n## Use\n\n[one](../ch1.md)"),
+            "listing.rs": "fn main() {}\n",
+        },
+        {
+            ("src/SUMMARY.md", "src/ch1.md"),
+            ("src/SUMMARY.md", "src/sub/ch2.md"),
+            ("src/ch1.md", "listing.rs"),
+            ("src/ch1.md", "src/sub/ch2.md"),
+            ("src/sub/ch2.md", "src/ch1.md"),
+        },
+    ),
+    "docusaurus_versioned": (
+        {
+            "docusaurus.config.js": "module.exports={url:'https://x.org',baseUrl:'/'}",
+            "docs/a.md": ("# A\n\n[b](./b.md) [n](next)"),
+            "docs/b.md": ("# B\n\nnew"),
+            "docs/next.mdx": ("# Next\n\nt"),
+            "versioned_docs/version-1.0/a.md": ("# A\n\n[b](./b.md) [c](/docs/1.0/b)"),
+            "versioned_docs/version-1.0/b.md": ("# B\n\nold"),
+        },
+        {
+            ("docs/a.md", "docs/b.md"),
+            ("docs/a.md", "docs/next.mdx"),
+            ("versioned_docs/version-1.0/a.md", "versioned_docs/version-1.0/b.md"),
+        },
+    ),
+    "dendron": (
+        {
+            "dendron.yml": "version: 5",
+            "vault/lang.python.md": (
+                "---\nid: abc123\ntitle: Python\n---\n[[lang.rust]] [[Rust|lang.rust]] ![[lang.rust#use]]"
+            ),
+            "vault/lang.rust.md": ("---\nid: def\ntitle: Rust\n---\n## Use\n\nu"),
+        },
+        {
+            ("vault/lang.python.md", "vault/lang.rust.md"),
+        },
+    ),
+    "logseq": (
+        {
+            "logseq/config.edn": "{}",
+            "pages/Pump.md": ("alias:: water pump\n\n- text\n  id:: 64f1c0de-1111-2222-3333-444455556666"),
+            "pages/a___b.md": "- [[Pump]] and [[water pump]]",
+            "journals/2024_05_01.md": (
+                "- ((64f1c0de-1111-2222-3333-444455556666)) {{embed [[a/b]]}} [[May 1st, 2024]]"
+            ),
+        },
+        {
+            ("journals/2024_05_01.md", "pages/Pump.md"),
+            ("journals/2024_05_01.md", "pages/a___b.md"),
+            ("pages/a___b.md", "pages/Pump.md"),
+        },
+    ),
+    "foam": (
+        {
+            "a.md": ('[[b]] [[sub/c]] [x][b]\n\n[b]: b.md "B"\n[sub/c]: sub/c.md "C"'),
+            "b.md": ("# B\n\nt"),
+            "sub/c.md": ("# C\n\n[[a|A]]"),
+        },
+        {
+            ("a.md", "b.md"),
+            ("a.md", "sub/c.md"),
+            ("sub/c.md", "a.md"),
+        },
+    ),
+    "sphinx_autosection": (
+        {
+            "conf.py": ("extensions=['sphinx.ext.autosectionlabel']\nautosectionlabel_prefix_document=True\n"),
+            "index.rst": (
+                "Home\n====\n\n:ref:`guide/a:Set up` :ref:`x <guide/a:Set up>`\n\n.. include:: guide/inc.txt\n"
+            ),
+            "guide/a.rst": ("A\n=\n\nSet up\n------\n\ntext |v|\n\n.. |v| replace:: 1\n"),
+            "guide/inc.txt": "See :doc:`/guide/a`.\n",
+        },
+        {
+            ("guide/inc.txt", "guide/a.rst"),
+            ("index.rst", "guide/a.rst"),
+            ("index.rst", "guide/inc.txt"),
+        },
+    ),
+    "jupyterbook": (
+        {
+            "_toc.yml": ("format: jb-book\nroot: intro\n"),
+            "intro.md": ("# Intro\n\n{doc}`ch/one` {ref}`my-eq` [](ch/one.md) [n](ch/nb.ipynb)"),
+            "ch/one.md": ("# One\n\n```{math}\n:label: my-eq\na\n```\n\ntext"),
+            "ch/nb.ipynb": ('{"cells":[{"cell_type":"markdown","source":"# NB\\n\\n[one](one.md)"}],"metadata":{}}'),
+        },
+        {
+            ("ch/nb.ipynb", "ch/one.md"),
+            ("intro.md", "ch/nb.ipynb"),
+            ("intro.md", "ch/one.md"),
+        },
+    ),
+    "bookdown": (
+        {
+            "_bookdown.yml": "book_filename: x\n",
+            "01-a.Rmd": ("# A {#a}\n\nSee \\@ref(fig:plot) and \\@ref(b) and [B].\n"),
+            "02-b.Rmd": ('# B {#b}\n\n```{r plot, fig.cap="x"}\nplot(1)\n```\n'),
+        },
+        {
+            ("01-a.Rmd", "02-b.Rmd"),
+        },
+    ),
+    "html_site": (
+        {
+            "index.html": (
+                "<nav><a href='about.html'>About</a></nav><main><h1>Home</h1><p><a"
+                " href='/guide/'>g</a> <a href='guide/setup.html?x=1#s'>s</a></p></main>"
+            ),
+            "about.html": "<main><h1>About</h1><p>t</p></main>",
+            "guide/index.html": ("<base href='/guide/'><main><h1>Guide</h1><p><a href='setup.html'>s</a></p></main>"),
+            "guide/setup.html": ("<main><h1>Setup</h1><h2 id='s'>S</h2><p><a href='../index.html'>h</a></p></main>"),
+        },
+        {
+            ("guide/index.html", "guide/setup.html"),
+            ("guide/setup.html", "index.html"),
+            ("index.html", "guide/index.html"),
+            ("index.html", "guide/setup.html"),
+        },
+    ),
+    "latex_book": (
+        {
+            "main.tex": (
+                "\\documentclass{book}\n"
+                "\\begin{document}\n"
+                "\\include{ch/one}\n"
+                "\\input{ch/two.tex}\n"
+                "\\bibliography{refs}\n"
+                "\\end{document}"
+            ),
+            "ch/one.tex": ("\\chapter{One}\\label{ch:one}\nSee \\cref{sec:two} \\cite{knuth}."),
+            "ch/two.tex": ("\\section{Two}\\label{sec:two}\nText \\autoref{ch:one}."),
+            "refs.bib": "@book{knuth, title={Art}, author={K}}",
+        },
+        {
+            ("ch/one.tex", "ch/two.tex"),
+            ("ch/one.tex", "refs.bib"),
+            ("ch/two.tex", "ch/one.tex"),
+            ("main.tex", "ch/one.tex"),
+            ("main.tex", "ch/two.tex"),
+        },
+    ),
+    "monorepo_py_uv": (
+        {
+            "pyproject.toml": ('[tool.uv.workspace]\nmembers=["packages/*"]\n'),
+            "packages/core/pyproject.toml": (
+                '[project]\nname="acme-core"\n[tool.hatch.build.targets.wheel]\npackages=["src/acme_core"]\n'
+            ),
+            "packages/core/src/acme_core/__init__.py": "from ._impl import run as run\n",
+            "packages/core/src/acme_core/_impl.py": "def run(): return 1\n",
+            "packages/app/pyproject.toml": ('[project]\nname="acme-app"\n'),
+            "packages/app/src/acme_app/main.py": (
+                "import acme_core\nfrom acme_core import run\n\ndef go():\n    return run()\n"
+            ),
+            "tests/test_go.py": ("from acme_app.main import go\n\ndef test_go():\n    assert go()\n"),
+        },
+        {
+            ("packages/app/src/acme_app/main.py", "packages/core/src/acme_core/__init__.py"),
+            ("packages/app/src/acme_app/main.py", "packages/core/src/acme_core/_impl.py"),
+            ("packages/core/src/acme_core/__init__.py", "packages/core/src/acme_core/_impl.py"),
+            ("tests/test_go.py", "packages/app/src/acme_app/main.py"),
+        },
+    ),
+    "py_conditional": (
+        {
+            "p/__init__.py": ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A\n"),
+            "p/a.py": "class A: ...\n",
+            "p/b.py": (
+                "import importlib\n"
+                "try:\n"
+                "    import p.a as aa\n"
+                "except ImportError:\n"
+                "    aa = None\n"
+                "\n"
+                "def f():\n"
+                "    from p import a\n"
+                "    return a.A()\n"
+            ),
+        },
+        {
+            ("p/__init__.py", "p/a.py"),
+            ("p/b.py", "p/a.py"),
+        },
+    ),
+    "js_cjs": (
+        {
+            "package.json": ('{"name":"x","imports":{"#lib/*":"./lib/*.js"},"exports":{".":"./index.js"}}'),
+            "index.js": (
+                "const {a} = require('./lib/a');\n"
+                "const b = require('#lib/b');\n"
+                "module.exports = {...require('./lib'), a};\n"
+                "a(); b();\n"
+            ),
+            "lib/a.js": "exports.a = function () {};\n",
+            "lib/b.js": "module.exports = function b() {};\n",
+            "lib/index.js": "exports.c = 1;\n",
+            "test/x.test.js": ("import {a} from 'x';\nimport('../lib/a.js');\ntest('x', () => a());\n"),
+        },
+        {
+            ("index.js", "lib/a.js"),
+            ("index.js", "lib/b.js"),
+            ("index.js", "lib/index.js"),
+            ("test/x.test.js", "index.js"),
+            ("test/x.test.js", "lib/a.js"),
+        },
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, UnreadableError
@@ -60,6 +61,7 @@ _MAX_MARKS = 3  # a text of at most this many characters is dropped if it contai
 _MAX_SCRIPT = 5000  # number of characters of a script in which a redirect is searched for
 _MENU = 30  # maximum number of characters per link in a menu
 _MAX_WRAPPERS = 4  # maximum number of elements between an image and its figure
+_GOOGLE = re.compile(r"https?://www\.google\.com/url\?(?:[^#]*&)?q=([^&#]{1,2000})")  # links of Google Docs
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
 
 
@@ -184,6 +186,7 @@ class ElementWalk:
         self._heading: Any = None  # current heading or signature
         self._pre = 0  # number of open `pre` elements
         self._table: _Table | None = None
+        self._captions: dict[int, str] = {}  # caption of each figure by `mem_id`
         self._walk(root)
         self._flush()
         self.out.point(self._ids)
@@ -247,9 +250,17 @@ class ElementWalk:
             if figure is None or figure.tag == "figure":
                 break
             figure = figure.parent
-        caption = figure.css_first("figcaption") if figure is not None and figure.tag == "figure" else None
-        if caption is None or text.casefold() not in " ".join(caption.text().split()).casefold():
+        is_in_figure = figure is not None and figure.tag == "figure"
+        if not is_in_figure or text.casefold() not in self._caption(figure):
             self._parts.append(f" {text} ")
+
+    def _caption(self, figure: Any) -> str:
+        """Return the start of the caption of a figure, case-folded."""
+        if figure.mem_id not in self._captions:
+            caption = figure.css_first("figcaption")
+            text = "" if caption is None else " ".join(caption.text().split())
+            self._captions[figure.mem_id] = text[:MAX_NAME].casefold()
+        return self._captions[figure.mem_id]
 
     def _open_link(self, node: Any, attributes: Mapping[str, str | None]) -> bool:
         target = (attributes.get("href") or "").strip()
@@ -260,6 +271,8 @@ class ElementWalk:
 
     def _link(self, target: str | None) -> None:
         target = (target or "").strip()
+        if found := _GOOGLE.match(target):
+            target = unquote(found[1])
         if target != "#" and not target.lower().startswith(_NO_TARGETS):
             self.out.link(target)
 

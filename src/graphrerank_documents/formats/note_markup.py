@@ -34,8 +34,11 @@ _TAG = re.compile(
 )
 _KINDS = "sec|fig|tbl|tab|eq|lst|thm|lem|cor|prp|cnj|def|exm|exr|sol|rem|suppfig|nte|tip|wrn|imp|cau"
 _CELL_LABEL = re.compile(rf"^[ \t]*#\|[ \t]*label:[ \t]*[\"']?((?:{_KINDS})-[\w-]{{1,200}})", re.MULTILINE)
+_CHUNK_LABEL = re.compile(
+    r"[ \t]*`{3,}\{\w{1,20}[ ,]{1,9}([\w.-]{1,200})[ \t]{0,9}[,}]"
+)  # as in ```{r plot, echo=FALSE}
 _CROSS_REFERENCE = re.compile(  # of Quarto and bookdown
-    rf"{FENCED}|\{{#(?P<label>(?:{_KINDS})[-:][\w-]{{1,200}})"
+    rf"{FENCED}|\{{#(?P<label>[\w:.-]{{1,200}})"
     rf"|(?<![\w\\])@(?P<name>(?:{_KINDS})-[\w-]{{1,200}})|\\@ref\((?P<bookdown>[\w:-]{{1,200}})\)",
     re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
@@ -80,8 +83,10 @@ def _cross_references(text: str) -> tuple[list[Link], list[Link]]:
     """Return the cross references of a page of Quarto or bookdown, and the labels that it defines, with their lines."""
     references, labels = list[Link](), list[Link]()
     for found, line in _matches(_CROSS_REFERENCE, text):
-        if cell := _CELL_LABEL.search(found[0]) if found["fence"] else None:
-            labels.append(Link(cell[1], line))
+        if found["fence"]:
+            cell, chunk = _CELL_LABEL.search(found[0]), _CHUNK_LABEL.match(found[0])
+            names = [cell[1]] if cell else [f"{kind}{chunk[1]}" for kind in ("", "fig:", "tab:")] if chunk else []
+            labels += [Link(name, line) for name in names]
         elif label := found["label"]:
             labels.append(Link(label, line))
         elif name := found["name"] or found["bookdown"]:

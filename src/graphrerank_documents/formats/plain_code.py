@@ -1,7 +1,7 @@
 """Parse code in Kotlin, C#, PHP and Ruby as text, with the imports and definitions that its first words show."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -14,12 +14,12 @@ from graphrerank_documents.module_names import family_of
 
 _MAX_NAMES = 200  # maximum number of definitions, imports and names of types of a file
 _MAX_LINKS = 1000  # maximum number of links of a file
-_COMMENT = re.compile(r"/\*(?:.*?\*/|.*)|\"(?:\\.|[^\"\\\n])*\"|(?:^|(?<=\s))//[^\n]*", re.DOTALL)
+_COMMENT = re.compile(r"/\*(?:.*?\*/|.*)|\"(?:\\.|[^\"\\\n])*+\"?|(?:^|(?<=\s))//[^\n]*", re.DOTALL)
 _TYPE = re.compile(r"(?<![\w.\\$])([A-Z]\w{1,200})\b")
 _KOTLIN_PACKAGE = re.compile(r"^\s{0,9}package\s{1,9}([\w.]{1,500})", re.MULTILINE)
 _KOTLIN_IMPORT = re.compile(r"^import[ \t]{1,9}([\w.]{1,500})(?![\w.*])", re.MULTILINE)
 _KOTLIN_NAME = re.compile(
-    r"^(?:@\w+(?:\([^()\n]{0,200}\))?\s{1,9})*(?:(?:public|internal|private|abstract|open|sealed|data|inline|value|enum|"
+    r"^(?:@\w+(?:\([^()\n]{0,200}\))?\s{1,9}){0,9}(?:(?:public|internal|private|abstract|open|sealed|data|inline|value|enum|"
     r"annotation|suspend|const|lateinit|expect|actual|operator|infix|tailrec)\s{1,9}){0,9}(?:class|interface|object|"
     r"typealias|fun\s{0,9}(?:<[^<>\n]{0,200}>)?(?:\s{1,9}[\w.<>?]{1,100}\.(?=\w))?|val|var)\s{1,9}(\w{1,200})",
     re.MULTILINE,
@@ -30,7 +30,7 @@ _CSHARP_USING = re.compile(
     re.MULTILINE,
 )
 _CSHARP_NAME = re.compile(
-    r"^\s{0,20}(?:\[[^\[\]\n]{0,300}\]\s{0,9})*(?:(?:public|internal|private|protected|abstract|sealed|static|partial|"
+    r"^\s{0,20}(?:\[[^\[\]\n]{0,300}\]\s{0,9}){0,9}(?:(?:public|internal|private|protected|abstract|sealed|static|partial|"
     r"readonly|ref|file|unsafe)\s{1,9}){0,9}(?:class|interface|struct|enum|record(?:\s{1,9}(?:class|struct))?)"
     r"\s{1,9}([A-Z]\w{0,200})",
     re.MULTILINE,
@@ -112,9 +112,9 @@ def _types(text: str) -> dict[str, int]:
     return lines
 
 
-def _uses(space: str, text: str, edge: str = "call") -> list[Link]:
+def _uses(space: str, types: Mapping[str, int], edge: str = "call") -> list[Link]:
     """Return the types of a namespace that a file may use. Only those that exist become edges."""
-    return [Link(f"{space}.{name}", line, SYMBOL, edge) for name, line in _types(text).items()] if space else []
+    return [Link(f"{space}.{name}", line, SYMBOL, edge) for name, line in types.items()] if space else []
 
 
 def _kotlin(text: str, name: str) -> _Names:
@@ -122,7 +122,7 @@ def _kotlin(text: str, name: str) -> _Names:
     package = found[1] if found else ""
     defined = [found[1] for found, _ in _lines(_KOTLIN_NAME, text)]
     links = [Link(found[1], line, SYMBOL, "import") for found, line in _lines(_KOTLIN_IMPORT, text)]
-    return _Names([f"{package}.{each}".lstrip(".") for each in defined], [*links, *_uses(package, text)])
+    return _Names([f"{package}.{each}".lstrip(".") for each in defined], [*links, *_uses(package, _types(text))])
 
 
 def _csharp(text: str, name: str) -> _Names:
@@ -130,10 +130,11 @@ def _csharp(text: str, name: str) -> _Names:
     spaces = [found[1] for found, _ in _lines(_CSHARP_NAMESPACE, text)]
     defined = [found[1] for found, _ in _lines(_CSHARP_NAME, text)]
     symbols = [f"{space}.{each}" for space in spaces[:1] or [""] for each in defined]
-    links = _uses(spaces[0] if spaces else "", text)
+    types = _types(text)
+    links = _uses(spaces[0] if spaces else "", types)
     usings = sorted(_lines(_CSHARP_USING, text), key=lambda pair: pair[0][1].startswith(("System", "Microsoft")))
     for found, line in usings:  # those of the platform last, because the number of links is limited
-        links += [Link(found[1], line, SYMBOL, "import"), *_uses(found[1], text, "import")]
+        links += [Link(found[1], line, SYMBOL, "import"), *_uses(found[1], types, "import")]
     return _Names([symbol.lstrip(".") for symbol in symbols], links)
 
 
@@ -146,7 +147,7 @@ def _php(text: str, name: str) -> _Names:
         inner = found[2].split(",") if found[2] else [""]
         targets = (f"{found[1]}{each.strip().partition(' ')[0]}".strip("\\").replace("\\", ".") for each in inner)
         links += [Link(target, line, SYMBOL, "import") for target in targets]
-    return _Names([f"{space}.{each}" for each in defined] if space else [], [*links, *_uses(space, text)])
+    return _Names([f"{space}.{each}" for each in defined] if space else [], [*links, *_uses(space, _types(text))])
 
 
 def _ruby(text: str, name: str) -> _Names:

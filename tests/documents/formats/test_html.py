@@ -184,3 +184,9 @@ def test_any_bytes_are_a_page_or_unreadable(seed, how):
         block.text == block.text.strip() or block.is_whole for part in document.sections for block in part.blocks
     )
     assert all(block.text for part in document.sections for block in part.blocks)
+
+
+def test_links_of_google_docs_lead_to_their_targets():
+    page = "<main><p>See <a href='https://www.google.com/url?q=https://x.org/a%3Fb%3D1%23c&amp;sa=D&amp;ust=1'>it</a>.</p></main>"
+    (document,) = read_html(page.encode(), "a.html")
+    assert [link.target for link in document.sections[0].blocks[0].links] == ["https://x.org/a?b=1#c"]
