@@ -396,10 +396,12 @@ def _selected_candidates(
     """Return the candidates of the selected queries, and padding for all others.
 
     The candidates are read from the cache file of the selected queries, or else from that of all queries. If both are
-    missing or damaged, they are retrieved.
+    missing or damaged, they are retrieved. A damaged file of all queries is deleted, because it is not written again.
     """
     rows = None if path.is_file() else read_cached(path_of_all, CANDIDATE_TENSORS)
     if rows is None:
+        if not path.is_file():
+            path_of_all.unlink(missing_ok=True)
         rows = cached_tensors(path, CANDIDATE_TENSORS, rank)
     else:
         rows = {name: tensor[is_prepared] for name, tensor in rows.items()}
