@@ -166,7 +166,9 @@ def next_command(decision: Decision, dataset: str, checkpoint: str, data_setting
     """
     if decision.kind not in (DEPLOY, KEEP):
         return f"graphrerank judge {dataset}    # {decision.num_more:,} more questions"
-    settings = NO_EDGES if decision.system == WITHOUT else data_settings if decision.system != RETRIEVER else ()
+    settings: Sequence[str] = () if decision.system == RETRIEVER else data_settings
+    if decision.system == WITHOUT:
+        settings = NO_EDGES
     index, prepare = dataset, ""
     if settings:
         index = "my_corpus"

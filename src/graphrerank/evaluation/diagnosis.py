@@ -32,8 +32,8 @@ from graphrerank.utils.caching import hash_texts
 from graphrerank.utils.files import write_json, write_text
 
 MIN_TRAINING = 50  # smallest number of own questions that are worth dividing into training and test questions
-WITH, WITHOUT = "with the graph", "without the graph"
-ALL = "all judged questions"
+WITH, WITHOUT = "with the graph", "without the graph"  # rows of the reranker
+ALL = "all judged questions"  # name of the single split that is evaluated
 DRAFTED = "drafted questions"  # generated questions, most of them along edges of the graph
 MEASURES = ("PR@10", "R@10", "nDCG@10")
 POOLED_QUERIES, DEPTH = 50, 10  # number of questions to judge, and number of passages from each ranking
@@ -400,9 +400,11 @@ def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, 
         return prepared, ALL
     others = {name: qrels for name, qrels in dataset.splits.items() if not (dataset.drafted and name in (TRAIN, VAL))}
     if split in dataset.splits:
-        questions, judged = f"split {split}", dataset.splits[split]
+        questions = f"split {split}"
+        judged = dataset.splits[split]
     else:
-        questions, judged = (ALL if others else DRAFTED), replace(dataset, splits=others or dataset.splits).merged()
+        questions = ALL if others else DRAFTED
+        judged = replace(dataset, splits=others or dataset.splits).merged()
     single = replace(dataset, splits={ALL: judged}, known_fingerprint=dataset.fingerprint)
     return replace(prepared, dataset=single), questions
 
@@ -448,9 +450,14 @@ def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, 
         query_id, query_text = dataset.query_ids[query], dataset.query_texts[query]
         ids = {node: dataset.graph.node_ids[node] for node in row if node >= 0}
         for node in sorted(ids, key=lambda node: hash_texts([query_id, ids[node]])):
-            shown = [f"'{t}" if t.startswith(FORMULA) else t for t in (query_text, dataset.graph.texts[node])]
-            writer.writerow([query_id, ids[node], "", *shown])
+            texts = [_without_formula(text) for text in (query_text, dataset.graph.texts[node])]
+            writer.writerow([query_id, ids[node], "", *texts])
     return text.getvalue()
+
+
+def _without_formula(text: str) -> str:
+    """Return a text that spreadsheets do not evaluate as a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def chosen_queries(dataset: Dataset, count: int | None = None) -> Tensor:

@@ -79,19 +79,21 @@ def _key(ends: Tensor, num_nodes: int) -> Tensor:
 def _swap(ends: Tensor, weights: Tensor, graph: Tensor, num_nodes: int, generator: torch.Generator) -> None:
     """Try to swap each edge of ``ends [2, P]`` with another edge of the same graph, in place."""
     count = ends.shape[1]
-    turned = torch.rand(count, generator=generator) < 0.5
-    ends[:, turned], weights[:, turned] = ends.flip(0)[:, turned], weights.flip(0)[:, turned]
+    is_reversed = torch.rand(count, generator=generator) < 0.5
+    ends[:, is_reversed], weights[:, is_reversed] = ends.flip(0)[:, is_reversed], weights.flip(0)[:, is_reversed]
     shuffled = torch.randperm(count, generator=generator)
-    of_graph = graph[ends[0]]
-    order = shuffled[torch.argsort(of_graph[shuffled], stable=True)]
+    graph_of_edge = graph[ends[0]]
+    order = shuffled[torch.argsort(graph_of_edge[shuffled], stable=True)]
     first, second = order[: count - 1 : 2], order[1::2]
-    together = of_graph[first] == of_graph[second]
-    first, second = first[together], second[together]
-    one, other = torch.stack([ends[0, first], ends[1, second]]), torch.stack([ends[0, second], ends[1, first]])
-    proposed = torch.cat([one, other], dim=1)
-    key, half = _key(proposed, num_nodes), len(first)
-    _, place, times = torch.unique(key, return_inverse=True, return_counts=True)
-    good = (proposed[0] != proposed[1]) & ~torch.isin(key, _key(ends, num_nodes)) & (times[place] == 1)
-    done = good[:half] & good[half:]
-    first, second = first[done], second[done]
+    are_in_one_graph = graph_of_edge[first] == graph_of_edge[second]
+    first, second = first[are_in_one_graph], second[are_in_one_graph]
+    first_proposed = torch.stack([ends[0, first], ends[1, second]])
+    second_proposed = torch.stack([ends[0, second], ends[1, first]])
+    proposed = torch.cat([first_proposed, second_proposed], dim=1)
+    key = _key(proposed, num_nodes)
+    _, inverse, num_proposals = torch.unique(key, return_inverse=True, return_counts=True)
+    is_new = ~torch.isin(key, _key(ends, num_nodes)) & (num_proposals[inverse] == 1)
+    is_allowed = is_new & (proposed[0] != proposed[1])
+    can_swap = is_allowed[: len(first)] & is_allowed[len(first) :]
+    first, second = first[can_swap], second[can_swap]
     ends[1, first], ends[1, second] = ends[1, second], ends[1, first]

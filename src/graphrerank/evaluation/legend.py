@@ -68,8 +68,11 @@ def _description(name: str, dataset: DatasetResult) -> str:
     """Return the description of a row, with the name of a checkpoint that comes with the package."""
     source = dataset.systems[name].source
     is_shipped = source in shipped_checkpoints()
-    description = _SHIPPED.get(name, _ROWS[name]) if is_shipped else _ROWS[name]
-    return description.format(checkpoint=source if name in _SHIPPED else f"{source} " if is_shipped else "")
+    if not is_shipped:
+        return _ROWS[name].format(checkpoint="")
+    if name in _SHIPPED:
+        return _SHIPPED[name].format(checkpoint=source)
+    return _ROWS[name].format(checkpoint=f"{source} ")
 
 
 def explained_name(name: str) -> str:

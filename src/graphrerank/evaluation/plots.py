@@ -9,7 +9,7 @@ from io import BytesIO
 from itertools import pairwise
 from math import isnan
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#fffff
 VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}
 WIDTH = 5.6  # width of a plot in inches, at 72 units of the SVG per inch
 TITLE, NAME = 70, 22  # maximum line length of titles and of system names, in characters
-KEPT = 16  # number of data sets whose plots are cached, because the report is rewritten after each data set
+CACHED_DATASETS = 16  # number of data sets whose plots are cached: the report is rewritten after each data set
 MIN_BIN = 10  # minimum number of candidates in a bin of a reliability diagram; smaller bins are merged
 FASTEST = 1e-3  # smallest time in milliseconds on a logarithmic axis
 OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # label offsets, in points
@@ -53,7 +53,36 @@ STYLE = {
 
 #: Two ends of a line in data coordinates, which labels avoid.
 Segment = tuple[tuple[float, float], tuple[float, float]]
-Row = tuple[str, Cell, tuple[float, float], str]  # name of a system, difference, interval of the difference, colour
+
+
+class DifferenceRow(NamedTuple):
+    """Row of a plot of differences to a baseline.
+
+    Attributes:
+        name: Name of the baseline.
+        cell: Difference as text and number.
+        interval: Confidence interval of the difference, as fractions.
+        color: Colour of the point.
+    """
+
+    name: str
+    cell: Cell
+    interval: tuple[float, float]
+    color: str
+
+
+class Bin(NamedTuple):
+    """Bin of a reliability diagram.
+
+    Attributes:
+        count: Number of candidates.
+        probability: Mean predicted probability.
+        share: Fraction of relevant candidates.
+    """
+
+    count: int
+    probability: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -73,7 +102,7 @@ class Picture:
     height: float = 4.2
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_DATASETS)
 def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
     """Draw all plots of a data set.
 
@@ -100,18 +129,18 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
         Plots that are not yet drawn.
     """
     for measure in dataset.tested:
-        rows: list[Row] = []
+        rows: list[DifferenceRow] = []
         for test in dataset.tests:
             if test.measure == measure and not isnan(test.difference):
-                color = ACCENT if test.interval[0] > 0 else WARM if test.interval[1] < 0 else INK
                 cell = points_cell(test.difference, test.interval)
-                rows.append((row_name(test.baseline), cell, test.interval, color))
+                rows.append(DifferenceRow(row_name(test.baseline), cell, test.interval, _color(test.interval)))
         if rows:
             caption = f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0"
             draw = partial(
                 _draw_rows, rows=rows, label=f"{row_name(dataset.primary)} minus the other, points of {measure}"
             )
-            height = 0.8 + 0.3 * len(rows) * max(fill(name, NAME).count("\n") + 1 for name, *_ in rows)
+            num_lines = max(fill(row.name, NAME).count("\n") + 1 for row in rows)
+            height = 0.8 + 0.3 * len(rows) * num_lines
             yield Picture(f"{dataset.name}.differences.{measure}", caption, draw, height)
     for measure in dataset.tested:
         timed = {
@@ -126,6 +155,14 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
     for entry in dataset.reliability:
         caption = f"{row_name(entry.system)}: a score as a probability ({entry.method}), ECE {entry.ece:.4f}"
         yield Picture(f"{dataset.name}.reliability.{entry.system}", caption, partial(_draw_reliability, entry=entry))
+
+
+def _color(interval: tuple[float, float]) -> str:
+    """Return the colour of a gain, of a loss, or of a difference whose interval includes 0."""
+    low, high = interval
+    if low > 0:
+        return ACCENT
+    return WARM if high < 0 else INK
 
 
 def svg(picture: Picture) -> str:
@@ -149,14 +186,14 @@ def svg(picture: Picture) -> str:
     return f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(picture.caption)}" class="plot">{body}'
 
 
-def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str) -> None:
+def _draw_rows(axes: "Axes", *, rows: Sequence[DifferenceRow], label: str) -> None:
     """Draw one row per system with its name, the difference and its interval in percent. A line marks 0."""
     for y, (_, cell, interval, color) in enumerate(rows):
         axes.plot([100 * end for end in interval], [y, y], color=SOFT)
         _point(axes, 100 * (cell.value or 0.0), y, color)
         right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         axes.annotate(cell.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **right)
-    axes.set_yticks(range(len(rows)), [fill(name, NAME) for name, *_ in rows], color=INK)
+    axes.set_yticks(range(len(rows)), [fill(row.name, NAME) for row in rows], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
@@ -193,7 +230,12 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
     axes.set_ylabel(f"{measure}, percent, with 95% intervals")
     axes.margins(x=0.12, y=0.12)
     low, high = axes.get_xlim()
-    digits = (1,) if high > 1e4 * low else (1, 3) if high > 100 * low else (1, 2, 5)
+    if high > 1e4 * low:
+        digits: tuple[int, ...] = (1,)
+    elif high > 100 * low:
+        digits = (1, 3)
+    else:
+        digits = (1, 2, 5)
     axes.xaxis.set_major_locator(LogLocator(subs=digits) if high > 10 * low else AutoLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.6g}"))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -207,20 +249,20 @@ def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
     bins = merged_bins(entry)
     lines = list[Segment]()
-    axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
+    axes.plot([entry.probability for entry in bins], [entry.share for entry in bins], color=ACCENT, alpha=0.6)
     for count, probability, share in bins:
         ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
         lines.append(((probability, ends.low), (probability, ends.high)))
         axes.plot([probability] * 2, [ends.low, ends.high], color=SOFT)
         _point(axes, probability, share, ACCENT)
-    for (_, *first), (_, *second) in pairwise(bins):
-        lines.append(((first[0], first[1]), (second[0], second[1])))
+    for first, second in pairwise(bins):
+        lines.append(((first.probability, first.share), (second.probability, second.share)))
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
     axes.set_ylabel("share relevant, with 95% intervals")
     _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins], lines)
 
 
-def merged_bins(entry: Reliability, *, minimum: int = MIN_BIN) -> list[tuple[int, float, float]]:
+def merged_bins(entry: Reliability, *, minimum: int = MIN_BIN) -> list[Bin]:
     """Merge neighbouring bins until each of them has enough candidates for a meaningful share.
 
     Args:
@@ -228,26 +270,27 @@ def merged_bins(entry: Reliability, *, minimum: int = MIN_BIN) -> list[tuple[int
         minimum: Minimum number of candidates in a bin. With fewer candidates in total, there is one bin.
 
     Returns:
-        Number of candidates, mean probability and fraction of relevant candidates of each bin, by probability.
+        Bins, by probability. Empty bins are left out.
     """
-    bins: list[tuple[int, float, float]] = []
-    for count, probability, share in zip(entry.counts, entry.probabilities, entry.shares, strict=True):
-        if not count:
+    bins: list[Bin] = []
+    for following in map(Bin, entry.counts, entry.probabilities, entry.shares):
+        if not following.count:
             continue
-        if bins and bins[-1][0] < minimum:
-            bins[-1] = _joined_bins(bins[-1], (count, probability, share))
+        if bins and bins[-1].count < minimum:
+            bins[-1] = _joined_bins(bins[-1], following)
         else:
-            bins.append((count, probability, share))
-    if len(bins) > 1 and bins[-1][0] < minimum:
+            bins.append(following)
+    if len(bins) > 1 and bins[-1].count < minimum:
         last = bins.pop()
         bins[-1] = _joined_bins(bins[-1], last)
     return bins
 
 
-def _joined_bins(first: tuple[int, float, float], second: tuple[int, float, float]) -> tuple[int, float, float]:
-    total = first[0] + second[0]
-    probability, share = ((first[0] * a + second[0] * b) / total for a, b in zip(first[1:], second[1:], strict=True))
-    return total, probability, share
+def _joined_bins(first: Bin, second: Bin) -> Bin:
+    total = first.count + second.count
+    probability = (first.count * first.probability + second.count * second.probability) / total
+    share = (first.count * first.share + second.count * second.share) / total
+    return Bin(total, probability, share)
 
 
 def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False) -> None:

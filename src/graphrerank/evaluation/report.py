@@ -158,8 +158,9 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
     primary, sentences = row_name(dataset.primary), []
     for baseline in dict.fromkeys(test.baseline for test in valid_tests):
         tests = [test for test in valid_tests if test.baseline == baseline]
-        clear = tests[0].p_holm < ALPHA
-        outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
+        outcome = "unclear"
+        if tests[0].p_holm < ALPHA:
+            outcome = "ahead" if tests[0].difference > 0 else "behind"
         verb = {"unclear": "does not differ clearly from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
         short = [
             f"{test.measure} {100 * test.difference:+.1f} ({p_text(test.p_randomization)})"
