@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
@@ -186,7 +186,9 @@ class Question:
         asked = _ASKED.search(self.lower)
         following = self.lower[asked.end() :].split() if asked else []
         is_yes_no = _YES_NO.match(text) is not None and " or " not in text
-        self.kind = YES_NO if is_yes_no else asked[0] if asked else "none"
+        self.kind = "none" if asked is None else asked[0]
+        if is_yes_no:
+            self.kind = YES_NO
         self.wanted = f"{self.kind} {following[0].strip('?,.') if following else ''}"
         self.stems = frozenset(words(text))
         names = frozenset(stem for name in _NAME.findall(text[1:]) for stem in words(name))
@@ -251,7 +253,10 @@ def read_passages(question: Question, texts: Sequence[str]) -> list[ReaderPassag
     asked = [passage for passage in passages if passage.is_named_in(question.plain)]
     from_asked = " ".join(passage.plain for passage in asked)
     for passage in passages:
-        passage.role = "asked" if passage in asked else "linked" if passage.is_named_in(from_asked) else "other"
+        if passage in asked:
+            passage.role = "asked"
+        elif passage.is_named_in(from_asked):
+            passage.role = "linked"
     return passages
 
 
@@ -290,19 +295,29 @@ def _in_passage(question: Question, passage: ReaderPassage) -> Iterator[AnswerSp
         sentence = passage.text[start:stop]
         shared = len(question.stems & set(words(sentence)))
         for kind, form in _FORMS.items():
-            for place, found in enumerate(islice(form.finditer(sentence), MAX_SPANS)):
-                sides = sentence[max(0, found.start() - REACH) : found.start()], sentence[found.end() :][:REACH]
-                where = f"{min(number, 3)}.{min(place, 4)}"
-                yield AnswerSpan(found[0], _features(question, passage, kind, found[0], sides, where, shared))
+            for position, match in enumerate(islice(form.finditer(sentence), MAX_SPANS)):
+                sides = sentence[max(0, match.start() - REACH) : match.start()], sentence[match.end() :][:REACH]
+                where = f"{min(number, 3)}.{min(position, 4)}"
+                yield AnswerSpan(match[0], _features(question, passage, kind, match[0], sides, where, shared))
 
 
 def _features(
     question: Question, passage: ReaderPassage, kind: str, text: str, sides: tuple[str, str], where: str, shared: int
 ) -> tuple[str, ...]:
-    """Return the names of a span's features."""
-    wanted, role, (left, right) = question.wanted, passage.role, sides
-    own = set(words(text))
-    overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"
+    """Return the names of a span's features.
+
+    Args:
+        question: Question to answer.
+        passage: Passage that contains the span.
+        kind: Form of the span, a key of ``_FORMS``, or ``title``.
+        text: Text of the span.
+        sides: Text before and after the span.
+        where: Number of the sentence and number of the span in it, such as ``0.2``.
+        shared: Number of words that the question and the sentence share.
+    """
+    wanted, role = question.wanted, passage.role
+    left, right = sides
+    overlap = _overlap(set(words(text)), question.stems)
     before, after = left.lower().split()[-NEAR_WORDS:], right.lower().split()[:NEAR_WORDS]
     near = set(words(" ".join([*before, *after])))
     last, nearest = before[-1] if before else "^", " ".join(before[-2:])
@@ -337,19 +352,26 @@ def _features(
     return tuple(names)
 
 
+def _overlap(span_stems: Set[str], question_stems: Set[str]) -> str:
+    """Return whether the question contains ``none``, ``some`` or ``all`` words of a span."""
+    if not span_stems & question_stems:
+        return "none"
+    return "all" if span_stems <= question_stems else "some"
+
+
 def _options(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
     """Yield the titles that the question offers as alternatives, with features that compare years."""
     if " or " not in question.lower:
         return
     offered = [passage for passage in passages if passage.role == "asked"]
-    rest = [passage for passage in passages if passage.role != "asked"]
+    not_offered = [passage for passage in passages if passage.role != "asked"]
     for passage in offered:
         names = ["option", f"option {question.wanted}"]
         other = next((each for each in offered if each.title != passage.title), None)
-        linked = linked_from(passage, rest), None if other is None else linked_from(other, rest)
+        linked = linked_from(passage, not_offered), None if other is None else linked_from(other, not_offered)
         for label, (first, second) in (("own", (passage, other)), ("linked", linked)):
-            for at, step in ((0, "first"), (1, "second"), (-1, "last")):
-                order = _order(first, second, at)
+            for index, step in ((0, "first"), (1, "second"), (-1, "last")):
+                order = _order(first, second, index)
                 names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
                 names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
         yield AnswerSpan(passage.name, tuple(names))
@@ -357,19 +379,29 @@ def _options(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[
 
 def _yes_no(question: Question, passages: Sequence[ReaderPassage]) -> Iterator[AnswerSpan]:
     """Yield "yes" and "no", with features of the words that the relevant passages have in common."""
-    read = [passage for passage in passages if passage.role == "asked"]
-    read += [each for passage in read if (each := linked_from(passage, passages)) is not None]
-    stems = [set(words(passage.text[:300])) - question.stems for passage in read]
+    relevant = [passage for passage in passages if passage.role == "asked"]
+    linked = [linked_from(passage, passages) for passage in relevant]
+    relevant += [passage for passage in linked if passage is not None]
+    stems = [set(words(passage.text[:300])) - question.stems for passage in relevant]
     shared: set[str] = set().union(*(one & other for one, other in combinations(stems, 2)))
-    names = [f"shared {min(len(shared), 6)}", f"read {len(read)}", *(f"word {stem}" for stem in question.relations)]
+    names = [f"shared {min(len(shared), 6)}", f"read {len(relevant)}", *(f"word {stem}" for stem in question.relations)]
     names += [f"both {stem}" for stem in sorted(shared)]
     for answer in ("yes", "no"):
         yield AnswerSpan(answer, tuple(f"{answer} {name}" for name in names))
 
 
-def _order(first: ReaderPassage | None, second: ReaderPassage | None, at: int) -> str:
-    """Compare the years of two passages at an index."""
-    one, other = (() if passage is None else passage.years[at : at + 1 or None] for passage in (first, second))
-    if not one or not other:
+def _order(first: ReaderPassage | None, second: ReaderPassage | None, index: int) -> str:
+    """Return whether the year of the first passage at an index is ``less``, ``same``, ``more`` or ``unknown``."""
+    year, other_year = (_year(passage, index) for passage in (first, second))
+    if year is None or other_year is None:
         return "unknown"
-    return "less" if one < other else "more" if one > other else "same"
+    if year == other_year:
+        return "same"
+    return "less" if year < other_year else "more"
+
+
+def _year(passage: ReaderPassage | None, index: int) -> int | None:
+    """Return a year of a passage by its index, which may be negative. None if there is no such year."""
+    if passage is None or not -len(passage.years) <= index < len(passage.years):
+        return None
+    return passage.years[index]

@@ -79,15 +79,17 @@ class Packing:
         (separator,) = count_tokens(self.tokenizer, [PASSAGE_SEPARATOR])
         contexts = []
         for texts in ranked:
-            kept, used = list[str](), 0
+            packed: list[str] = []
+            num_tokens = 0
             for text in list(texts)[: self.top_k]:
-                room = self.token_budget - used - (separator if kept else 0)
-                if part := self._fitting(text, room, is_first=not kept):
-                    used = self.token_budget - room + count_tokens(self.tokenizer, [part])[0]
-                    kept.append(part)
-                if part != text:
+                room = self.token_budget - num_tokens - (separator if packed else 0)
+                fitting = self._fitting(text, room, is_first=not packed)
+                if fitting:
+                    num_tokens = self.token_budget - room + count_tokens(self.tokenizer, [fitting])[0]
+                    packed.append(fitting)
+                if fitting != text:
                     break
-            contexts.append(Context(tuple(kept if self.order == "best_first" else kept[::-1]), used))
+            contexts.append(Context(tuple(packed if self.order == "best_first" else packed[::-1]), num_tokens))
         return contexts
 
     def _fitting(self, text: str, room: int, *, is_first: bool) -> str:

@@ -65,20 +65,20 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
     """
     corpus, judgements = files.one("corpus.jsonl"), list(_judgements(files))
     relevant = {doc_id for _, _, doc_id, score in judgements if score > 0}
-    kept: set[str] = set()
+    relevant_pages: set[str] = set()
     titles: Counter[str] = Counter()
     num_chunks = 0
     for record in _chunks(corpus):
         num_chunks += 1
         if record["_id"] in relevant:
-            kept.add(record["metadata"]["doc_id"])
+            relevant_pages.add(record["metadata"]["doc_id"])
         titles[record.get("title", "")] += record["metadata"]["chunk_id"] == 0
     repeated = f"{sum(count > 1 for count in titles.values()):,} titles begin several pages"
     writer.notes.append(f"{titles.total():,} pages of {num_chunks:,} chunks in the archive; {repeated}.")
     if not all_pages:
-        writer.notes.append(f"Only the {len(kept):,} pages with a relevant chunk are kept (GraphER).")
+        writer.notes.append(f"Only the {len(relevant_pages):,} pages with a relevant chunk are kept (GraphER).")
     for record in _chunks(corpus):
-        if all_pages or record["metadata"]["doc_id"] in kept:
+        if all_pages or record["metadata"]["doc_id"] in relevant_pages:
             writer.record("document", record)
     for record in _records(files.one("queries.jsonl")):
         writer.record("query", record)
@@ -88,10 +88,10 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
 
 def _records(file: RawFile) -> Iterator[Record]:
     for record in file.records():
-        kept = {key: record[key] for key in ("_id", "title", "text") if key != "title" or record.get(key) is not None}
-        if not all(isinstance(text, str) for text in kept.values()):
+        texts = {key: record[key] for key in ("_id", "title", "text") if key != "title" or record.get(key) is not None}
+        if not all(isinstance(text, str) for text in texts.values()):
             raise ValueError(f"`_id`, `title` and `text` must be strings, got {str(record)[:100]}")
-        yield kept | ({"metadata": record["metadata"]} if record.get("metadata") else {})
+        yield texts | ({"metadata": record["metadata"]} if record.get("metadata") else {})
 
 
 def _judgements(files: RawFiles) -> Iterator[Judgement]:

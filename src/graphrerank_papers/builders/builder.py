@@ -129,9 +129,10 @@ class DatasetWriter:
         """Write the judgements and edges, and close all files."""
         documents, queries = self._empty["document"], self._empty["query"]
         for split, rows in self._judgements.items():
-            if kept := [row for row in rows if row[0] not in queries and row[1] not in documents]:
-                self._write_table(f"qrels/{split}.tsv", [("query-id", "corpus-id", "score"), *kept])
-                self.counts["qrels"][split] = {"queries": len({row[0] for row in kept}), "rows": len(kept)}
+            valid = [row for row in rows if row[0] not in queries and row[1] not in documents]
+            if valid:
+                self._write_table(f"qrels/{split}.tsv", [("query-id", "corpus-id", "score"), *valid])
+                self.counts["qrels"][split] = {"queries": len({row[0] for row in valid}), "rows": len(valid)}
         if edges := [edge for edge in self._edges if documents.isdisjoint(edge[:2])]:
             self._write_table("edges.tsv", [("source", "target", "type", *self._edge_columns), *edges])
         self.counts["edges"] = len(edges)

@@ -57,14 +57,14 @@ class Judged:
         name: Name of the data set in the settings.
         paths: Rankings of both paths.
         right: Whether the dense path and the graph path were right, ``[Q, 2]`` bool.
-        held: Whether each question is reserved for validation, ``[Q]`` bool.
+        is_validation: Whether each question is reserved for validation, ``[Q]`` bool.
         features: Raw syntax features ``[Q, F]``.
     """
 
     name: str
     paths: TwoPaths
     right: Tensor
-    held: Tensor
+    is_validation: Tensor
     features: Tensor
 
     @property
@@ -77,7 +77,7 @@ class Judged:
         """Number of all questions, of validation questions, and of questions for each outcome of the two paths."""
         dense, graph = self.right.unbind(1)
         kinds = {
-            "validation": self.held,
+            "validation": self.is_validation,
             "both": dense & graph,
             "neither": ~dense & ~graph,
             "dense_only": dense & ~graph,
@@ -314,7 +314,9 @@ class AdapterTraining:
             rankings, seconds = judged.paths.routes(predicted)
             right = judged.paths.is_right(rankings[FUSION].nodes, self.right, answers=self.answers)
             correct = torch.cat([judged.right, right.unsqueeze(1)], dim=1)
-            outcomes.append((predicted[judged.held], correct[judged.held], seconds[judged.held]))
+            outcomes.append(
+                (predicted[judged.is_validation], correct[judged.is_validation], seconds[judged.is_validation])
+            )
         scores, correct, seconds = map(torch.cat, zip(*outcomes, strict=True))
         choose = partial(choose_thresholds, scores, correct, seconds, price=self.price)
         return choose(fuse=True), choose(fuse=False)
@@ -322,7 +324,7 @@ class AdapterTraining:
 
 def _disagreements(sets: Sequence[Judged], held_out: bool) -> AdapterRows:
     """Join the questions that exactly one path gets right, for training or validation. Label 1 means the graph path."""
-    masks = [judged.disagree & (judged.held == held_out) for judged in sets]
+    masks = [judged.disagree & (judged.is_validation == held_out) for judged in sets]
     pairs = ((judged.features[mask], judged.right[mask, 1].long()) for judged, mask in zip(sets, masks, strict=True))
     features, labels = map(torch.cat, zip(*pairs, strict=True))
     if (classes := set(labels.tolist())) != {0, 1}:
@@ -394,9 +396,10 @@ def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
     """
     for judged in sets:
         for row in judged.disagree.nonzero().flatten().tolist():
-            part, right = QUESTION_PARTS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
+            part = QUESTION_PARTS[int(judged.is_validation[row])]
+            right_path = ROUTES[int(judged.right[row, 1])]
             question = {"query_id": judged.paths.queries.ids[row], "text": judged.paths.queries.texts[row]}
-            yield {"data": judged.name, "part": part, **question, "right": right}
+            yield {"data": judged.name, "part": part, **question, "right": right_path}
 
 
 def agreement_rows(sets: Sequence[Judged]) -> list[dict[str, Any]]:

@@ -34,8 +34,10 @@ _YEAR = re.compile(r"((?:1[89]|20)\d\d)([a-z]?)")
 
 
 def _text(entry: Any) -> Any:
-    """Return the text of a field that may be None or a number."""
-    return "" if entry is None else str(entry) if type(entry) is int else entry
+    """Convert None to an empty string and integers to text. Pydantic checks all other entries."""
+    if entry is None:
+        return ""
+    return str(entry) if type(entry) is int else entry
 
 
 Text = Annotated[str, BeforeValidator(_text)]
