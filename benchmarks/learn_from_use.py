@@ -48,28 +48,29 @@ SETS = {  # data sets and splits that `base` was not trained on
     "choose_xquad_de": "test",
     "choose_sphinx_docs": "test",
 }
-MOST_QUESTIONS = 1200  # number per data set, evenly spaced
-SESSIONS = (50, 200, 1000, 5000)
+MAX_QUESTIONS = 1200  # maximum number of questions of a data set, evenly spaced
+SESSIONS = (50, 200, 1000, 5000)  # numbers of sessions of a run
 TRAFFIC = 0.6  # share of the questions that users ask; the others are held out
 SHOWN, EXPLORE = 10, 0.5  # length of a list, and `feedback.explore` of the service
 RELEVANT, OTHER = 0.9, 0.08  # click probabilities of relevant and other passages
-ADVERSARIAL, LOUD = 0.05, 0.1
-DRAFTED = 60
-LEVEL = 0.05
+ADVERSARIAL = 0.05  # share of the lists in which clicks contradict relevance
+LOUD = 0.1  # share of the lists that are shown to the user who always clicks the fifth passage
+DRAFTED = 60  # number of drafted questions of the acceptance test
+LEVEL = 0.05  # level at which a deployed ranker counts as worse than `base`
 MODELS, NOTHING = ("position", "cascade"), ("agree", "noise")
 
 
 def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> LearningData:
     """Rank and score all questions of a data set and its drafted questions, or load them from the cache."""
-    kept = cache / f"learn_from_use_{name}.pt"
-    if kept.is_file():
-        material: LearningData = torch.load(kept, weights_only=False)
+    path = cache / f"learn_from_use_{name}.pt"
+    if path.is_file():
+        material: LearningData = torch.load(path, weights_only=False)
         return material
     checkpoint = load_primary("base")
     manifest = checkpoint.graph_reranker
     dataset = parts.dataset("folder", path=str(folder / name), edges="auto", splits={"test": SETS[name]})
     queries = dataset.split("test").queries
-    count = min(MOST_QUESTIONS, len(queries))
+    count = min(MAX_QUESTIONS, len(queries))
     dataset = dataset.with_queries(queries[torch.arange(count) * len(queries) // count])
     dataset = dataset.with_drafts(draft_questions(dataset.graph, DRAFTED))
     prepared = parts.prepare(
@@ -82,7 +83,7 @@ def prepare(parts: ComponentFactory, folder: Path, name: str, cache: Path) -> Le
     material = LearningData.of(prepared, checkpoint.model, ["train"])
     took = 1000 * (time.process_time() - begin) / len(dataset.query_ids)
     print(f"{name}: {took:.1f} ms of CPU a question to score its list", file=sys.stderr)
-    torch.save(material, kept)
+    torch.save(material, path)
     return material
 
 
@@ -105,7 +106,7 @@ class Users:
             self.relevant = {query: drawn[query].tolist() for query in judged.tolist()}
         self.truth = truth
         self.shown = order(lists.scores, lists.nodes)[:, :SHOWN].tolist()
-        self.frequency = [1 / (1 + at) ** 0.5 for at in range(count)]
+        self.frequency = [1 / (1 + rank) ** 0.5 for rank in range(count)]
 
     def sessions(self, count: int, model: str, *, explore: bool = True) -> list[Session]:
         """Return the shown lists with their clicks, in the order of time."""
@@ -126,7 +127,9 @@ class Users:
         goes_on = True
         for rank, column in enumerate(columns, 1):
             relevant = self.relevant[query][column] != adversarial
-            chance = 0.3 if self.truth == "noise" else RELEVANT if relevant else OTHER
+            chance = RELEVANT if relevant else OTHER
+            if self.truth == "noise":
+                chance = 0.3
             looks = rng.random() < 1 / rank if model == "position" else goes_on
             clicks = looks and rng.random() < chance
             if model == "cascade":
@@ -141,8 +144,8 @@ def ndcg(material: LearningData, queries: Tensor, scores: Tensor) -> Tensor:
     """Return nDCG@10 of each question."""
     dataset, nodes = material.prepared.dataset, material.lists.nodes[queries]
     ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
-    found = measure_ranking(dataset, dataset.split("test"), queries, ranking, ["nDCG@10"])
-    return found["nDCG@10"].nan_to_num(0.0)
+    scores_by_measure = measure_ranking(dataset, dataset.split("test"), queries, ranking, ["nDCG@10"])
+    return scores_by_measure["nDCG@10"].nan_to_num(0.0)
 
 
 def measure(material: LearningData, users: Users, learned: LearningResult) -> dict[str, Any]:
@@ -154,9 +157,10 @@ def measure(material: LearningData, users: Users, learned: LearningResult) -> di
         deployed = ungated if learned.accepted else base
     p_worse = float(randomization_tests(base - deployed)[1])
     stage = learned.change.stage if learned.change is not None else ""
-    means = {name: float(of.mean()) for name, of in (("base", base), ("deployed", deployed), ("ungated", ungated))}
-    told = {"accepted": learned.accepted, "stage": stage, "tests": learned.tests, "refusals": learned.refusals}
-    return {**means, "p worse": p_worse, "slope": learned.propensities.slope, **told}
+    scores = {"base": base, "deployed": deployed, "ungated": ungated}
+    means = {name: float(each.mean()) for name, each in scores.items()}
+    outcome = {"accepted": learned.accepted, "stage": stage, "tests": learned.tests, "refusals": learned.refusals}
+    return {**means, "p worse": p_worse, "slope": learned.propensities.slope, **outcome}
 
 
 def run(material: LearningData, count: int, model: str, seed: int, truth: str = "judged") -> dict[str, Any]:
@@ -175,10 +179,12 @@ def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axes, model in zip(figure.subplots(1, 2, sharey=True), MODELS, strict=True):
         for name, rows in results.items():
-            of = [row for row in rows if row["model"] == model]
-            counts = sorted({row["sessions"] for row in of})
+            rows_of_model = [row for row in rows if row["model"] == model]
+            counts = sorted({row["sessions"] for row in rows_of_model})
             for which, style in (("deployed", "-"), ("ungated", ":")):
-                gains = [fmean(row[which] - row["base"] for row in of if row["sessions"] == n) for n in counts]
+                gains = [
+                    fmean(row[which] - row["base"] for row in rows_of_model if row["sessions"] == n) for n in counts
+                ]
                 label = name if which == "ungated" else None
                 color = f"C{list(results).index(name)}"
                 axes.plot(counts, [100 * gain for gain in gains], style, marker="o", color=color, label=label)
@@ -202,10 +208,10 @@ def table(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         for model in MODELS:
             cells = []
             for count in SESSIONS:
-                part = [row for row in rows if (row["model"], row["sessions"]) == (model, count)]
-                accepted = sum(row["accepted"] for row in part)
-                mean = fmean(row["deployed"] for row in part) if part else float("nan")
-                cells.append(f"{100 * mean:.1f} ({accepted}/{len(part)})")
+                runs = [row for row in rows if (row["model"], row["sessions"]) == (model, count)]
+                accepted = sum(row["accepted"] for row in runs)
+                mean = fmean(row["deployed"] for row in runs) if runs else float("nan")
+                cells.append(f"{100 * mean:.1f} ({accepted}/{len(runs)})")
             base = fmean(row["base"] for row in rows)
             lines.append(f"| {name} | {model} | {100 * base:.1f} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -231,7 +237,7 @@ def main() -> None:
     parts = ComponentFactory(datasets=arguments.datasets, cache=arguments.cache)
     results: dict[str, list[dict[str, Any]]] = {}
     nothing: list[dict[str, Any]] = []
-    for at, name in enumerate(arguments.sets):
+    for number, name in enumerate(arguments.sets):
         material = prepare(parts, arguments.datasets.resolve(), name, arguments.cache)
         if arguments.prepare:
             continue
@@ -241,7 +247,7 @@ def main() -> None:
             for model in MODELS
             for seed in range(arguments.repeats)
         ]
-        for seed in range(at, arguments.nothing, len(arguments.sets)):
+        for seed in range(number, arguments.nothing, len(arguments.sets)):
             model, truth = MODELS[seed % 2], NOTHING[seed // 2 % 2]
             nothing.append({"set": name, **run(material, 1000, model, 1000 + seed, truth)})
         write_json(arguments.out / "learning.json", {"results": results, "nothing": nothing})
@@ -249,8 +255,8 @@ def main() -> None:
         print(name, file=sys.stderr, flush=True)
     print(table(results))
     for truth in NOTHING:
-        part = [row for row in nothing if row["truth"] == truth]
-        print(f"nothing to learn, {truth}: {sum(row['accepted'] for row in part)} of {len(part)} accepted")
+        runs = [row for row in nothing if row["truth"] == truth]
+        print(f"nothing to learn, {truth}: {sum(row['accepted'] for row in runs)} of {len(runs)} accepted")
     every = [row for rows in [*results.values(), nothing] for row in rows]
     print(f"significantly below base: {sum(row['p worse'] <= LEVEL for row in every)} of {len(every)} runs")
     taught = [row for rows in results.values() for row in rows if row["stage"]]

@@ -64,7 +64,7 @@ def main() -> None:
             print(f"{PASSAGES} passages, {EDGES:,} edges: {name} {number:.1f} ms")
         if arguments.without is not None:  # The page shows the large graph meanwhile.
             with_page, without = latencies([arguments.url, arguments.without])
-            print(f"POST /v2/rerank, p50: {with_page:.2f} ms beside the page, {without:.2f} ms with page=false, "
+            print(f"POST /v2/rerank, p50: {with_page:.2f} ms while the page is used, {without:.2f} ms with page=false, "
                   f"ratio {with_page / without:.3f}")  # fmt: skip
         if arguments.pictures is not None:
             for name, width, height, dark in (
@@ -125,9 +125,9 @@ def large_graph(page: Page, url: str) -> dict[str, float]:
     frames = sorted(page.evaluate("window.frames"))
     hovers = page.evaluate(HOVER.replace("COUNT", str(HOVERS)))
     return {
-        "from the click until the graph lies still": page.evaluate("window.done - window.begin"),
-        "a frame meanwhile, median": statistics.median(frames),
-        "a frame meanwhile, 95th percentile": frames[int(0.95 * len(frames))],
+        "from the click until the graph is stable": page.evaluate("window.done - window.begin"),
+        "a frame until then, median": statistics.median(frames),
+        "a frame until then, 95th percentile": frames[int(0.95 * len(frames))],
         "hovering a node, median": statistics.median(hovers),
     }
 

@@ -87,13 +87,14 @@ def patterns(suffix: str) -> Iterator[tuple[str, str, str]]:
         if len(token) == 1 or token in known:
             for opener in openers:
                 for end in ("", "a"):
-                    if (found := (opener, token, end)) not in seen:
-                        seen.add(found)
-                        yield found
+                    pattern = (opener, token, end)
+                    if pattern not in seen:
+                        seen.add(pattern)
+                        yield pattern
 
 
 def content(pattern: Sequence[str], length: int) -> str:
-    """Return a file of about so many characters."""
+    """Return the text of a file with about ``length`` characters."""
     opener, token, end = pattern
     return opener + token * (length // len(token)) + end
 
@@ -125,30 +126,32 @@ def main() -> int:
         growth=(7.0, "ratio of CPU times above which a text is reported"),
         workers=(1, "number of processes"),
     )
-    given = parser.parse_args()
-    found = 0
-    for suffix in given.suffixes:
-        tried = list(patterns(suffix))
-        with LimitedProcesses("reader_growth:reader", suffix, workers=given.workers) as processes:
+    arguments = parser.parse_args()
+    num_reported = 0
+    for suffix in arguments.suffixes:
+        tested = list(patterns(suffix))
+        with LimitedProcesses("reader_growth:reader", suffix, workers=arguments.workers) as processes:
 
-            def times(tried: Sequence[Sequence[str]], length: int) -> list[float]:
-                tasks = (Task(content(pattern, length), seconds_for(0)) for pattern in tried)
+            def times(tested: Sequence[Sequence[str]], length: int) -> list[float]:
+                tasks = (Task(content(pattern, length), seconds_for(0)) for pattern in tested)
                 return [
                     float("inf") if reply.failure else float(json.loads(reply.content))
                     for reply in processes.call(tasks)
                 ]
 
-            long = times(tried, LENGTH)
-            slow = [(pattern, seconds) for pattern, seconds in zip(tried, long, strict=True) if seconds > given.slow]
+            long = times(tested, LENGTH)
+            slow = [
+                (pattern, seconds) for pattern, seconds in zip(tested, long, strict=True) if seconds > arguments.slow
+            ]
             short = times([pattern for pattern, _ in slow], LENGTH // 4)
-        print(f"{suffix}: {len(tried):,} patterns, {sum(min(each, 30.0) for each in long):,.0f} s of CPU", flush=True)
+        print(f"{suffix}: {len(tested):,} patterns, {sum(min(each, 30.0) for each in long):,.0f} s of CPU", flush=True)
         for (pattern, seconds), less in sorted(zip(slow, short, strict=True), key=lambda row: -row[0][1]):
-            if seconds > given.growth * less:
-                found += 1
+            if seconds > arguments.growth * less:
+                num_reported += 1
                 print(
                     f"  {pattern!r}: {seconds:.2f} s for {LENGTH:,} characters, {less:.3f} s for a fourth", flush=True
                 )
-    return min(found, 1)
+    return min(num_reported, 1)
 
 
 if __name__ == "__main__":

