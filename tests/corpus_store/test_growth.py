@@ -1,4 +1,4 @@
-"""A corpus folder that grew, or was compacted, gives what one gives that was prepared with the same passages."""
+"""A folder that grew or was compacted gives the same results as one that was prepared with the same passages."""
 
 import dataclasses
 import random
@@ -34,7 +34,7 @@ from tests.support.killing import run_until_file_operation
 
 
 def with_nodes(dataset: Dataset, nodes: Sequence[int]) -> Dataset:
-    """Build the data set anew with some passages, in some order, and the edges and judgements of them alone."""
+    """Build the data set of the given passages, in the given order, with their edges and judgements."""
     graph, number = dataset.graph, torch.full((dataset.graph.num_nodes,), -1)
     number[list(nodes)] = torch.arange(len(nodes))
     pairs, weight, types = graph.typed_edges()
@@ -49,7 +49,7 @@ def with_nodes(dataset: Dataset, nodes: Sequence[int]) -> Dataset:
 
 
 def new_edges(dataset: Dataset, new: Sequence[int], present: Sequence[int]) -> list[NewEdge]:
-    """List the edges of new passages among them and to those that are there."""
+    """List the edges of new passages, to each other and to the passages that are present."""
     ids, (pairs, weight, types) = dataset.graph.node_ids, dataset.graph.typed_edges()
     return [
         NewEdge(ids[i], ids[j], w, kind)
@@ -75,7 +75,7 @@ def test_added_and_removed_passages_against_a_rebuild(make_dataset: MakeDataset,
     assert grown.fingerprint != old.fingerprint
     whole = with_nodes(dataset, range(85))
     assert_same(grown, dataclasses.replace(whole, splits=grown.splits), tmp_path / "cache")
-    assert old.graph.texts[59] == dataset.graph.texts[59]  # who mapped it before goes on
+    assert old.graph.texts[59] == dataset.graph.texts[59]  # a process that mapped it before is not affected
     assert old.graph.num_nodes == 60
     assert grow_corpus(folder, remove=[ids[i] for i in range(0, 85, 7)]).num_removed == 13
     add(folder, dataset, range(85, 90), [i for i in range(85) if i % 7])
@@ -140,7 +140,7 @@ def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDatase
     bare = dataset.with_graph(dataclasses.replace(dataset.graph, weight_by_type=None))
     folder = prepare_corpus(bare, tmp_path / "corpus")
     grow_corpus(folder, ["new"], ["A zebra"], edges=[NewEdge("d9", "new", 0.5, 0), NewEdge("new", "d2")])
-    grow_corpus(folder, ["d20"], ["Another zebra"], replace=True)  # its id stands twice
+    grow_corpus(folder, ["d20"], ["Another zebra"], replace=True)  # its id is stored twice
     graph = open_corpus(folder, thorough=True).graph
     _, weight, types = (part[-2:] for part in graph.with_types([0]).typed_edges())
     assert (weight.tolist(), types.tolist()) == ([0.5, 0.5], [0, 0])

@@ -34,7 +34,7 @@ def coverage(query: str, held: set[str], texts: Sequence[str]) -> float:
 def by_the_book(
     texts: Sequence[str], query: str, nodes: Sequence[int], edges: set[tuple[int, int]]
 ) -> list[list[float]]:
-    """The definitions of the docstring, one candidate at a time; ``edges`` join places in ``nodes``."""
+    """Compute the definitions of the docstring one candidate at a time. ``edges`` join positions in ``nodes``."""
     held = [set(words(texts[node])) for node in nodes]
     rows = []
     for place, node in enumerate(nodes):
@@ -87,7 +87,7 @@ def test_random_graphs_against_the_definitions() -> None:
 
 
 def test_a_title_that_is_covered_counts_one_at_most() -> None:
-    """The query holds its words in another order, in which rounded sums differ: some are above the title's own."""
+    """The query has the words of the title in another order, so its rounded sum can exceed that of the title."""
     rng = random.Random(0)
     vocabulary = [f"w{i}" for i in range(60)]
     titles = [rng.sample(vocabulary, rng.randint(20, 50)) for _ in range(40)]

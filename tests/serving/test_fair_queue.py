@@ -30,7 +30,7 @@ def test_one_connection_is_served_in_order() -> None:
 
 
 def test_cheap_requests_pass_the_expensive_ones_of_other_senders() -> None:
-    """Until two seconds are paid for, each other sender may do two seconds."""
+    """While a sender waits for two seconds of work, each other sender may get two seconds of work done."""
     for heavy in ([Sender("heavy", "1")] * 3, [Sender("light", f"h{number}") for number in range(3)]):
         queue: FairQueue[str] = FairQueue()
         for number, sender in enumerate(heavy):
@@ -61,7 +61,7 @@ def test_a_share_that_was_not_used_is_not_saved() -> None:
     assert drained(queue)[:10].count("busy") == 5
 
 
-def test_what_waited_too_long_comes_first_in_every_second_turn() -> None:
+def test_items_beyond_the_patience_come_first_in_every_second_turn() -> None:
     queue: FairQueue[str] = FairQueue(patience=5.0)
     queue.add("heavy", Sender("client", "h"), 100.0, 0.0)
     queue.add("another heavy", Sender("client", "i"), 100.0, 0.0)
@@ -72,7 +72,7 @@ def test_what_waited_too_long_comes_first_in_every_second_turn() -> None:
 
 
 def test_items_of_a_client_are_in_order_while_others_come_and_go() -> None:
-    """By the virtual time at which each ends, whatever the order in which they came."""
+    """Items are served by the virtual time at which they end, in whatever order they arrived."""
     queue: FairQueue[str] = FairQueue()
     for name, connection, seconds in (("a 2", "a", 2.0), ("b 1", "b", 1.0), ("b 4", "b", 3.0), ("c 3", "c", 3.0)):
         queue.add(name, Sender("one", connection), seconds, 0.0)
@@ -101,7 +101,7 @@ def test_no_wait_exceeds_the_sum_of_the_backlog() -> None:
     assert backlog.seconds == 0
 
 
-def test_what_nobody_waits_for_is_not_paid() -> None:
+def test_senders_do_not_pay_for_discarded_items() -> None:
     queue: FairQueue[str] = FairQueue()
     queue.add("gone", Sender("one", "1"), 100.0, 0.0)
     queue.discard(lambda item: item == "gone")
@@ -111,7 +111,7 @@ def test_what_nobody_waits_for_is_not_paid() -> None:
     assert drained(queue) == ["next", "other"]
 
 
-def test_what_is_left_keeps_its_place() -> None:
+def test_an_item_that_was_not_taken_keeps_its_position() -> None:
     queue: FairQueue[str] = FairQueue()
     for name in ("a", "b", "c"):
         queue.add(name, Sender("one", "1"), 1.0, 0.0)
@@ -142,7 +142,7 @@ def test_the_wait_of_a_further_request(work, seconds, expected) -> None:
     assert backlog(*work).wait(Sender("me", "1"), seconds) == pytest.approx(expected)
 
 
-def test_the_wait_follows_the_rates_and_what_is_left() -> None:
+def test_the_wait_follows_the_rates_and_the_remaining_work() -> None:
     rate = 1.0
     made = Backlog(lambda kind: rate)
     me = Sender("me", "1")
