@@ -75,12 +75,12 @@ class Bin(NamedTuple):
     """Bin of a reliability diagram.
 
     Attributes:
-        count: Number of candidates.
+        num_candidates: Number of candidates.
         probability: Mean predicted probability.
         share: Fraction of relevant candidates.
     """
 
-    count: int
+    num_candidates: int
     probability: float
     share: float
 
@@ -273,23 +273,24 @@ def merged_bins(entry: Reliability, *, minimum: int = MIN_BIN) -> list[Bin]:
         Bins, by probability. Empty bins are left out.
     """
     bins: list[Bin] = []
-    for following in map(Bin, entry.counts, entry.probabilities, entry.shares):
-        if not following.count:
+    for count, probability, share in zip(entry.counts, entry.probabilities, entry.shares, strict=True):
+        if not count:
             continue
-        if bins and bins[-1].count < minimum:
+        following = Bin(count, probability, share)
+        if bins and bins[-1].num_candidates < minimum:
             bins[-1] = _joined_bins(bins[-1], following)
         else:
             bins.append(following)
-    if len(bins) > 1 and bins[-1].count < minimum:
+    if len(bins) > 1 and bins[-1].num_candidates < minimum:
         last = bins.pop()
         bins[-1] = _joined_bins(bins[-1], last)
     return bins
 
 
 def _joined_bins(first: Bin, second: Bin) -> Bin:
-    total = first.count + second.count
-    probability = (first.count * first.probability + second.count * second.probability) / total
-    share = (first.count * first.share + second.count * second.share) / total
+    total = first.num_candidates + second.num_candidates
+    probability = (first.num_candidates * first.probability + second.num_candidates * second.probability) / total
+    share = (first.num_candidates * first.share + second.num_candidates * second.share) / total
     return Bin(total, probability, share)
 
 
