@@ -177,10 +177,13 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
 def test_a_damaged_cache_is_computed_again(
     trained: Path, run_command, small_encoder: tuple[str, ...], cache: Path, tmp_path: Path, kind: str
 ) -> None:
-    files = list((cache / kind).rglob("*.safetensors"))
+    copied = tmp_path / "cache"  # other tests read the cache of the session
+    shutil.copytree(cache, copied)
+    files = list((copied / kind).rglob("*.safetensors"))
     for file in files:
         flip_bit(file)
-    done = run_command("evaluate.py", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
+    settings = (*small_encoder, f"paths.cache={copied}", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("evaluate.py", f"checkpoint={trained}", *settings)
     assert any(f"{file}: damaged cache" in done.stderr for file in files)
 
 
