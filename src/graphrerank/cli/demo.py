@@ -22,7 +22,7 @@ QUESTIONS = (  # `base` ranks the right answer of the first one first, and the r
     "Which groups dump credentials from LSASS memory with Mimikatz?",
     "Which mitigations prevent a phishing attachment from running?",
 )
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.25  # interval at which the demo checks whether the service is ready
 PATIENCE_SECONDS = 300.0  # maximum waiting time until the service is ready
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 CORE = ("torch", "numpy", "safetensors", "bm25s", "PyStemmer", "pyahocorasick")
-WIDTH = 80
+WIDTH = 80  # maximum length of a printed line, in characters
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from graphrerank.utils.checks import UserError, similar_name
 from graphrerank.utils.docstrings import docstring_entries
 
 SUFFIX = "_settings"  # suffix of the name of the defaults in Hydra's config store
-HELP_WIDTH = 100
+HELP_WIDTH = 100  # maximum line length of descriptions in YAML files and in --help, in characters
 REQUIRED = "???"  # Hydra's value of a required setting
 
 

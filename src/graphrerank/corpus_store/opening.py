@@ -51,7 +51,7 @@ from graphrerank.utils.safe_loading import plain_name, read_json
 __getattr__ = moved_names(__name__)
 
 CORPUS_MANIFEST = "corpus.json"
-FORMAT = 3
+FORMAT = 3  # Format version of corpus folders. A folder with another version must be prepared again.
 CONTENT_COLUMNS = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 Array = npt.NDArray[Any]

@@ -15,7 +15,7 @@ from graphrerank.pipelines.pipeline import Retrieved
 
 TOTAL = "total"
 WARM_UP = 10  # number of queries that are run before timing
-LATENCY_QUERIES = 200
+LATENCY_QUERIES = 200  # maximum number of queries that are run one at a time to measure the latency
 TIME_BUDGET_SECONDS = 20.0  # upper limit per system; slow systems are timed on fewer queries
 TIMED_QUERIES, TIMED_PAIRS = 8, 128  # queries and pairs that are encoded again without the cache, for timing
 

@@ -15,7 +15,7 @@ from graphrerank.evaluation.systems import System
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.utils.caching import hash_texts
 
-DEPTH = 10
+DEPTH = 10  # number of top passages that are pooled from each ranking
 
 
 @dataclass(frozen=True)

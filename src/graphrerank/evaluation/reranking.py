@@ -14,7 +14,7 @@ from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.systems import System
 from graphrerank.utils.progress import progress_bar, step
 
-BATCH_QUERIES = 64
+BATCH_QUERIES = 64  # number of queries whose candidates are scored in one forward pass
 #: Number of queries per batch of states of tokens, which take some tens of MiB per query.
 BATCH_STATES_QUERIES = 4
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
 from graphrerank.utils.checks import UserError, check_counts
 
-RESAMPLES = 10_000
+RESAMPLES = 10_000  # default number of random sign flips and of bootstrap samples
 CONFIDENCE = 0.95  # confidence level of intervals
 ALPHA = 0.05  # significance level of tests
 POWER = 0.8  # probability of finding a true difference of `smallest_difference`

@@ -24,7 +24,7 @@ ROW_NAMES = {
 }
 TEXTS = ("text", "prose", "system")  # forms of text columns, which are left-aligned
 FRAME = 3  # width of the frame of a printed column: two blanks and a line
-SHORTEST_NAME = 12
+SHORTEST_NAME = 12  # width in characters to which the first column of a table may be narrowed
 
 
 @dataclass(frozen=True)

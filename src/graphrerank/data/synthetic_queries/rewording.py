@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from graphrerank.data.synthetic_queries.wording import QuestionWriter, templates_of
 from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, stemmer
 
-MAX_CHANGES = 3
+MAX_CHANGES = 3  # Maximum number of changes per question.
 MIN_TYPO_LETTERS = 6  # Minimum number of letters of a misspelt word.
 MAX_BOUNDARIES = 10  # Maximum length of an expression with a synonym, in word boundaries (two per word) or characters.
 MIN_WORDS_LEFT = 4  # Minimum number of content words after the first word, for questions that are shortened.

@@ -21,7 +21,7 @@ from graphrerank.serving.settings import ServiceSettings
 from graphrerank.utils.checks import UserError
 
 PAGE_FILES = {"/": "index.html", "/page/judge.js": "judge.js", "/page/judge.css": "judge.css"}
-MAX_PASSAGES = 500
+MAX_PASSAGES = 500  # maximum number of passages of a request
 Text = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION)]
 Ids = Annotated[list[str], Field(max_length=MAX_PASSAGES)]
 

@@ -13,7 +13,7 @@ from graphrerank.utils.checks import UserError
 from graphrerank.utils.files import sole_use, write_text
 
 QUERIES, QRELS = "queries.jsonl", "qrels"
-MAX_QUESTION = 2_000
+MAX_QUESTION = 2_000  # maximum length of a question in characters
 
 
 @dataclass(frozen=True)

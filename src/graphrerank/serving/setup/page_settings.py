@@ -6,7 +6,7 @@ from pathlib import Path
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.serving.settings import PageSettings
 
-NUM_QUESTIONS = 4
+NUM_QUESTIONS = 4  # number of questions of the data set that the page offers as examples
 MAX_QUESTION = 300  # characters
 
 
