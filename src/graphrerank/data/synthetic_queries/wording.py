@@ -24,7 +24,8 @@ MAX_SHORT_CLAUSE_WORDS, MAX_LONG_CLAUSE_WORDS = (
     10,
     26,
 )  # Maximum number of words in a clause of short and long questions.
-MIN_PASSAGE_WORDS = 8  # Minimum number of words, or of characters in scripts without spaces, of a passage from which questions are drafted.
+# Minimum number of words, or of characters in scripts without spaces, of a passage from which questions are drafted.
+MIN_PASSAGE_WORDS = 8
 # Minimum share of letters among the characters, and of stop words among the words, of prose. Tables, code and lists of
 # names have smaller shares.
 LETTERS, STOPS = 0.7, 0.2
