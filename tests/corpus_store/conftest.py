@@ -76,7 +76,7 @@ def assert_same(found: Dataset, rebuilt: Dataset, cache: Path, *, exact: bool = 
     close(one.inputs["node_vectors"], other.inputs["node_vectors"], exact=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_dataset() -> MakeDataset:
     """Make a data set; some passages are empty, some hold a line break in their lead."""
 

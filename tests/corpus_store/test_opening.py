@@ -297,13 +297,19 @@ POINTERS = ("edges.indptr", "node_ids.offsets", "texts.offsets", "token.ptr", "s
 NUMBERS = ("edges.indices", "token.postings", "stem.stems", "split0.query", "split0.node", "entities.indices")
 
 
+@pytest.fixture(scope="module")
+def prepared(make_dataset: MakeDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus folder that tests copy before they change it."""
+    return prepare_corpus(make_dataset(20), tmp_path_factory.mktemp("prepared") / "corpus")
+
+
 @pytest.mark.parametrize("use", ["open", "remove"])
 @pytest.mark.parametrize("number", [-1, 2**30])
 @pytest.mark.parametrize("name", [*POINTERS, *NUMBERS])
 def test_numbers_out_of_range_are_refused_by_the_name_of_their_file(
-    make_dataset: MakeDataset, tmp_path: Path, name: str, number: int, use: str
+    prepared: Path, tmp_path: Path, name: str, number: int, use: str
 ) -> None:
-    folder = prepare_corpus(make_dataset(20), tmp_path / "corpus")
+    folder = shutil.copytree(prepared, tmp_path / "corpus")
 
     def change(numbers: np.ndarray) -> None:
         numbers.reshape(len(numbers), -1)[len(numbers) // 2, 0] = number

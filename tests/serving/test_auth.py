@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import time
 from dataclasses import replace
 from functools import partial
@@ -50,12 +51,18 @@ def unsigned():
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
 
 
-@pytest.fixture
-def make_service(tmp_path):
-    """Serve four passages: one public, one for `hr`, one for `hr` and `law`, one for nobody."""
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Folder of four passages: one public, one for `hr`, one for `hr` and `law`, one for nobody."""
     graph = CorpusGraph.from_edges(list("abcd"), ["red pear", "red plum", "red apple", "red fig"], torch.zeros(0, 2))
     dataset = Dataset("fruit", graph.with_passages(metadata=Metadata(RECORDS)), [], [], {})
-    folder = prepare_corpus(dataset, tmp_path / "corpus")
+    return prepare_corpus(dataset, tmp_path_factory.mktemp("auth") / "corpus")
+
+
+@pytest.fixture
+def make_service(corpus, tmp_path):
+    """Serve a copy of the folder, which a test may change."""
+    folder = shutil.copytree(corpus, tmp_path / "corpus")
 
     def load(path):
         opened = open_corpus(path)
