@@ -31,6 +31,20 @@ class LinkTargets(NamedTuple):
     is_redirected: bool = False
 
 
+class BrokenLink(NamedTuple):
+    """Link or import whose target does not exist.
+
+    Attributes:
+        document: Name of the document that contains the link.
+        line: Line of the link, 1-based, or 0 if the format has no lines.
+        target: Target as written, followed by a note if only the section is missing.
+    """
+
+    document: str
+    line: int
+    target: str
+
+
 @dataclass(frozen=True)
 class TypeCount:
     """Number of internal links of one type.
@@ -54,35 +68,35 @@ class LinkAccount:
         resolved: Number of internal links whose target exists.
         to_section: Number of resolved links that point to a section rather than to a whole document.
         redirected: Number of resolved links to pages that redirect, which lead to the target of the redirect.
-        dead: Source document, line and target of each broken link. If only the section is missing, the link is broken
-            but there is still an edge to the document.
+        dead: Broken links. If only the section is missing, the link is broken but there is still an edge to the
+            document.
         foreign: Number of links to other sites and to files outside the folder.
         code: Number of edges between code symbols by type: import, call, inherits or tests.
         by_type: Number of internal links of other types than ``link``, such as import, call, property and include. An
             import refers to the folder if its root is a package of the folder. Calls, bases and tests of unknown names
             may refer to installed packages, so that they count only if they are resolved.
-        dead_imports: Source document, line and target of each import of the folder whose target does not exist.
+        dead_imports: Imports that refer to the folder but whose target does not exist.
     """
 
     within: int
     resolved: int
     to_section: int
-    dead: Sequence[tuple[str, int, str]] = ()
+    dead: Sequence[BrokenLink] = ()
     foreign: int = 0
     code: Mapping[str, int] = field(default_factory=dict)
     by_type: Mapping[str, TypeCount] = field(default_factory=dict)
-    dead_imports: Sequence[tuple[str, int, str]] = ()
+    dead_imports: Sequence[BrokenLink] = ()
     redirected: int = 0
 
     def __str__(self) -> str:
         """Summarise the number of links, the first broken links and the number of code edges."""
-        links = f"{self.within:,} link{'s' * (self.within != 1)} within the folder: {self.resolved:,} resolved"
-        links += (
-            f" ({self.to_section:,} to a section{f', {self.redirected:,} through a redirect' * bool(self.redirected)})"
-        )
+        links = "link" if self.within == 1 else "links"
+        redirected = f", {self.redirected:,} through a redirect" if self.redirected else ""
+        summary = f"{self.within:,} {links} within the folder: {self.resolved:,} resolved"
+        summary += f" ({self.to_section:,} to a section{redirected})"
         if self.dead:
-            links += f", {len(self.dead):,} broken: {_shown(self.dead)}"
-        rows = [links]
+            summary += f", {len(self.dead):,} broken: {_first_broken(self.dead)}"
+        rows = [summary]
         if self.by_type:
             counts = (
                 f"{_PLURALS.get(name, f'{name}s')}: {count.resolved:,} of {count.within:,}"
@@ -91,17 +105,20 @@ class LinkAccount:
             first, *others = counts
             rows.append("; ".join([f"{first} within the folder resolved", *others]))
         if self.dead_imports:
-            rows[-1] += f"; {len(self.dead_imports):,} imports broken: {_shown(self.dead_imports)}"
+            rows[-1] += f"; {len(self.dead_imports):,} imports broken: {_first_broken(self.dead_imports)}"
         edges = ", ".join(f"{count:,} {name}" for name, count in sorted(self.code.items()))
         return "\n".join([*rows, f"code edges: {edges}"] if edges else rows)
 
 
-def _shown(dead: Sequence[tuple[str, int, str]]) -> str:
+def _first_broken(dead: Sequence[BrokenLink]) -> str:
     """Return the first broken links for a message."""
-    rows = [
-        f"{shown_name(name)}{f':{line}' * (line > 0)} -> {shown_name(target)}" for name, line, target in dead[:SHOWN]
-    ]
-    return ", ".join([*rows, *["..."] * (len(dead) > SHOWN)])
+    rows = []
+    for link in dead[:SHOWN]:
+        line = f":{link.line}" if link.line > 0 else ""
+        rows.append(f"{shown_name(link.document)}{line} -> {shown_name(link.target)}")
+    if len(dead) > SHOWN:
+        rows.append("...")
+    return ", ".join(rows)
 
 
 @dataclass
@@ -113,8 +130,8 @@ class LinkTally:
         to_section: Number of resolved links that point to a section.
         foreign: Number of external links.
         redirected: Number of resolved links that lead to their target through a redirect.
-        dead: Source document, line and target of each broken link.
-        dead_imports: Source document, line and target of each broken import.
+        dead: Broken links.
+        dead_imports: Broken imports.
         code: Number of edges between code symbols by type.
         within_by_type: Number of internal links of other types than ``link``.
         resolved_by_type: Number of these that are resolved.
@@ -124,8 +141,8 @@ class LinkTally:
     to_section: int = 0
     foreign: int = 0
     redirected: int = 0
-    dead: list[tuple[str, int, str]] = field(default_factory=list)
-    dead_imports: list[tuple[str, int, str]] = field(default_factory=list)
+    dead: list[BrokenLink] = field(default_factory=list)
+    dead_imports: list[BrokenLink] = field(default_factory=list)
     code: Counter[str] = field(default_factory=Counter)
     within_by_type: Counter[str] = field(default_factory=Counter)
     resolved_by_type: Counter[str] = field(default_factory=Counter)
@@ -147,8 +164,9 @@ class LinkTally:
         if targets is None:
             self.foreign += 1
             return
-        is_own = bool(targets.places) and {(number, None), (number, passage.section)}.issuperset(targets.places)
-        if link.kind != SYMBOL and (targets.missing or not is_own):
+        own_places = {(number, None), (number, passage.section)}
+        is_to_itself = bool(targets.places) and own_places.issuperset(targets.places)
+        if link.kind != SYMBOL and (targets.missing or not is_to_itself):
             self.within += 1
             self.to_section += not targets.missing and any(section is not None for _, section in targets.places)
             self.redirected += targets.is_redirected and not targets.missing
@@ -156,7 +174,7 @@ class LinkTally:
         if link.edge != "link" and is_within:
             self._add_type(link.edge, targets)
             if link.edge == "import" and not targets.places:
-                self.dead_imports.append((passage.document, link.line, link.target))
+                self.dead_imports.append(BrokenLink(passage.document, link.line, link.target))
 
     def add_redirect(self, name: str, redirect: Link, targets: LinkTargets | None) -> None:
         """Count the redirect of a page.
@@ -175,7 +193,7 @@ class LinkTally:
 
     def _add_broken(self, name: str, link: Link, targets: LinkTargets) -> None:
         if not targets.places or targets.missing:
-            self.dead.append((name, link.line, link.target + targets.missing))
+            self.dead.append(BrokenLink(name, link.line, link.target + targets.missing))
 
     def _add_type(self, edge: str, targets: LinkTargets) -> None:
         self.within_by_type[edge] += 1
