@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from posixpath import dirname, join, normpath
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphrerank.installation.extras import optional
 from graphrerank_documents.module_names import module_of
@@ -188,8 +188,35 @@ _CPP = """
 (parameter_declaration type: (_) @type declarator: (reference_declarator (identifier) @var))
 """
 
-#: Local name (empty if there is none), target, and whether the import becomes a link.
-Imported = tuple[str, str, bool]
+
+class Imported(NamedTuple):
+    """Name that an import statement binds.
+
+    Attributes:
+        local: Name in the file, ``*`` for all names of a module, or empty if no name is bound.
+        target: Target, as in :class:`~graphrerank_documents.symbols.SymbolIndex`.
+        is_link: Whether the import becomes a link.
+    """
+
+    local: str
+    target: str
+    is_link: bool
+
+
+class _Grammar(NamedTuple):
+    """How to build a :class:`CodeLanguage`.
+
+    Attributes:
+        package: Suffix of the package ``tree_sitter_PACKAGE``.
+        dialect: Suffix of the package's function ``languageDIALECT``.
+        query: Query of tree-sitter.
+        options: Other arguments of :class:`CodeLanguage`.
+    """
+
+    package: str
+    dialect: str
+    query: str
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -231,46 +258,64 @@ def code_language(name: str, text: str) -> CodeLanguage:
 @cache
 def _language(suffix: str) -> CodeLanguage:
     script, typed = {"imports": _javascript_imports}, _JAVASCRIPT + _TYPESCRIPT
-    make: dict[str, tuple[str, str, str, dict[str, Any]]] = {
-        "py pyi": ("python", "", _PYTHON, {"imports": _python_imports, "own": ("self", "cls")}),
-        "js jsx mjs cjs": ("javascript", "", _JAVASCRIPT + _JSX + _JAVASCRIPT_ONLY, script),
-        "ts mts cts": ("typescript", "_typescript", typed, script),
-        "tsx": ("typescript", "_tsx", typed + _JSX, script),
-        "go": ("go", "", _GO, {"imports": _go_imports, "own": (), "is_package": True}),
-        "java": ("java", "", _JAVA, {"imports": _java_imports, "is_package": True}),
-        "rs": ("rust", "", _RUST, {"imports": _rust_imports, "separator": "::", "own": ("self", "Self")}),
-        "c h": ("c", "", _C, {"imports": _c_imports, "is_package": True}),
+    grammars = {  # by file suffixes
+        "py pyi": _Grammar("python", "", _PYTHON, {"imports": _python_imports, "own": ("self", "cls")}),
+        "js jsx mjs cjs": _Grammar("javascript", "", _JAVASCRIPT + _JSX + _JAVASCRIPT_ONLY, script),
+        "ts mts cts": _Grammar("typescript", "_typescript", typed, script),
+        "tsx": _Grammar("typescript", "_tsx", typed + _JSX, script),
+        "go": _Grammar("go", "", _GO, {"imports": _go_imports, "own": (), "is_package": True}),
+        "java": _Grammar("java", "", _JAVA, {"imports": _java_imports, "is_package": True}),
+        "rs": _Grammar("rust", "", _RUST, {"imports": _rust_imports, "separator": "::", "own": ("self", "Self")}),
+        "c h": _Grammar("c", "", _C, {"imports": _c_imports, "is_package": True}),
     }
-    cpp = ("cpp", "", _C + _CPP, {"imports": _c_imports, "separator": "::", "is_package": True})
-    grammar, dialect, query, options = next((made for names, made in make.items() if suffix in names.split()), cpp)
-    module, tree_sitter = optional(f"tree_sitter_{grammar}", "code"), optional("tree_sitter", "code")
-    language = tree_sitter.Language(getattr(module, f"language{dialect}")())
-    return CodeLanguage(tree_sitter.Parser(language), tree_sitter.Query(language, query), **options)
+    cpp = _Grammar("cpp", "", _C + _CPP, {"imports": _c_imports, "separator": "::", "is_package": True})
+    grammar = next((each for suffixes, each in grammars.items() if suffix in suffixes.split()), cpp)
+    package = optional(f"tree_sitter_{grammar.package}", "code")
+    tree_sitter = optional("tree_sitter", "code")
+    language = tree_sitter.Language(getattr(package, f"language{grammar.dialect}")())
+    return CodeLanguage(tree_sitter.Parser(language), tree_sitter.Query(language, grammar.query), **grammar.options)
 
 
 def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:
     text = re.sub(r"#[^\n]*|[\\()\n]", " ", text)
-    if (found := re.match(r"(?:from\s+([.\s]*)([\w.]*)\s+)?import\s+(.*)", text)) is None:
+    if (statement := re.match(r"(?:from\s+([.\s]*)([\w.]*)\s+)?import\s+(.*)", text)) is None:
         return
-    names = [tuple(part.strip() for part in each.partition(" as ")) for each in found[3].split(",") if each.strip()]
-    if found[1] is None:
-        for path, _, alias in names:
+    dots_as_written, base, listed = statement.groups()
+    aliases = []  # names with their aliases, or with an empty text
+    for entry in listed.split(","):
+        if entry.strip():
+            imported, _, alias = entry.partition(" as ")
+            aliases.append((imported.strip(), alias.strip()))
+    if dots_as_written is None:  # import a.b
+        for path, alias in aliases:
             root = path.partition(".")[0]
-            yield from [(alias, path, True)] if alias else [(root, root, False), ("", path, True)]
+            if alias:
+                yield Imported(alias, path, True)
+            else:
+                yield Imported(root, root, False)
+                yield Imported("", path, True)
         return
-    dots, base, folders = found[1].count("."), found[2], name.split("/")[:-1]
-    if dots:
-        base = "/" + ".".join([*folders[: len(folders) + 1 - dots], base])
-    for each, _, alias in names if dots <= len(folders) + 1 else ():
-        yield ("*", base, True) if each == "*" else (alias or each, f"{base}.{each}", True)
+    num_dots = dots_as_written.count(".")
+    folders = name.split("/")[:-1]
+    if num_dots > len(folders) + 1:  # outside the top folder
+        return
+    if num_dots:
+        base = "/" + ".".join([*folders[: len(folders) + 1 - num_dots], base])
+    for imported, alias in aliases:
+        if imported == "*":
+            yield Imported("*", base, True)
+        else:
+            yield Imported(alias or imported, f"{base}.{imported}", True)
 
 
 _LOADED = re.compile(
-    r"(?:(module\.exports|[\w$]+|\{[^{}]*\})\s*=\s*(?:await\s+)?)?"
-    r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]\s*\)(?:\.([\w$]+))?"
+    r"(?:(module\.exports|[\w$]+|\{[^{}]*\})\s*=\s*(?:await\s+)?)?"  # what is assigned
+    r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]\s*\)"  # module
+    r"(?:\.([\w$]+))?"  # name of the module
 )
+# names and module of an `import` or `export`
 _FROM = re.compile(r"(?:import|export)\b(?:\s+type\b(?!\s*from))?([\w$\s*,{}]*?)\bfrom\s*['\"]([^'\"\n]+)")
-_DEFAULT = re.compile(
+_DEFAULT = re.compile(  # name of the default export
     r"(?:export\s+default\s+(?:abstract\s+)?(?:async\s+)?(?:class\b|function\b\s*\*?)?|module\.exports\s*=)\s*"
     r"(?!(?:extends|class|function|async|abstract)\b)([\w$]+)"
 )
@@ -280,31 +325,31 @@ def _javascript_imports(text: str, name: str, module: str) -> Iterator[Imported]
     text = re.sub(r"/\*.*?\*/|//[^\n'\"]*$", " ", text, flags=re.DOTALL | re.MULTILINE)
     if (found := _LOADED.search(text)) is not None:
         binding, target, member = found[1] or "", _script(found[2], name), found[3] or "default"
-        yield "", f"{target}#", True
+        yield Imported("", f"{target}#", True)
         if binding == "module.exports":
-            yield "*", f"{target}#", False
-            yield "default", f"{target}#default", False
+            yield Imported("*", f"{target}#", False)
+            yield Imported("default", f"{target}#default", False)
         elif binding.startswith("{"):
             for local, alias in re.findall(r"([\w$]+)(?:\s*:\s*([\w$]+))?", binding):
-                yield alias or local, f"{target}#{local}", True
+                yield Imported(alias or local, f"{target}#{local}", True)
         elif binding:
-            yield binding, f"{target}#{member}", True
+            yield Imported(binding, f"{target}#{member}", True)
     elif (found := _FROM.match(text)) is not None:
         target, (outside, _, inside) = _script(found[2], name), found[1].partition("{")
-        yield "", f"{target}#", True
+        yield Imported("", f"{target}#", True)
         for local, alias in re.findall(r"(?<![\w$])([\w$]+)(?:\s+as\s+([\w$]+))?\s*(?=[,}])", inside):
-            yield alias or local, f"{target}#{local}", True
+            yield Imported(alias or local, f"{target}#{local}", True)
         if (star := re.search(r"\*(?:\s*as\s+([\w$]+))?", outside)) is not None:
-            yield star[1] or "*", f"{target}#", False
+            yield Imported(star[1] or "*", f"{target}#", False)
         if (default := re.match(r"\s*([\w$]+)", outside)) is not None:
-            yield default[1], f"{target}#default", True
+            yield Imported(default[1], f"{target}#default", True)
     elif (found := re.match(r"import\s*['\"]([^'\"\n]+)", text)) is not None:
-        yield "", f"{_script(found[1], name)}#", True
+        yield Imported("", f"{_script(found[1], name)}#", True)
     elif (found := _DEFAULT.match(text)) is not None:
-        yield "default", f"/{module}.{found[1]}", False
+        yield Imported("default", f"/{module}.{found[1]}", False)
     elif (found := re.match(r"export\s*\{([^}]*)\}", text)) is not None:
         for local, alias in re.findall(r"([\w$]+)\s+as\s+([\w$]+)", found[1]):
-            yield alias, f"/{module}.{local}", False
+            yield Imported(alias, f"/{module}.{local}", False)
 
 
 def _script(path: str, name: str) -> str:
@@ -320,31 +365,31 @@ def _go_imports(text: str, name: str, module: str) -> Iterator[Imported]:
         parts = found[2].split("/")
         last = parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
         local = {"": re.sub(r"^go-|\.v\d+$", "", last), "_": "", ".": "*"}.get(found[1], found[1])
-        yield local, found[2], True
+        yield Imported(local, found[2], True)
 
 
 def _java_imports(text: str, name: str, module: str) -> Iterator[Imported]:
     if (found := re.match(r"import\s+(?:static\s+)?([\w.]+?)(\.\*)?\s*;", text)) is not None:
-        yield ("*" if found[2] else found[1].rpartition(".")[2]), found[1], not found[2]
+        yield Imported(("*" if found[2] else found[1].rpartition(".")[2]), found[1], not found[2])
 
 
 def _rust_imports(text: str, name: str, module: str) -> Iterator[Imported]:
     if (found := re.search(r"\bmod\s+(?:r#)?(\w+)\s*;", text)) is not None:
         file = re.search(r'\bpath\s*=\s*"([^"\n]+)"', text[: found.start()])
         target = module_of(normpath(join(dirname(name), file[1]))) if file else f"{module}.{found[1]}"
-        yield found[1], f"/{target}", True
+        yield Imported(found[1], f"/{target}", True)
         return
     if (found := re.match(r"(?:pub(?:\([^()]*\))?\s+)?extern\s+crate\s+(\w+)(?:\s+as\s+(\w+))?", text)) is not None:
-        yield found[2] or found[1], found[1], True
+        yield Imported(found[2] or found[1], found[1], True)
         return
     for path, alias in _uses(re.sub(r"//[^\n]*|\br#", " ", text)):
         target = rust_target(path, module)
         last = path[-1]
         if last == "*":
-            yield "*", target.removesuffix(".*"), True
+            yield Imported("*", target.removesuffix(".*"), True)
         else:
-            local = alias or (last if last != "self" else path[-2] if len(path) > 1 else "")
-            yield local, target.removesuffix(".self"), True
+            names = [*path[:-1]] if last == "self" else path  # `use a::{self}` binds the name `a`
+            yield Imported(alias or (names[-1] if names else ""), target.removesuffix(".self"), True)
 
 
 def rust_target(path: list[str], module: str) -> str:
@@ -357,11 +402,13 @@ def rust_target(path: list[str], module: str) -> str:
     Returns:
         Target with ``self`` and ``super`` resolved. Paths from ``crate`` are resolved later by the symbol index.
     """
-    own = module.split(".")
-    ups = next((i for i, part in enumerate(path) if part != "super"), len(path))
-    if ups or path[0] == "self":
-        return "/" + ".".join([*own[: max(len(own) - ups, 0)], *path[max(ups, 1) :]])
-    return ".".join(path)
+    modules = module.split(".")
+    num_up = next((index for index, name in enumerate(path) if name != "super"), len(path))
+    if num_up == 0 and path[0] != "self":
+        return ".".join(path)
+    outer = modules[: max(len(modules) - num_up, 0)]
+    names = path[max(num_up, 1) :]
+    return "/" + ".".join([*outer, *names])
 
 
 def _uses(text: str) -> Iterator[tuple[list[str], str]]:
@@ -389,4 +436,4 @@ def _uses(text: str) -> Iterator[tuple[list[str], str]]:
 def _c_imports(text: str, name: str, module: str) -> Iterator[Imported]:
     if (found := re.search(r'(["<])([^">\n]+)[">]', text)) is not None and (found[1] == '"' or "/" in found[2]):
         path = found[2]
-        yield "", "/" + normpath(join(dirname(name), path)) if path.startswith("..") else path, True
+        yield Imported("", "/" + normpath(join(dirname(name), path)) if path.startswith("..") else path, True)
