@@ -2,11 +2,13 @@
 
 import posixpath
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from graphrerank_documents.document import Document, Link
 from graphrerank_documents.formats.alt_text import alt_text
-from graphrerank_documents.formats.lined_reader import LineReader, replaced
+from graphrerank_documents.formats.lined_reader import LineReader, Row, replaced
 
 _MAX_ATTRIBUTE = 1000  # maximum number of characters of an attribute's value
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]++(?=\S)")
@@ -23,7 +25,8 @@ _ITEM = re.compile(r"\s*(\*{1,5}|-|\.{1,5}|\d{1,9}\.|<[.\d]+>)[ \t]+(?=\S)")
 _TERM = re.compile(r"(\S.{0,500}?)(?::{2,4}|;;)(?:[ \t]+(.*))?$")
 _ALT = re.compile(r"(?:^|,)\s{0,9}alt=(?:\"([^\"]{0,1000})\"|([^,\"]{0,1000}))")
 _CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))[\d.+*]*[<^>.]*[aehlmsdv]?)?\|")
-_COLUMNS, _COLUMN = re.compile(r"cols=(?:\"([^\"]*)\"|([^\",]*))"), re.compile(r"(\d{1,3})\*[^,;]*|[^,;]+")
+_COLUMNS = re.compile(r"cols=(?:\"([^\"]*)\"|([^\",]*))")
+_COLUMN = re.compile(r"(\d{1,3})\*[^,;]*|[^,;]+")  # column, or a number of equal columns as `3*`
 _AUTHOR = re.compile(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ")  # author or revision line below the title
 _REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
 _INLINE = re.compile(
@@ -69,6 +72,18 @@ def _alt(attributes: str) -> str:
     return alt_text(named[1] or named[2] if named else attributes.split(",")[0].strip('"'))
 
 
+class _Cell(NamedTuple):
+    """Cell of a table.
+
+    Attributes:
+        lines: Lines of the text.
+        line: First line of the cell, 1-based.
+    """
+
+    lines: list[str]
+    line: int
+
+
 class _AsciiDoc(LineReader):
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
@@ -80,15 +95,16 @@ class _AsciiDoc(LineReader):
 
     def line(self, line: str) -> None:
         """Parse a line, and the following lines if they belong to the same block."""
-        above = self.held[0] if len(self.held) == 1 and not self.mark else ""
+        above = self.paragraph[0] if len(self.paragraph) == 1 and not self.mark else ""
         if above and _RULE.match(line) and abs(len(above) - len(line)) <= 1:
-            self.held = []
-            self.heading(above, self.at - 1)
+            self.paragraph = []
+            self.heading(above, self.line_number - 1)
         elif fence := _FENCE.match(line):
             self.flush()
-            end, start = fence[1] if line[0] == "`" else line, self.at + 1
+            end = fence[1] if line[0] == "`" else line
+            start = self.line_number + 1
             lines = self.take(end.__eq__)
-            self.at += 1
+            self.line_number += 1
             self.whole(lines if line[0] not in "/+" else (), start)
         elif line.startswith("//"):
             return
@@ -105,19 +121,19 @@ class _AsciiDoc(LineReader):
         elif (term := _TERM.match(line)) and "::" in f"{line} ":
             self.flush()
             self.hold(term[1])
-            self.held += [term[2]] if term[2] else []
-        elif self.held or not self.sets(line):
+            self.paragraph += [term[2]] if term[2] else []
+        elif self.paragraph or not self.sets(line):
             self.hold(line)
 
     def sets(self, line: str) -> bool:
         """Parse a heading, or a line with attributes of the next block. Return False for other lines."""
         if found := _HEADING.match(line):
-            self.heading(_without_mark(line[found.end() :], found[1]), self.at)
+            self.heading(_without_mark(line[found.end() :], found[1]), self.line_number)
         elif found := _ATTRIBUTE.match(line):
             value = found[2] or ""
-            while value.endswith("\\") and self.at < len(self.lines):
-                value = value[:-1][:_MAX_ATTRIBUTE] + self.lines[self.at].strip()
-                self.at += 1
+            while value.endswith("\\") and self.line_number < len(self.lines):
+                value = value[:-1][:_MAX_ATTRIBUTE] + self.lines[self.line_number].strip()
+                self.line_number += 1
             self.attributes[found[1]] = self.substituted(value)[:_MAX_ATTRIBUTE]
         elif found := _ANCHOR.fullmatch(line):
             self.anchors.append(found[1])
@@ -126,23 +142,25 @@ class _AsciiDoc(LineReader):
             self.anchors += [first or second for first, second in _ID.findall(found[1].split('"')[0])]
         elif re.match(r"\.[^\s.]", line):
             self.point()
-            self.add(line[1:], self.at)
+            self.add(line[1:], self.line_number)
         else:
             return False
         return True
 
     def heading(self, heading: str, line: int) -> None:
         """Start a section."""
-        found = _ANCHOR.search(heading)
+        anchor = _ANCHOR.search(heading)
         text, links = self.inline(_ANCHOR.sub("", heading).strip(), line)
-        self.anchors += [found[1]] if found else []
+        self.anchors += [anchor[1]] if anchor else []
         self.open(text, line, links)
         self.point()
-        prefix, mark = self.attributes.get("idprefix", "_"), self.attributes.get("idseparator", "_")[:1]
-        for before, between in dict.fromkeys([(prefix, mark), ("", "-")]):  # anchors of Asciidoctor and of Antora
-            name = before + re.sub(r"[ .-]+", between, re.sub(r"[^\w .-]", "", text.lower())).strip(between or None)
+        asciidoctor = (self.attributes.get("idprefix", "_"), self.attributes.get("idseparator", "_")[:1])
+        antora = ("", "-")
+        words = re.sub(r"[^\w .-]", "", text.lower())
+        for prefix, separator in dict.fromkeys([asciidoctor, antora]):
+            name = prefix + re.sub(r"[ .-]+", separator, words).strip(separator or None)
             count = self.ids[name] = self.ids.get(name, 0) + 1
-            self.spans[-1].anchors.append(name if count == 1 else f"{name}{between}{count}")
+            self.spans[-1].anchors.append(name if count == 1 else f"{name}{separator}{count}")
         if len(self.spans) == 2:
             self.take(lambda line: not _AUTHOR.match(line))
 
@@ -154,10 +172,10 @@ class _AsciiDoc(LineReader):
 
     def flush(self) -> None:
         """End the paragraph. An indented paragraph is a listing."""
-        if self.held and not self.mark and all(line[:1] in " \t" for line in self.held):
-            held, self.held = self.held, []
-            self.whole(held, self.start)
-        if self.held:
+        if self.paragraph and not self.mark and all(line[:1] in " \t" for line in self.paragraph):
+            lines, self.paragraph = self.paragraph, []
+            self.whole(lines, self.start)
+        if self.paragraph:
             super().flush()
             self.point()
 
@@ -165,32 +183,42 @@ class _AsciiDoc(LineReader):
         """Parse a block macro."""
         self.point()
         if name == "include":
-            self.add(target, self.at, [Link(_of_antora(target, self.name, ""), self.at)])
+            self.add(target, self.line_number, [Link(_of_antora(target, self.name, ""), self.line_number)])
         elif name in ("image", "video", "audio"):
-            self.add(_plain(_alt(text)), self.at)
+            self.add(_plain(_alt(text)), self.line_number)
 
     def rows(self, mark: str) -> None:
         """Parse the rows of a table."""
-        style, start = self.style, self.at + 1
+        style, start = self.style, self.line_number + 1
         self.point()
         lines = [*self.take(mark.__eq__), mark]
-        self.at += 1
-        cells: list[tuple[list[str], int]] = []  # lines of text and line number of each cell
-        first = is_alone = 0  # number of cells in the first line, and whether an empty line follows it
-        for i, line in enumerate(lines[:-1]):
-            rest, *parts = _CELL.split(line.rstrip())
-            for before, _ in cells[-1:]:
-                before.append(rest)
-            cells += [([part], start + i) for part in parts]
-            first, is_alone = (first, is_alone) if first else (len(cells), not lines[i + 1].strip())
+        self.line_number += 1
+        cells: list[_Cell] = []
+        num_first = 0  # number of cells in the first line that has cells
+        is_alone = False  # whether an empty line follows it
+        for index, line in enumerate(lines[:-1]):
+            rest, *texts = _CELL.split(line.rstrip())
+            if cells:
+                cells[-1].lines.append(rest)
+            cells += [_Cell([text], start + index) for text in texts]
+            if not num_first:
+                num_first = len(cells)
+                is_alone = not lines[index + 1].strip()
         columns = _COLUMNS.search(style)
-        width = sum(int(count or 1) for count in _COLUMN.findall(columns[1] or columns[2])) if columns else first
-        rows = []
-        for i in range(0, len(cells), width or 1):
-            shown = [self.inline(" ".join(" ".join(parts).split()), line) for parts, line in cells[i : i + width]]
-            text = " | ".join(text.strip() for text, _ in shown).strip(" |")
-            rows.append((text, cells[i][1], [link for _, links in shown for link in links]))
-        self.table(rows, "header" in _COLUMNS.sub("", style) or (is_alone and first >= width))
+        counts = _COLUMN.findall(columns[1] or columns[2]) if columns else []
+        width = sum(int(count or 1) for count in counts) if columns else num_first
+        rows = [self.row(cells[index : index + width], cells[index].line) for index in range(0, len(cells), width or 1)]
+        is_header = "header" in _COLUMNS.sub("", style) or (is_alone and num_first >= width)
+        self.table(rows, int(is_header))
+
+    def row(self, cells: Sequence[_Cell], line: int) -> Row:
+        """Return a row of a table."""
+        texts, links = list[str](), list[Link]()
+        for cell in cells:
+            text, cell_links = self.inline(" ".join(" ".join(cell.lines).split()), cell.line)
+            texts.append(text.strip())
+            links += cell_links
+        return Row(" | ".join(texts).strip(" |"), line, links)
 
     def substituted(self, text: str) -> str:
         """Substitute the attributes defined in the file until the text is twice as long."""
@@ -209,7 +237,8 @@ class _AsciiDoc(LineReader):
 
     def shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
         """Return the text of an inline element and record its link."""
-        text, target = _plain(found["shown"] or found["text"] or found["named"] or ""), found["target"]
+        text = _plain(found["shown"] or found["text"] or found["named"] or "")
+        target = found["target"]
         if found["id"] or found["macro"] == "xref":
             target = (found["id"] or target).strip()
             links.append(Link(self.address(target), line))
@@ -258,9 +287,11 @@ def _plain(text: str) -> str:
 
 def _of_antora(path: str, name: str, family: str) -> str:
     """Convert a resource ID in Antora to a relative path. The path is empty for resources of other components."""
-    found, modules = _ANTORA.fullmatch(path), _MODULES.match(name)
-    if not found or not modules or path.startswith((".", "/")) or (family != "pages" and "$" not in path):
+    resource, own_module = _ANTORA.fullmatch(path), _MODULES.match(name)
+    if not resource or not own_module or path.startswith((".", "/")) or (family != "pages" and "$" not in path):
         return path
-    component, module, kind, page = found.groups()
-    folder = f"{modules[1]}modules/{module or modules[2]}/{f'{kind}s' if kind else family}"
-    return "" if component is not None else posixpath.relpath(f"{folder}/{page}", posixpath.dirname(name) or ".")
+    component, module, kind, page = resource.groups()
+    if component is not None:
+        return ""
+    folder = f"{own_module[1]}modules/{module or own_module[2]}/{f'{kind}s' if kind else family}"
+    return posixpath.relpath(f"{folder}/{page}", posixpath.dirname(name) or ".")

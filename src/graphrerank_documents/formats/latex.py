@@ -244,7 +244,7 @@ class _LaTeX(LinedReader):
             shown, links = self.inline(re.sub(r"(?<!\\)&", " | ", _RULES.sub("", self.labelled(row))), line)
             if shown.strip(" |"):
                 has_header |= len(rows) == 1 and bool(_RULES.match(row.strip()))
-                rows.append((re.sub(r"\s*\|\s*", " | ", shown).strip(), line, links))
+                rows.append(Row(re.sub(r"\s*\|\s*", " | ", shown).strip(), line, links))
         self.table(rows, has_header)
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:

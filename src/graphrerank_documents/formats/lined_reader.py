@@ -5,14 +5,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section
 from graphrerank_documents.formats.text import decode_text, without_blobs
 
 _MAX_MARKED = 20_000  # maximum number of characters of a paragraph whose inline markup is parsed
 
-#: Text of a table row, its line and its links.
-Row = tuple[str, int, Sequence[Link]]
+
+class Row(NamedTuple):
+    """Row of a table.
+
+    Attributes:
+        text: Text of the cells, separated by ``|``.
+        line: First line of the row, 1-based.
+        links: Links in the cells.
+    """
+
+    text: str
+    line: int
+    links: Sequence[Link]
 
 
 @dataclass
@@ -83,8 +95,9 @@ class LinedReader:
         if not text.strip():
             return
         blocks = self.spans[-1].blocks
-        held = tuple(link for link in (*self.links, *links) if 0 < len(link.target) <= MAX_TARGET)
-        blocks.append(Block(self.mark + text, line, held, is_whole, self.is_tight and bool(blocks), header))
+        valid_links = tuple(link for link in (*self.links, *links) if 0 < len(link.target) <= MAX_TARGET)
+        is_tight = self.is_tight and bool(blocks)
+        blocks.append(Block(self.mark + text, line, valid_links, is_whole, is_tight, header))
         self.links, self.mark, self.is_tight = [], "", False
 
     def table(self, rows: Sequence[Row], headers: int) -> None:
@@ -94,10 +107,10 @@ class LinedReader:
             rows: Rows, including the header.
             headers: Number of header rows at the start.
         """
-        header = "\n".join(text for text, *_ in rows[:headers])
-        for i, (text, line, links) in enumerate(rows[headers:] or rows[:1]):
-            self.is_tight = i > 0
-            self.add(text, line, links, is_whole=True, header=header if len(rows) > headers else "")
+        header = "\n".join(row.text for row in rows[:headers]) if len(rows) > headers else ""
+        for index, row in enumerate(rows[headers:] or rows[:1]):  # a header without rows is itself a row
+            self.is_tight = index > 0
+            self.add(row.text, row.line, row.links, is_whole=True, header=header)
 
     def documents(self) -> list[Document]:
         """Return the document. Without a title, the first heading or the name of the file is used."""
@@ -116,18 +129,23 @@ def sections_of(spans: Sequence[Span], last_line: int = 0) -> tuple[Section, ...
         spans: Sections in order.
         last_line: Last line of the document, or 0 if the format has no lines.
     """
-    kept = [span for span in spans if span.blocks or (span.heading and not span.goes_on)]
-    for first in spans[:1] if kept and kept[0] is not spans[0] else ():
-        kept[0].anchors += first.anchors
-        kept[0].labels += first.labels
-        kept[0].symbols += first.symbols
-    ends = [max(span.line, following.line - 1) for span, following in pairwise(kept)]
+    remaining = [span for span in spans if span.blocks or (span.heading and not span.goes_on)]
+    if remaining and remaining[0] is not spans[0]:
+        remaining[0].anchors += spans[0].anchors
+        remaining[0].labels += spans[0].labels
+        remaining[0].symbols += spans[0].symbols
+    ends = [max(span.line, following.line - 1) for span, following in pairwise(remaining)]
     return tuple(
         Section(
-            *(span.heading, tuple(span.blocks), span.line, end),
-            *map(_names, (span.anchors, span.labels, span.symbols)),
+            span.heading,
+            tuple(span.blocks),
+            span.line,
+            end,
+            anchors=_names(span.anchors),
+            labels=_names(span.labels),
+            symbols=_names(span.symbols),
         )
-        for span, end in zip(kept, [*ends, last_line], strict=False)
+        for span, end in zip(remaining, [*ends, last_line], strict=False)
     )
 
 
@@ -153,7 +171,12 @@ def replaced(
     links: list[Link] = []
     if len(text) > _MAX_MARKED:
         return text, links
-    return pattern.sub(lambda found: shown(found, line + text.count("\n", 0, found.start()), links), text), links
+
+    def replacement(found: re.Match[str]) -> str:
+        line_of_match = line + text.count("\n", 0, found.start())
+        return shown(found, line_of_match, links)
+
+    return pattern.sub(replacement, text), links
 
 
 class LineReader(LinedReader):
@@ -166,10 +189,11 @@ class LineReader(LinedReader):
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
-        self.lines, self.at = self.text.split("\n"), 0  # current line number, 1-based
-        self.held: list[str] = []  # lines of the current paragraph
+        self.lines = self.text.split("\n")
+        self.line_number = 0  # number of consumed lines, which is the current line, 1-based
+        self.paragraph: list[str] = []  # lines of the current paragraph
         self.start = 0  # first line of the paragraph
-        self.was_item = False
+        self.was_item = False  # whether the last element was a list item, so that the next item is tight
 
     def line(self, line: str) -> None:
         """Parse a line, and the following lines if they belong to the same element.
@@ -190,9 +214,10 @@ class LineReader(LinedReader):
 
     def read(self) -> list[Document]:
         """Return the document after parsing all lines."""
-        while self.at < len(self.lines):
-            line, self.at = self.lines[self.at].rstrip(), self.at + 1
-            if line.strip():
+        while self.line_number < len(self.lines):
+            line = self.lines[self.line_number].rstrip()
+            self.line_number += 1
+            if line:
                 self.line(line)
             else:
                 self.flush()
@@ -209,10 +234,10 @@ class LineReader(LinedReader):
         Returns:
             Consumed lines. All remaining lines if there is no end line.
         """
-        start = self.at
-        while self.at < len(self.lines) and not is_end(self.lines[self.at].rstrip()):
-            self.at += 1
-        return self.lines[start : self.at]
+        start = self.line_number
+        while self.line_number < len(self.lines) and not is_end(self.lines[self.line_number].rstrip()):
+            self.line_number += 1
+        return self.lines[start : self.line_number]
 
     def hold(self, line: str) -> None:
         """Add a line to the current paragraph.
@@ -220,8 +245,9 @@ class LineReader(LinedReader):
         Args:
             line: Text of the line.
         """
-        self.start = self.start if self.held else self.at
-        self.held.append(line)
+        if not self.paragraph:
+            self.start = self.line_number
+        self.paragraph.append(line)
 
     def item(self, bullet: str, line: str) -> None:
         """Start a list item.
@@ -237,8 +263,8 @@ class LineReader(LinedReader):
 
     def flush(self) -> None:
         """End the current paragraph and add it as a block."""
-        held, self.held = self.held, []
-        text, links = self.inline("\n".join(map(str.strip, held)), self.start)
+        lines, self.paragraph = self.paragraph, []
+        text, links = self.inline("\n".join(map(str.strip, lines)), self.start)
         self.add(" ".join(text.split()), self.start, links)
         self.mark, self.is_tight = "", False
 

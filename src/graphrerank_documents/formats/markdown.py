@@ -31,17 +31,23 @@ from graphrerank_documents.formats.slugs import Slugs
 from graphrerank_documents.formats.text import code_block
 
 _MAX_DEPTH = 5  # maximum depth of nested directives
+# code, or an import statement, which ordinary Markdown pages of site generators may contain
 _IMPORT = re.compile(rf"{FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
 _BRACES = r"\{(?![#.:])(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # JavaScript expression in a tag
 _MDX = re.compile(
-    rf"{FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
+    rf"{FENCED}"  # unchanged
+    r"|^(?:import|export) [^\n]*(?:\n[^\n]+)*"  # statement, up to an empty line
+    r"|\{/\*.{0,2000}?\*/\}"  # comment
+    rf"|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",  # value of an attribute, or spread attributes
     re.MULTILINE | re.DOTALL,
 )
+# link definition whose target has template syntax
 _COMPUTED = re.compile(r"^( {0,3}\[[^\]\n]{1,500}\]:)([^\n]*\{[{%][^\n]*)$", re.MULTILINE)
 _CODE = re.compile(FENCED, re.MULTILINE | re.DOTALL)
-_DEFINITION = re.compile(
+_DEFINITION = re.compile(  # link definition: label and target, optionally with a title
     r"^ {0,3}\[([^\[\]\n]{1,500})\]:[ \t]*<?([^\s<>]{1,2000})>?(?:[ \t]+[\"'(][^\n]*)?$", re.MULTILINE
 )
+# attributes behind a heading: `{#id .class}`, `{-}` of Pandoc (no number) or `{/* #id */}` of MDX
 _HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
 _ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
 _LABELLED = re.compile(r"\[([^\[\]\n]{1,300})\]\(\[\[([^\[\]\n|]{1,300})\]\]\)")  # wiki link with a label in Logseq
@@ -55,8 +61,9 @@ _LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # block id in Obsidian
 _URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
 _HIDDEN = re.compile(r"<!--(?:.*?-->|.*)|<(script|style|svg)\b(?:.*?</\1>|.*)", re.DOTALL | re.IGNORECASE)
-_TAG = re.compile(
-    r"<(/?)([A-Za-z][\w:.-]*)((?:[^<>\"']++|\"[^\"]{0,1000}\"|'[^']{0,1000}'){0,40}+|[^<>]*+)>",
+_TAG = re.compile(  # slash of a closing tag, name and attributes
+    r"<(/?)([A-Za-z][\w:.-]*)"
+    r"((?:[^<>\"']++|\"[^\"]{0,1000}\"|'[^']{0,1000}'){0,40}+|[^<>]*+)>"  # quoted values may contain `<` and `>`
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
 _BREAKS = re.compile(
@@ -72,6 +79,7 @@ _PROSE_DIRECTIVES = re.compile(
 )
 _DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
 _AUTOMATIC = re.compile(r"^\.\. auto\w{1,20}:: *([\w.]{1,500})", re.MULTILINE)
+# options of a directive: a block of YAML, or lines such as `:name: value`
 _OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
 _NAME_OPTION = re.compile(r"^[ \t]*:?(?:name|label):[ \t]*([\w.:-]{1,200})[ \t]*$", re.MULTILINE)
 _TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # title and target in a role
@@ -134,6 +142,11 @@ def _ids(attributes: str) -> list[str]:
     return [marked or named for marked, named in _ID.findall(attributes)]
 
 
+def _item_marker(token: Token) -> str:
+    """Return the marker of a list item: its number, or a dash."""
+    return f"{token.info}{token.markup} " if token.info else "- "
+
+
 class MarkdownReader(LinedReader):
     """Reader of one or more Markdown texts, which are combined in one document.
 
@@ -194,13 +207,17 @@ class MarkdownReader(LinedReader):
         """
         self._mark()
         self._flush()
-        if not any(span.blocks for span in self.spans) and (text := said.description or said.text * bool(said.links)):
-            self.spans[0].blocks.append(Block(text, 1))
-        if said.links and (first := next((span for span in self.spans if span.blocks), None)):
+        if not any(span.blocks for span in self.spans):
+            text = said.description or (said.text if said.links else "")
+            if text:
+                self.spans[0].blocks.append(Block(text, 1))
+        first = next((span for span in self.spans if span.blocks), None)
+        if said.links and first is not None:
             first.blocks[0] = replace(first.blocks[0], links=(*said.links, *first.blocks[0].links))
         has_siblings = sum(count for level, count in self._levels.items() if level <= self._title_level) > 1
         self.title = said.title or (self.title if not has_siblings else "") or file_title(self.name)
-        return replace(self.documents()[0], aliases=said.aliases, damage=(said.damage,) * bool(said.damage))
+        damage = (said.damage,) if said.damage else ()
+        return replace(self.documents()[0], aliases=said.aliases, damage=damage)
 
     def _flush(self) -> None:
         """Add pending links without a following block to the last block of the section."""
@@ -246,32 +263,34 @@ class MarkdownReader(LinedReader):
         """Convert tokens to blocks. ``first`` is the line of the file in which the text starts."""
         marks: list[str] = []  # markers of the open list items, empty after their first block
         is_tight = False  # whether the next paragraph continues a list, or is the definition of a term
-        place = -1
-        while (place := place + 1) < len(tokens):
-            token = tokens[place]
+        index = -1
+        while (index := index + 1) < len(tokens):
+            token = tokens[index]
             kind = token.type
             if token.map:
                 self._line = first + token.map[0]
             if kind == "heading_open":
-                self._heading(tokens[place + 1], token.tag, token.level)
-                place += 2
+                self._heading(tokens[index + 1], token.tag, token.level)
+                index += 2  # the text and the end of the heading
             elif kind == "inline":
+                opening = tokens[index - 1]
                 mark = marks[-1] if marks else ""
-                text = self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
-                if text and tokens[place - 1].type == "dt_open":  # Hugo generates anchors for terms as for headings
+                text = self._paragraph(token, mark, is_tight and (opening.hidden or not mark))
+                if text and opening.type == "dt_open":  # Hugo generates anchors for terms as for headings
                     self.spans[-1].anchors += self._slugs.of(text)[:1]
-                marks[-1:] = [""] if marks else []
+                if marks:
+                    marks[-1] = ""
                 is_tight = False
             elif kind in ("list_item_open", "dd_open"):
-                is_tight = bool(marks) or tokens[place - 1].type in ("list_item_close", "dt_close", "dd_close")
-                marks.append("" if kind == "dd_open" else f"{token.info}{token.markup} " if token.info else "- ")
+                is_tight = bool(marks) or tokens[index - 1].type in ("list_item_close", "dt_close", "dd_close")
+                marks.append("" if kind == "dd_open" else _item_marker(token))
             elif kind in ("list_item_close", "dd_close"):
                 marks.pop()
             elif kind == "table_open":
-                start = place
-                while tokens[place].type != "table_close":
-                    place += 1
-                self._table(tokens[start:place], first)
+                start = index
+                while tokens[index].type != "table_close":
+                    index += 1
+                self._table(tokens[start:index], first)
             elif kind == "code_block" and depth < _MAX_DEPTH and _is_outline(token.content):
                 self.read(token.content, self._line, depth + 1)
             elif kind in ("fence", "code_block"):
@@ -314,23 +333,26 @@ class MarkdownReader(LinedReader):
                 cells, links = list[str](), list[Link]()
                 self._line = first + token.map[0] if token.map else self._line
             elif token.type == "inline":
-                text, found = self._inline(token)
+                text, cell_links = self._inline(token)
                 cells.append(" ".join(text.split()))
-                links += found
+                links += cell_links
             elif token.type == "tr_close":
-                rows.append((" | ".join(cells).strip(" |"), self._line, links))
-        self.links += rows[0][2] if len(rows) > 1 else ()
+                rows.append(Row(" | ".join(cells).strip(" |"), self._line, links))
+        if len(rows) > 1:
+            self.links += rows[0].links
         self.table(rows, 1)
 
     def _code(self, token: Token, depth: int) -> None:
-        line = self._line + (token.type == "fence")
-        directive = _DIRECTIVE.match(token.info.strip()) if token.type == "fence" else None
+        is_fence = token.type == "fence"
+        line = self._line + is_fence  # line of the body, which starts after the fence and the options
+        directive = _DIRECTIVE.match(token.info.strip()) if is_fence else None
         name, title = directive.groups() if directive else ("", "")
         options = _OPTIONS.match(token.content) if directive else None
         start = options.end() if options else 0
         if options and (named := _NAME_OPTION.search(options[0])):  # label of a figure, table or equation
             self._labels.append(named[1])
-        body, line = token.content[start:], line + token.content.count("\n", 0, start)
+        body = token.content[start:]
+        line += token.content.count("\n", 0, start)
         if name == "toctree":
             for number, row in enumerate(body.split("\n"), line):
                 if not row.strip().startswith(":") and "*" not in row:
@@ -339,8 +361,8 @@ class MarkdownReader(LinedReader):
             self._link(title, line)
             self.add(title, self._line)
         elif _PROSE_DIRECTIVES.fullmatch(name) and depth < _MAX_DEPTH:
-            for each, start in ((title if name != "figure" else "", self._line), (body, line)):
-                self.read(each, start, depth + 1)
+            self.read(title if name != "figure" else "", self._line, depth + 1)  # the title of a figure is its path
+            self.read(body, line, depth + 1)
         else:
             for symbol in _AUTOMATIC.findall(body) if name == "eval-rst" else ():
                 self._link(symbol, line, SYMBOL)
@@ -350,8 +372,9 @@ class MarkdownReader(LinedReader):
         """Return the visible text of a token, and its links."""
         # images in a heading are usually badges, so they are used only if the heading has no text
         parts, images = list[str](), list[str]()
-        before, self.links = self.links, []
-        line, in_link = self._line, False
+        pending_links, self.links = self.links, []
+        line = self._line
+        in_link = False
         for child in token.children or ():
             kind, content = child.type, child.content
             if kind in ("text", "text_special", "code_inline"):
@@ -359,8 +382,11 @@ class MarkdownReader(LinedReader):
                 for url in _URL.findall(content) if kind != "code_inline" and not in_link else ():
                     self._link(url.rstrip(".,;:!?*_"), line)
             elif kind in ("softbreak", "hardbreak"):
-                is_spaced = not parts or east_asian_width(parts[-1][-1:] or " ") not in "WF"
-                parts.append("\n" if kind == "hardbreak" else " " if is_spaced else "")
+                last_character = parts[-1][-1:] or " " if parts else " "
+                if kind == "hardbreak":
+                    parts.append("\n")
+                else:  # in scripts without spaces, lines are joined without one
+                    parts.append("" if east_asian_width(last_character) in "WF" else " ")
                 line += 1
             elif kind in ("link_open", "link_close"):
                 in_link = kind == "link_open"
@@ -376,9 +402,11 @@ class MarkdownReader(LinedReader):
                     self._link(content.rstrip("\\"), line, PAGE)
             elif kind == "role":
                 parts.append(self._role(child.info, content, line))
-        links, self.links = self.links, before
+        links, self.links = self.links, pending_links
         text = "".join(parts).strip() or " ".join(images)
-        return (_HEADING_ATTRIBUTES.sub("", text).rstrip() if is_heading else text), links
+        if is_heading:
+            text = _HEADING_ATTRIBUTES.sub("", text).rstrip()
+        return text, links
 
     def _link(self, target: str, line: int, kind: str = PATH) -> None:
         target = _SITE.sub("", target.strip())
@@ -389,20 +417,20 @@ class MarkdownReader(LinedReader):
 
     def _role(self, role: str, content: str, line: int) -> str:
         """Add the link of a MyST role and return its text."""
-        found = _TITLED.fullmatch(content)
-        shown, target = (found[1], found[2]) if found else (content, content)
+        titled = _TITLED.fullmatch(content)
+        title, target = (titled[1], titled[2]) if titled else (content, content)
         kind = _ROLES.get(role.rpartition(":")[2])
         if kind and not target.startswith("!"):
             self._link(target.lstrip("~"), line, kind)
-        return shown.rpartition(".")[2] if shown.startswith("~") else shown.lstrip("!")
+        return title.rpartition(".")[2] if title.startswith("~") else title.lstrip("!")
 
     def _tag(self, tag: re.Match[str], line: int) -> str:
         """Add the anchors and links of an HTML tag and return its text."""
         name = tag[2].lower()
         if tag[1]:
             return " | " if name in ("td", "th") else ""
-        found = _ATTRIBUTE.findall(tag[3])
-        values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in found}
+        attributes = _ATTRIBUTE.findall(tag[3])
+        values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in attributes}
         is_component = tag[2][0].isupper() or name == "tab"
         names = ("id", "name") if name in ("a", *_HEADINGS) else ("id",)
         self._ids += filter(None, map(values.get, names))
@@ -415,7 +443,8 @@ class MarkdownReader(LinedReader):
         return alt_text(values.get("alt", ""))
 
     def _html_block(self, content: str, depth: int) -> None:
-        first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)
+        first = self._line
+        content = _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), content)
         content = written_target(content) if "{" in content else content
         if (self.is_mdx or _HAS_MARKDOWN.search(content)) and depth < _MAX_DEPTH:
             text = _TAG.sub(lambda tag: self._tag(tag, first), content)
@@ -427,18 +456,20 @@ class MarkdownReader(LinedReader):
 
     def _html(self, content: str, line: int) -> None:
         """Add the blocks of an HTML fragment."""
-        held, place = list[str](), 0
-        for tag in _TAG.finditer(f"{content}<p>"):
-            held.append(content[place : tag.start()])
-            line += content.count("\n", place, tag.end())
-            place, name = tag.end(), tag[2].lower()
+        parts = list[str]()  # text of the current block
+        end = 0  # end of the previous tag
+        for tag in _TAG.finditer(f"{content}<p>"):  # the added tag ends the last block
+            parts.append(content[end : tag.start()])
+            line += content.count("\n", end, tag.end())
+            end = tag.end()
+            name = tag[2].lower()
             if _BREAKS.fullmatch(name):
-                text = " ".join(unescape("".join(held)).split()).strip("| ")
-                held = []
+                text = " ".join(unescape("".join(parts)).split()).strip("| ")
+                parts = []
                 if name in _HEADINGS and tag[1] and text:
                     ids, links, self._ids, self.links = self._ids, self.links, [], []
                     self._open(text, name, self._line, ids, links)
                 else:
                     self.add(text, self._line)
                 self._line = line
-            held.append(self._tag(tag, line))
+            parts.append(self._tag(tag, line))

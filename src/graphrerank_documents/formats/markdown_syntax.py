@@ -14,25 +14,38 @@ from mdit_py_plugins.deflist import deflist_plugin
 
 _PIECE = re.compile(r".{1,5000}(?:(?<=\s)|\Z)|.{5000}", re.DOTALL)  # parsing unclosed brackets takes quadratic time
 _MAX_NESTING = 60
+# first line of an indented block of MkDocs: an admonition, a collapsible block or a tab
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
+# first line of a container, `:::note Title`, or of a directive with attributes, `:::{note} Title`
 _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w.-]+))?[ \t]*(?P<title>.*)")
+# start tag of code in Hugo or Jekyll; a tag that ends with `/` has no end tag
 _CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}.*")
+# wiki link: page, which may contain single closing brackets, and label
 _WIKI = re.compile(r"\[\[((?:[^\[\]|\n]|\](?=[^\[\]|\n]{1,200}\]\])){1,500})(?:\|([^\[\]\n]{0,500}))?\]\](?![(\[])")
+# role of MyST: name, backticks and content
 _ROLE = re.compile(r"\{([a-z][\w:.+-]{0,50})\}(`+)([^`]{1,1000})\2(?!`)")
 #: Pattern of fenced code (group ``fence``) and of inline code (group ``span``), with the flags MULTILINE and DOTALL.
 FENCED = (
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
     r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
 )
+#: Pattern of attributes in braces, which start with a class, an id or a key with a value.
 ATTRIBUTES = r"\{:?[ \t]*(?:[#.][^{}\n]{0,300}|[\w-]{1,50}=[^{}\n]{0,300})\}"
-_DIALECTS = re.compile(
-    r"(?P<code>(`+)[^`]{1,300}\2)"
+_DIALECTS = re.compile(  # the first alternative that matches decides
+    r"(?P<code>(`+)[^`]{1,300}\2)"  # inline code, which is unchanged
+    # link in Hugo: {{< ref "page.md" >}} or {{< relref path="page.md" >}}
     r"|\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?(?P<ref>\"[^\"\n]{0,500}\"|[^\s\"}]{1,500}+)[^}\n]{0,200}[%>]\}\}"
-    r"|\{%-?\s*link\s+(?P<link>[^%\n]{1,500}?)\s*-?%\}|\{%-?\s*post_url\s+(?P<post>[^%\n]{1,500}?)\s*-?%\}"
+    # links in Jekyll: {% link page.md %}, {% post_url 2024-01-01-title %} and {{ "/page" | relative_url }}
+    r"|\{%-?\s*link\s+(?P<link>[^%\n]{1,500}?)\s*-?%\}"
+    r"|\{%-?\s*post_url\s+(?P<post>[^%\n]{1,500}?)\s*-?%\}"
     r"|\{\{\s*(?:[\"'](?P<url>[^\"'\n]{0,500})[\"']\s*\|\s*(?:relative|absolute)_url|site\.(?:base)?url)[^}\n]{0,100}\}\}"
-    r"|(?P<tag>\{\{[<%][^}]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\})|\{[!*][^{}\n]{0,500}[!*]\}|\[\^[^\]\s]{1,50}\](?!\():?"
-    r"|\{\{\s*(?P<variable>[\w.]{1,100})\s*\}\}"
-    rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})|(?:^|\n)(?P<line>{ATTRIBUTES})(?=\n|$)"
+    r"|(?P<tag>\{\{[<%][^}]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\})"  # other tags of Hugo and Jekyll
+    r"|\{[!*][^{}\n]{0,500}[!*]\}"  # inclusion of a file in MkDocs
+    r"|\[\^[^\]\s]{1,50}\](?!\():?"  # mark of a footnote
+    r"|\{\{\s*(?P<variable>[\w.]{1,100})\s*\}\}"  # variable, such as {{ version }}
+    # attributes behind an element, and on a line without other text
+    rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})"
+    rf"|(?:^|\n)(?P<line>{ATTRIBUTES})(?=\n|$)"
 )
 _TAG_TITLE = re.compile(r"\b(?:text|title|label|header|name|caption)\s*=\s*\"([^\"\[\]]{1,300})\"")
 _TAG_LINK = re.compile(r"\b(?:link|href)\s*=\s*\"([^\"<>\n]{1,500})\"")
@@ -82,13 +95,19 @@ def _replacement(found: re.Match[str]) -> str:
         return found["code"]
     if found["tag"]:
         title, link = _TAG_TITLE.search(found["tag"]), _TAG_LINK.search(found["tag"])
-        return f"[{title[1]}](<{link[1]}>)" if title and link else title[1] if title else ""
+        if title is None:
+            return ""
+        return title[1] if link is None else f"[{title[1]}](<{link[1]}>)"
     if found["variable"]:
         return f"{{{{{found['variable']}}}}}"  # a space would end the target of a link
     if attributes := found["attributes"] or found["line"]:
         return "".join(f'<a id="{name}"></a>' for name in re.findall(r"[\s{:]#([^\s{}\"<>]+)", attributes))
-    target = found["ref"] or found["url"] or ""
-    target = f"/{found['link']}" if found["link"] else f"/_posts/{found['post']}" if found["post"] else target
+    if found["link"]:
+        target = f"/{found['link']}"
+    elif found["post"]:
+        target = f"/_posts/{found['post']}"
+    else:
+        target = found["ref"] or found["url"] or ""
     return _BREAK.sub("%20", target.strip('"').strip())
 
 
@@ -98,8 +117,9 @@ def _inline(state: StateCore) -> None:
         text = token.content
         if "{" in text or "[^" in text:
             text = written_target(text)
-        if found := _ALERT.match(text):
-            text = f"{found[1]}  \n" * bool(found[1]) + text[found.end() :]
+        if alert := _ALERT.match(text):
+            title = f"{alert[1]}  \n" if alert[1] else ""
+            text = title + text[alert.end() :]
         token.children = [] if _SYNTAX.search(text) else [Token("text", "", 0, content=text)]
         for piece in _PIECE.findall(text) if not token.children else ():
             children: list[Token] = []  # the parser visits all tokens of its list after each piece

@@ -266,11 +266,12 @@ class _Wikitext(LineReader):
 
     def _without_code(self, text: str) -> str:
         """Replace code by marks, because its text is not wikitext. The number of lines is unchanged."""
-        lower, parts, place = text.lower(), list[str](), 0
+        lower, parts = text.lower(), list[str]()
+        copied = 0  # end of the text that `parts` contains
         unclosed = set[str]()  # so that the time is linear
         for found in _CODE.finditer(text):
             name = found[1].lower()
-            if found.start() < place or name in unclosed:
+            if found.start() < copied or name in unclosed:
                 continue
             end = lower.find(f"</{name}", found.end())
             close = lower.find(">", end)
@@ -279,23 +280,23 @@ class _Wikitext(LineReader):
                 continue
             self._code.append((name, text[found.end() : end]))
             breaks = "\n" * text.count("\n", found.start(), close)
-            parts += [text[place : found.start()], _KEPT_CODE.format(len(self._code) - 1), breaks]
-            place = close + 1
-        return "".join([*parts, text[place:]])
+            parts += [text[copied : found.start()], _KEPT_CODE.format(len(self._code) - 1), breaks]
+            copied = close + 1
+        return "".join([*parts, text[copied:]])
 
     def line(self, line: str) -> None:
         """Parse a line: a heading, a list item, a table, code or a part of a paragraph."""
         mark = _KEPT.match(line.strip())
         if heading := _heading(line):
             self.flush()
-            text, links = self.inline(heading, self.at)
-            self.open(text, self.at, links)
+            text, links = self.inline(heading, self.line_number)
+            self.open(text, self.line_number, links)
         elif line.lstrip().startswith("{|"):
             self.flush()
             self._table()
         elif mark and self._code[int(mark[1])][0] in _LISTING and mark.end() == len(line.strip()):
             self.flush()
-            self.whole(unescape(self._code[int(mark[1])][1]).split("\n"), self.at)
+            self.whole(unescape(self._code[int(mark[1])][1]).split("\n"), self.line_number)
         elif item := _ITEM.match(line):
             self.item("-", item[2])
         elif re.match(r"-{4,}", line):
@@ -305,40 +306,44 @@ class _Wikitext(LineReader):
 
     def _table(self) -> None:
         """Parse a table. Nested tables are read as its rows."""
-        rows, headers, cells, links, start = list[Row](), 0, list[str](), list[Link](), self.at
-        is_header = True
+        rows = list[Row]()
+        headers = 0  # number of header rows at the start
+        cells, links = list[str](), list[Link]()  # cells of the current row, and the links in them
+        start = self.line_number  # line of the current row
+        is_header = True  # whether all cells of the current row are header cells
 
-        def finish() -> None:
+        def finish_row() -> None:
             nonlocal headers, cells, links
             if any(cells):
                 headers += is_header and headers == len(rows)
-                rows.append((" | ".join(cells).strip(), start, links))
+                rows.append(Row(" | ".join(cells).strip(), start, links))
             cells, links = [], []
 
         depth = 1
-        while depth and self.at < len(self.lines):
-            line, self.at = self.lines[self.at].strip(), self.at + 1
+        while depth and self.line_number < len(self.lines):
+            line = self.lines[self.line_number].strip()
+            self.line_number += 1
             if line.startswith("{|"):
                 depth += 1
             elif line.startswith("|}"):
                 depth -= 1
             elif line.startswith("|-"):
-                finish()
-                is_header, start = True, self.at
+                finish_row()
+                is_header, start = True, self.line_number
             elif line.startswith("|+"):
-                finish()
-                self.add(self.inline(line[2:], self.at)[0], self.at)
+                finish_row()
+                self.add(self.inline(line[2:], self.line_number)[0], self.line_number)
             elif line[:1] in ("|", "!"):
                 is_header &= line[0] == "!"
                 for cell in re.split(r"\|\||!!" if line[0] == "!" else r"\|\|", line[1:]):
-                    text, found = self.inline(_without_attributes(cell), self.at)
+                    text, cell_links = self.inline(_without_attributes(cell), self.line_number)
                     cells.append(" ".join(text.split()))
-                    links += found
-            elif cells and line:
-                text, found = self.inline(line, self.at)
+                    links += cell_links
+            elif cells and line:  # continuation of the last cell
+                text, cell_links = self.inline(line, self.line_number)
                 cells[-1] = f"{cells[-1]} {' '.join(text.split())}".strip()
-                links += found
-        finish()
+                links += cell_links
+        finish_row()
         self.table(rows, min(headers, 1))
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:

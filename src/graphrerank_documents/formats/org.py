@@ -66,34 +66,36 @@ class _Org(LineReader):
     def point(self, node: object, heading: str) -> None:
         """Add the anchors and labels of a heading, or of the file, to the current section."""
         properties = getattr(node, "properties", {})
-        own, label = (str(properties.get(key) or "") for key in ("CUSTOM_ID", "ID"))
-        self.spans[-1].anchors += [own, *(self.slugs.of(heading) if heading else [])]
-        self.spans[-1].labels += [own, f"id:{label}" if label else ""]
+        custom_id = str(properties.get("CUSTOM_ID") or "")
+        org_id = str(properties.get("ID") or "")
+        slugs = self.slugs.of(heading) if heading else []
+        self.spans[-1].anchors += [custom_id, *slugs]
+        self.spans[-1].labels += [custom_id, f"id:{org_id}" if org_id else ""]
 
     def line(self, line: str) -> None:
         """Parse a line, and the following lines if they belong to the same element."""
-        if node := self.nodes.get(self.at):
+        if node := self.nodes.get(self.line_number):
             self.flush()
-            heading, links = self.inline(node.heading, self.at)
-            self.open(heading, self.at, links)
+            heading, links = self.inline(node.heading, self.line_number)
+            self.open(heading, self.line_number, links)
             self.point(node, self.spans[-1].heading)
         elif block := _BLOCK.match(line):
             self.flush()
-            start, end = self.at + 1, f"#+end_{block[1].lower()}"
-            lines = self.take(lambda text: text.strip().lower() == end or self.at + 1 in self.nodes)
+            start, end = self.line_number + 1, f"#+end_{block[1].lower()}"
+            lines = self.take(lambda text: text.strip().lower() == end or self.line_number + 1 in self.nodes)
             if block[1].lower() in ("src", "example"):
                 self.whole(lines, start)
         elif _DRAWER.match(line):
             self.flush()
-            self.take(lambda text: text.strip().upper() == ":END:" or self.at + 1 in self.nodes)
+            self.take(lambda text: text.strip().upper() == ":END:" or self.line_number + 1 in self.nodes)
         elif keyword := _KEYWORD.match(line):
             self.keyword(keyword[1].lower(), keyword[2].strip())
         elif _HIDDEN.match(line):
             self.flush()
         elif kind := re.match(r"\s*(?:\||: )", line):
             self.flush()
-            self.at -= 1
-            start = self.at + 1
+            self.line_number -= 1
+            start = self.line_number + 1
             lines = [text.strip() for text in self.take(lambda text: not text.lstrip().startswith(kind[0].strip()))]
             if kind[0].strip() == "|":
                 self.rows(lines, start)
@@ -108,9 +110,9 @@ class _Org(LineReader):
         """Parse a keyword: the title of the file, an included file, or a caption."""
         self.flush()
         if name == "include" and (path := re.match(r"\"?([^\"\s]+)", value)):
-            self.add(path[1], self.at, [Link(path[1], self.at)])
+            self.add(path[1], self.line_number, [Link(path[1], self.line_number)])
         elif name in ("caption", "description"):
-            self.add(value, self.at)
+            self.add(value, self.line_number)
         elif name == "title":
             self.title = self.title or value[:MAX_NAME]
 
@@ -122,7 +124,8 @@ class _Org(LineReader):
                 headers = headers or len(rows)
                 continue
             text, links = self.inline(line.strip("|"), number)
-            rows.append((" | ".join(cell.strip() for cell in text.split("|")).strip(), number, links))
+            cells = " | ".join(cell.strip() for cell in text.split("|"))
+            rows.append(Row(cells.strip(), number, links))
         self.table(rows, headers)
 
     def inline(self, text: str, line: int) -> tuple[str, list[Link]]:

@@ -136,7 +136,7 @@ class _RST(LinedReader):
         self.tree = utils.new_document(name, _SETTINGS.copy())
         self.tree.settings.includes = []
         self.pending: list[Any] = []  # targets that precede the element to which they refer
-        self.line = self.at = 1  # line of the current block, and of the text within it
+        self.line = self.text_line = 1  # line of the current block, and of the text within it
         self.room = len(self.text)  # number of characters that substitutions may still add
 
     def read(self) -> list[Document]:
@@ -220,16 +220,18 @@ class _RST(LinedReader):
 
     def on_definition_list_item(self, node: Any) -> None:
         """Add a term as a line before the first paragraph of its definition."""
-        *heads, body = node.children
-        shown = [self.inline(head) for head in heads]
-        self.spans[-1].anchors += [name for head in heads for name in head["ids"]]
-        text, links = (
-            " ".join(" : ".join(text for text, _ in shown).split()),
-            [link for _, found in shown for link in found],
-        )
+        *heads, body = node.children  # the term and its classifiers, and the definition
+        terms, links = list[str](), list[Link]()
+        for head in heads:
+            self.spans[-1].anchors += head["ids"]
+            term, term_links = self.inline(head)
+            terms.append(term)
+            links += term_links
+        text = " ".join(" : ".join(terms).split())
         if body.children and body[0].tagname == "paragraph":
-            meaning, found = self.inline(body.pop(0))
-            text, links = f"{text}\n{' '.join(meaning.split())}", [*links, *found]
+            definition, definition_links = self.inline(body.pop(0))
+            text = f"{text}\n{' '.join(definition.split())}"
+            links += definition_links
         self.add(text, node.line or self.line, links)
         self.children(body)
 
@@ -256,15 +258,18 @@ class _RST(LinedReader):
 
     def row(self, node: Any) -> Row:
         """Return the text, line and links of a table row."""
-        shown = [self.inline(entry) for entry in node.children]
-        line = next((part.line for part in node.findall(nodes.paragraph) if part.line), self.line)
-        text = " | ".join(" ".join(text.split()) for text, _ in shown).strip()
-        return text, line, [link for _, links in shown for link in links]
+        cells, links = list[str](), list[Link]()
+        for entry in node.children:
+            text, cell_links = self.inline(entry)
+            cells.append(" ".join(text.split()))
+            links += cell_links
+        line = next((paragraph.line for paragraph in node.findall(nodes.paragraph) if paragraph.line), self.line)
+        return Row(" | ".join(cells).strip(), line, links)
 
     def inline(self, node: Any, line: int = 0) -> tuple[str, list[Link]]:
         """Return the text of a node, and its links."""
         parts, links = list[str](), list[Link]()
-        self.at = line or node.line or self.line
+        self.text_line = line or node.line or self.line
         self.within(node, parts, links)
         return "".join(parts), links
 
@@ -273,24 +278,25 @@ class _RST(LinedReader):
         for child in node.children:
             if isinstance(child, nodes.Text):
                 parts.append(child.astext())
-                self.at += child.count("\n")
+                self.text_line += child.count("\n")
                 continue
             name, is_inline = child.tagname, isinstance(child, nodes.Inline)
             # docutils sets the line of an inline node to a line after it
-            self.at = self.at if is_inline else child.line or self.at
+            self.text_line = self.text_line if is_inline else child.line or self.text_line
             if name in ("reference", "image"):
                 kind, address = child.get("link") or (PATH, self.address(child))
-                links += [Link(address, self.at, kind)] if address else []
+                links += [Link(address, self.text_line, kind)] if address else []
             if name == "target":
                 self.pending += [child] if not child.get("refuri") else []
             if name == "image":
                 parts.append(alt_text(child.get("alt") or ""))
             elif name in ("footnote_reference", "citation_reference"):
                 parts.append(f"[{child.astext() or '#'}]")
-            elif name == "substitution_reference" and (found := self.definition(child)):
-                room, self.room = self.room - len(found.astext()), 0  # disallow nested substitutions
-                self.within(found, parts, links)
-                self.room = room
+            elif name == "substitution_reference" and (definition := self.definition(child)):
+                remaining_room = self.room - len(definition.astext())
+                self.room = 0  # disallow nested substitutions
+                self.within(definition, parts, links)
+                self.room = remaining_room
             elif name not in ("system_message", "comment"):
                 self.within(child, parts, links)
                 parts.append("" if is_inline else "\n")
@@ -302,6 +308,6 @@ class _RST(LinedReader):
 
     def definition(self, node: Any) -> Any:
         """Return the definition of a substitution, or None if it is undefined or too long."""
-        known, name = self.tree.substitution_defs, node["refname"]
-        found = known.get(name) or known.get(self.tree.substitution_names.get(name.lower()))
-        return found if found and len(found.astext()) <= self.room else None
+        definitions, name = self.tree.substitution_defs, node["refname"]
+        definition = definitions.get(name) or definitions.get(self.tree.substitution_names.get(name.lower()))
+        return definition if definition and len(definition.astext()) <= self.room else None
