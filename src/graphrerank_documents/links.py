@@ -346,7 +346,7 @@ class _Resolver:
         return target
 
     def _anchor_in_folder(self, source: int, name: str, missing: LinkTargets) -> LinkTargets | None:
-        """Return the label, symbol or page to which an anchor refers that the document with the link lacks, or ``missing``."""
+        """Return the label, symbol or page of the folder with the name of an anchor, or else ``missing``."""
         if self._documents[source].name.endswith(".org"):  # page of Logseq
             page = self._names.find(source, name)
             if page >= 0:
