@@ -36,14 +36,10 @@ def test_a_click_is_written_once_changed_and_taken_back(
         page.open(url + "/")
         ask(page, QUESTION)
         node = page.evaluate(f"document.querySelector({json.dumps(RIGHT)}).dataset.of")
-        page.evaluate(f"document.querySelector({json.dumps(RIGHT)}).click()")
-        page.evaluate(f"document.querySelector({json.dumps(RIGHT)}).click()")  # during the request, or after it
+        # The page handles no answer between the two clicks: the second one is during the request, and is ignored.
+        page.evaluate(f"for (const _ of [1, 2]) document.querySelector({json.dumps(RIGHT)}).click()")
         wait_for_status(page, "Your feedback is saved")
-        first = feedback_events(tmp_path)
-        assert len(first) in (1, 2)
-        if len(first) == 2:  # the second click was after the answer, and took it back
-            page.click(RIGHT)
-            wait_for_status(page, "Your feedback is saved")
+        assert len(feedback_events(tmp_path)) == 1
         assert pressed(page, RIGHT)
         (session,) = read_log(tmp_path).sessions
         assert session.query == QUESTION
