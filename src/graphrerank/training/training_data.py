@@ -1,7 +1,8 @@
 """Preparation of training data: data sets with the candidates and features of their queries."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -14,6 +15,8 @@ from graphrerank.core.adapters import model_interface
 from graphrerank.core.model_inputs import QUERIES
 from graphrerank.core.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.qrels import Qrels
 from graphrerank.data.teachers import Teacher
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
@@ -56,12 +59,14 @@ class TrainingData:
 
         These are the data sets with human judgements, or all data sets if every data set has drafted questions.
         """
-        return {name: part for name, part in self.prepared.items() if not part.dataset.drafted} or dict(self.prepared)
+        judged = {name: prepared for name, prepared in self.prepared.items() if not prepared.dataset.drafted}
+        return judged or dict(self.prepared)
 
     @property
     def teacher_labels_validation(self) -> bool:
         """Whether a teacher chose the relevant candidates of a validation split, so that it must not calibrate."""
-        return any(part.teacher is not None and part.teacher.labels_validation for part in self.judged.values())
+        teachers = [prepared.teacher for prepared in self.judged.values()]
+        return any(teacher is not None and teacher.labels_validation for teacher in teachers)
 
 
 def declared_inputs(model: ConfiguredComponent) -> ModelInputs:
@@ -128,46 +133,124 @@ def prepare_training(
     """
     _check_limits(settings, data)
     inputs = [declared_inputs(model) for model in models]
+    reads_pairs = any(declared.reads_pairs for declared in inputs)
     if settings.buffer is not None:
-        reads_pairs = any(declared.reads_pairs for declared in inputs) or bool(features.get("cross_encoder_top_k"))
-        _check_buffer(settings.buffer, reads_pairs=reads_pairs, has_teacher=teacher is not None)
-    reader = pair_reader(parts, pair_encoder) if any(declared.reads_pairs for declared in inputs) else None
-    retriever = replace(retriever, instance=None) if retriever.settings is not None else retriever
+        has_pair_features = bool(features.get("cross_encoder_top_k"))
+        _check_buffer(settings.buffer, reads_pairs=reads_pairs or has_pair_features, has_teacher=teacher is not None)
+    reader = pair_reader(parts, pair_encoder) if reads_pairs else None
+    if retriever.settings is not None:
+        retriever = replace(retriever, instance=None)
+    preparation = _Preparation(
+        parts,
+        retriever=retriever,
+        encoder=encoder,
+        pair_encoder=pair_encoder,
+        reads_vectors=any(declared.reads_vectors for declared in inputs),
+        features=features,
+        settings=settings,
+        teacher=teacher,
+    )
     prepared: dict[str, PreparedDataset] = {}
     for name, dataset in data.items():
-        is_table = table_split is not None and not prepared
-        splits = [settings.train_split, settings.val_split, *([str(table_split)] if is_table else [])]
-        reads_vectors = any(declared.reads_vectors for declared in inputs)
-        described: dict[str, Any] = {"retriever": retriever, "encoder": encoder, "reads_vectors": reads_vectors}
-        if settings.buffer is None:
-            ranked = parts.prepare(dataset, **described, splits=splits if teacher is None else ())
-        else:
-            ranked = parts.prepare_on_disk(
-                dataset,
-                **described,
-                splits=splits,
-                add_features=TextMatchFeatures(features),
-                features=TextMatchFeatures(features).description,
-            )
-        if teacher is not None and is_table:
-            _check_table_split(ranked, str(table_split), val_split=settings.val_split)
-        unjudged = unjudged_queries(ranked.dataset)
-        if settings.num_queries is not None:
-            ranked = _few_queries(ranked, settings.num_queries, splits)
-            unjudged = evenly_spaced(unjudged, settings.num_queries)
-        if teacher is not None:
-            train, val = splits[:2]
-            ranked = with_teacher(ranked, teacher, train_split=train, val_split=val, unjudged=unjudged)
-        if top_k := features.get("cross_encoder_top_k"):
-            ranked, read = _queries_of_pairs(ranked, name, settings, splits)
-            ranked = parts.with_cross_encoder(ranked, pair_encoder, read, top_k=top_k)
-        prepared[name] = ranked if settings.buffer is not None else with_matches(ranked, features)
+        is_first = not prepared
+        prepared[name] = preparation.prepare(name, dataset, table_split=table_split if is_first else None)
     if reader is not None:
-        prepared = {name: parts.with_pair_encoder(ranked, reader) for name, ranked in prepared.items()}
+        prepared = {name: parts.with_pair_encoder(dataset, reader) for name, dataset in prepared.items()}
     training_data = TrainingData(prepared, data, retriever, encoder, pair_encoder, teacher)
     if reader is not None:
         read_pairs(training_data, reader, settings, table_split)
     return training_data
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """Names of the splits that a training run uses.
+
+    Attributes:
+        train: Split of the training queries.
+        val: Split of the validation queries.
+        table: Split of the result table. None if the models will not be evaluated on the data set.
+    """
+
+    train: str
+    val: str
+    table: str | None
+
+    @property
+    def evaluated(self) -> list[str]:
+        """Splits whose queries are evaluated."""
+        return [self.val] if self.table is None else [self.val, self.table]
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """Preparation of each data set of a training run. All attributes are arguments of :func:`prepare_training`.
+
+    Attributes:
+        parts: Factory that builds the components.
+        retriever: Retriever that produces the candidates.
+        encoder: Text encoder. None if nothing is encoded.
+        pair_encoder: Cross-encoder. None if no cross-encoder is used.
+        reads_vectors: Whether vectors of queries and passages are inputs of a model.
+        features: Settings in the form of a file of ``conf/features``.
+        settings: Settings of the training.
+        teacher: Teacher whose scores the training uses. None without distillation.
+    """
+
+    parts: ComponentFactory
+    _: KW_ONLY
+    retriever: ConfiguredComponent
+    encoder: ConfiguredComponent | None
+    pair_encoder: ConfiguredComponent | None
+    reads_vectors: bool
+    features: Mapping[str, Any]
+    settings: FitSettings
+    teacher: Teacher | None
+
+    def prepare(self, name: str, dataset: ConfiguredComponent, *, table_split: str | None) -> PreparedDataset:
+        """Prepare one data set: candidates, limits on the number of queries, teacher scores, and features."""
+        splits = _Splits(self.settings.train_split, self.settings.val_split, table_split)
+        prepared = self._with_candidates(dataset, splits)
+        if self.teacher is not None and table_split is not None:
+            _check_table_split(prepared, table_split, val_split=splits.val)
+        unjudged = unjudged_queries(prepared.dataset)
+        if self.settings.num_queries is not None:
+            prepared = _limit_queries(prepared, self.settings.num_queries, splits)
+            unjudged = evenly_spaced(unjudged, self.settings.num_queries)
+        if self.teacher is not None:
+            prepared = with_teacher(
+                prepared, self.teacher, train_split=splits.train, val_split=splits.val, unjudged=unjudged
+            )
+        if top_k := self.features.get("cross_encoder_top_k"):
+            prepared, scored_queries = _select_scored_queries(prepared, name, self.settings, splits)
+            prepared = self.parts.with_cross_encoder(prepared, self.pair_encoder, scored_queries, top_k=top_k)
+        # a data set on disk already has its text-match features
+        return prepared if self.settings.buffer is not None else with_matches(prepared, self.features)
+
+    def _with_candidates(self, dataset: ConfiguredComponent, splits: _Splits) -> PreparedDataset:
+        """Load and encode a data set and retrieve its candidates: on disk with a shuffle buffer, otherwise in memory.
+
+        With a teacher, a split may be missing, because the teacher's scores replace judgements.
+        """
+        required_splits = [splits.train, *splits.evaluated]
+        if self.settings.buffer is None:
+            return self.parts.prepare(
+                dataset,
+                retriever=self.retriever,
+                encoder=self.encoder,
+                reads_vectors=self.reads_vectors,
+                splits=required_splits if self.teacher is None else (),
+            )
+        match_features = TextMatchFeatures(self.features)
+        return self.parts.prepare_on_disk(
+            dataset,
+            retriever=self.retriever,
+            encoder=self.encoder,
+            reads_vectors=self.reads_vectors,
+            splits=required_splits,
+            add_features=match_features,
+            features=match_features.description,
+        )
 
 
 def _check_table_split(prepared: PreparedDataset, table_split: str, *, val_split: str) -> None:
@@ -224,35 +307,39 @@ def read_pairs(data: TrainingData, reader: PairCache, settings: FitSettings, tab
         table_split: Split of the first data set on which the models will be evaluated. None if they will not be
             evaluated.
     """
-    texts, passages = list[str](), list[str]()
-    for name, part in data.prepared.items():
-        queries = [part.training_queries(settings.train_split)]
+    texts: list[str] = []
+    passages: list[str] = []
+    for name, prepared in data.prepared.items():
+        queries = [prepared.training_queries(settings.train_split)]
         if name in data.judged:
-            queries.append(part.dataset.split(settings.val_split).queries)
-        if table_split is not None and part is data.first:
-            queries.append(part.dataset.split(table_split).queries)
-        more_texts, more_passages = part.pairs(torch.unique(torch.cat(queries)))
+            queries.append(prepared.dataset.split(settings.val_split).queries)
+        if table_split is not None and prepared is data.first:
+            queries.append(prepared.dataset.split(table_split).queries)
+        more_texts, more_passages = prepared.pairs(torch.unique(torch.cat(queries)))
         texts += more_texts
         passages += more_passages
     reader.read_ahead(texts, passages)
 
 
-def _few_queries(prepared: PreparedDataset, count: int, splits: Sequence[str]) -> PreparedDataset:
-    """Limit each split to ``count`` evenly spaced queries. Remove training queries without a relevant candidate."""
+def _limit_queries(prepared: PreparedDataset, limit: int, splits: _Splits) -> PreparedDataset:
+    """Limit each split to ``limit`` evenly spaced queries. Remove training queries without a relevant candidate."""
     dataset = prepared.dataset
-    train_split, *evaluated_splits = splits
     queries_of_split = {}
-    if train_split in dataset.splits:  # with a teacher, a split may be missing
-        queries_of_split[train_split] = prepared.answerable(train_split)
-    for name in evaluated_splits:
+    if splits.train in dataset.splits:  # with a teacher, a split may be missing
+        queries_of_split[splits.train] = prepared.answerable(splits.train)
+    for name in splits.evaluated:
         if name in dataset.splits:
             queries_of_split[name] = dataset.split(name).queries
-    limited = {
-        name: dataset.split(name).select_queries(evenly_spaced(queries, count))
+    limited_splits = {
+        name: dataset.split(name).select_queries(evenly_spaced(queries, limit))
         for name, queries in queries_of_split.items()
     }
-    dataset = replace(dataset, splits={**dataset.splits, **limited}, known_fingerprint=dataset.fingerprint)
-    return replace(prepared, dataset=dataset)
+    return replace(prepared, dataset=_with_splits(dataset, limited_splits))
+
+
+def _with_splits(dataset: Dataset, splits: Mapping[str, Qrels]) -> Dataset:
+    """Replace some splits. The fingerprint stays that of the whole data set, so that caches apply to it."""
+    return replace(dataset, splits={**dataset.splits, **splits}, known_fingerprint=dataset.fingerprint)
 
 
 class TextMatchFeatures:
@@ -310,8 +397,8 @@ def with_matches(
     return prepared.with_features(names, text_match=text_match)
 
 
-def _queries_of_pairs(
-    prepared: PreparedDataset, name: str, settings: FitSettings, splits: Sequence[str]
+def _select_scored_queries(
+    prepared: PreparedDataset, name: str, settings: FitSettings, splits: _Splits
 ) -> tuple[PreparedDataset, Tensor]:
     """Select the queries whose candidates the cross-encoder scores.
 
@@ -321,21 +408,22 @@ def _queries_of_pairs(
     limits = settings.cross_encoder_queries
     limit = limits.get(name, 0) if isinstance(limits, Mapping) else limits
     dataset = prepared.dataset
-    train_split, val_split, *table_splits = splits
-    train, val = dataset.split(train_split).queries, dataset.split(val_split).queries
+    train_queries = dataset.split(splits.train).queries
+    val_queries = dataset.split(splits.val).queries
     if limit is not None:
-        train, val = evenly_spaced(train, limit), evenly_spaced(val, -(-limit // 2))
+        train_queries = evenly_spaced(train_queries, limit)
+        val_queries = evenly_spaced(val_queries, math.ceil(limit / 2))
     trains_only_pair_layer = settings.train_only is not None and set(settings.train_only) == {PAIR_SCORE_LAYER}
     if trains_only_pair_layer:
         scored_splits = {
             split: dataset.split(split).select_queries(queries)
-            for split, queries in ((train_split, train), (val_split, val))
+            for split, queries in ((splits.train, train_queries), (splits.val, val_queries))
         }
-        dataset = replace(dataset, splits={**dataset.splits, **scored_splits}, known_fingerprint=dataset.fingerprint)
-    scored = [train, val]
-    if len(train):
-        scored += [dataset.split(split).queries for split in table_splits]
-    return replace(prepared, dataset=dataset), torch.cat(scored)
+        dataset = _with_splits(dataset, scored_splits)
+    scored_queries = [train_queries, val_queries]
+    if len(train_queries) and splits.table is not None:
+        scored_queries.append(dataset.split(splits.table).queries)
+    return replace(prepared, dataset=dataset), torch.cat(scored_queries)
 
 
 def evenly_spaced(queries: Tensor, limit: int) -> Tensor:
