@@ -6,10 +6,10 @@ import re
 import time
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
@@ -92,6 +92,22 @@ class Route:
     with_documents: type[BaseModel] | None = None
 
 
+class ParsedRequest(NamedTuple):
+    """Valid request of a route.
+
+    Attributes:
+        body: Body of the request, an instance of a model of the route.
+        job: Input of the engine.
+        work: Estimated work of the request at the prices of the engine.
+        bad_items: Number of problematic items by how they were handled.
+    """
+
+    body: Any
+    job: Any
+    work: Work
+    bad_items: Counter[str]
+
+
 class RequestRoute(APIRoute):
     """FastAPI route whose endpoint parses the request and builds the response itself.
 
@@ -165,12 +181,12 @@ class Endpoints:
         async for chunk in request.stream():
             for piece in decoder.pieces(chunk):
                 body += piece
-                held = self._hold(request, len(piece))
+                client_bytes = self._hold(request, len(piece))
                 if len(body) > self._limits.body_bytes:
                     raise Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
-                most = self._limits.held_bytes
+                limit = self._limits.held_bytes
                 # beyond the limit, only clients with more than their share are rejected
-                if self._held_bytes.total() > most and held > most // len(self._held_bytes):
+                if self._held_bytes.total() > limit and client_bytes > limit // len(self._held_bytes):
                     raise Refusal(503, "the open requests of this client are too large. Try again later", retry_after=1)
         decoder.finish()
 
@@ -178,19 +194,25 @@ class Endpoints:
         """Add to the size of a client's open requests, and return the new size in bytes."""
         client: str = request.state.sender.client
         self._held_bytes[client] += num_bytes
-        held = self._held_bytes[client]
-        if not held:
+        client_bytes = self._held_bytes[client]
+        if not client_bytes:
             del self._held_bytes[client]
-        return held
+        return client_bytes
 
     async def _answer(self, route: Route, request: Request, content: bytes) -> Response:
-        begin, uid = time.perf_counter(), request.state.uid
-        prices = self._batcher.prices.get(route.kind, DEFAULTS)
-        if len(content) < LARGE_BODY:
-            body, job, work, bad = parse(route, content, self._limits, prices)
-        else:
-            async with self._parsing:  # in a thread, so that the event loop stays responsive
-                body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits, prices)
+        """Let the engine of a route answer a request, and build the response.
+
+        Args:
+            route: Route of the request.
+            request: HTTP request.
+            content: Decompressed body.
+
+        Returns:
+            The response, with the time of each stage and the warnings in its headers.
+        """
+        begin = time.perf_counter()
+        parsed = await self._parse(route, content)
+        job = parsed.job
         caller = getattr(request.state, "caller", Caller())
         # unauthenticated senders are distinguished by their network addresses
         user = caller.known_user
@@ -198,35 +220,65 @@ class Endpoints:
         if isinstance(job, CallerRequest):
             job.sent_by(caller)
             caller = job.caller
-        request.state.counts = {"documents": work.num_documents}
-        read, arrival = time.perf_counter(), request.state.arrival
+        request.state.counts = {"documents": parsed.work.num_documents}
+        parse_end = time.perf_counter()
         result = await self._batcher.ask(
-            route.kind, job, work, uid, sender=sender, arrival=arrival, receive=request.receive
+            route.kind,
+            job,
+            parsed.work,
+            request.state.uid,
+            sender=sender,
+            arrival=request.state.arrival,
+            receive=request.receive,
         )
-        ranked = time.perf_counter()
+        rank_end = time.perf_counter()
         if isinstance(result, Answered):
-            shown = result if self._recorder is None else self._recorder.record(job, result, uid, caller)
-            if (kind := SHADOW_OF + route.kind) in self._batcher.engines:
-                task = asyncio.create_task(self._shadow.rank(kind, job, work, uid, caller, shown))
-                self._tasks.add(task)  # asyncio keeps only a weak reference
-                task.add_done_callback(self._tasks.discard)
-            result = shown.answer
+            result = self._record(route, parsed, result, request.state.uid, caller)
         with metrics.STAGE_SECONDS.labels("render").time():
-            rendered = result if route.render is None else route.render(body, result, uid, request.scope["path"])
-            warnings = [f"{problem}: {count}" for problem, count in bad.items() if count]
-            if warnings and not isinstance(rendered, list):  # the format of TEI has no field for warnings
-                meta = rendered["meta"] if isinstance(rendered, dict) else rendered.meta
-                meta["warnings"] = warnings
-            answer = to_json(rendered, exclude_none=True)
-        stages = {"read": read - begin, "rank": ranked - read, "render": time.perf_counter() - ranked}
+            warnings = [f"{problem}: {count}" for problem, count in parsed.bad_items.items() if count]
+            answer = _rendered(route, request, parsed.body, result, warnings)
+        render_seconds = time.perf_counter() - rank_end
+        stages = {"read": parse_end - begin, "rank": rank_end - parse_end, "render": render_seconds}
         timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
-        headers = {"server-timing": timing} | ({"warning": f'199 - "{"; ".join(warnings)}"'} if warnings else {})
+        headers = {"server-timing": timing}
+        if warnings:
+            headers["warning"] = f'199 - "{"; ".join(warnings)}"'
         return Response(answer, headers=headers, media_type="application/json")
 
+    async def _parse(self, route: Route, content: bytes) -> ParsedRequest:
+        """Parse a body. A large body is parsed in a thread, so that the event loop stays responsive."""
+        prices = self._batcher.prices.get(route.kind, DEFAULTS)
+        if len(content) < LARGE_BODY:
+            return parse(route, content, self._limits, prices)
+        async with self._parsing:
+            return await asyncio.to_thread(parse, route, content, self._limits, prices)
 
-def parse(
-    route: Route, content: bytes, limits: Limits, prices: Prices = DEFAULTS
-) -> tuple[Any, Any, Work, Counter[str]]:
+    def _record(self, route: Route, parsed: ParsedRequest, answered: Answered, uid: str, caller: Caller) -> Any:
+        """Record a response, start its shadow ranking if there is a shadow, and return the content to show."""
+        job = parsed.job
+        if self._recorder is not None:
+            answered = self._recorder.record(job, answered, uid, caller)
+        shadow_kind = SHADOW_OF + route.kind
+        if shadow_kind in self._batcher.engines:
+            ranking = self._shadow.rank(shadow_kind, job, parsed.work, uid, caller, answered)
+            task = asyncio.create_task(ranking)
+            self._tasks.add(task)  # asyncio keeps only a weak reference
+            task.add_done_callback(self._tasks.discard)
+        return answered.answer
+
+
+def _rendered(route: Route, request: Request, body: Any, result: Any, warnings: Sequence[str]) -> bytes:
+    """Return the content of a response as JSON, with the warnings in its metadata."""
+    content = result
+    if route.render is not None:
+        content = route.render(body, result, request.state.uid, request.scope["path"])
+    if warnings and not isinstance(content, list):  # the format of TEI has no field for warnings
+        meta = content["meta"] if isinstance(content, dict) else content.meta
+        meta["warnings"] = list(warnings)
+    return to_json(content, exclude_none=True)
+
+
+def parse(route: Route, content: bytes, limits: Limits, prices: Prices = DEFAULTS) -> ParsedRequest:
     """Parse and validate a body. Lone surrogates are replaced.
 
     Args:
@@ -236,7 +288,7 @@ def parse(
         prices: Prices of the route's engine.
 
     Returns:
-        The request, its job, its work, and the number of problematic items by how they were handled.
+        The parsed request.
 
     Raises:
         Refusal: If the body is invalid or exceeds a limit.
@@ -254,7 +306,7 @@ def parse(
             body: Any = form.model_validate(fields, context=limits)
             job = body.to_job()
             work = prices.reprice(job.work())
-            bad = Counter({HALVES: num_halves} | getattr(job, "bad_items", {}))
+            bad_items = Counter({HALVES: num_halves} | getattr(job, "bad_items", {}))
         except ValidationError as error:
             raise Refusal.of(error) from None
         except ValueError as error:
@@ -263,7 +315,7 @@ def parse(
             message = f"the request must need at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work"
             hint = "Send fewer documents, edges or words, or omit `explain`"
             raise Refusal(422, f"{message}, got about {work.seconds:.1f}. {hint}")
-        return body, job, work, bad
+        return ParsedRequest(body, job, work, bad_items)
 
 
 def _from_json(content: bytes) -> tuple[Any, int]:
@@ -283,9 +335,16 @@ def _from_json(content: bytes) -> tuple[Any, int]:
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:
     """Return the error response for unknown fields, which names some of them and suggests similar known fields."""
-    known, shown = sorted(request.model_fields), [name[:SHOWN_CHARS] for name in sorted(names)[:SHOWN_FIELDS]]
-    meant = sorted({near for name in shown for near in difflib.get_close_matches(name, known, 1, NEAR)})
-    hint = f"did you mean {', '.join(f'`{name}`' for name in meant)}?" if meant else f"the known fields are {known}"
-    more = f" and {len(names) - len(shown)} others" if len(names) > len(shown) else ""
-    message = f"body: unknown fields {', '.join(map(repr, shown))}{more}; {hint}"
+    known_fields = sorted(request.model_fields)
+    named_fields = [name[:SHOWN_CHARS] for name in sorted(names)[:SHOWN_FIELDS]]
+    suggestions = {
+        similar for name in named_fields for similar in difflib.get_close_matches(name, known_fields, 1, NEAR)
+    }
+    if suggestions:
+        hint = f"did you mean {', '.join(f'`{name}`' for name in sorted(suggestions))}?"
+    else:
+        hint = f"the known fields are {known_fields}"
+    num_unnamed = len(names) - len(named_fields)
+    others = f" and {num_unnamed} others" if num_unnamed else ""
+    message = f"body: unknown fields {', '.join(map(repr, named_fields))}{others}; {hint}"
     return Refusal(422, message, [{"loc": ["body"], "msg": message, "type": "extra_forbidden"}])

@@ -45,8 +45,8 @@ def test_words_are_counted_only_when_the_price_is_known(monkeypatch: pytest.Monk
     monkeypatch.setattr(WordTokenizer, "spans", count)
     body = {**BASE, "documents": ["a b c d " * 12_000] * 20}
     content = json.dumps({**body, "max_tokens_per_doc": 2}).encode()
-    _, _, work, _ = parse(RERANK, content, Limits())
-    assert work.seconds > parse(RERANK, json.dumps(body).encode(), Limits())[2].seconds
+    work = parse(RERANK, content, Limits()).work
+    assert work.seconds > parse(RERANK, json.dumps(body).encode(), Limits()).work.seconds
     with pytest.raises(Refusal, match=r"at most `limits\.work_seconds`"):
         parse(RERANK, content, Limits(work_seconds=0.5))
 
