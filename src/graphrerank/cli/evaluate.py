@@ -3,6 +3,7 @@
 import json
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def evaluate(command: CommandContext) -> Path:
     conditions: Any = OmegaConf.to_container(cfg.filter)
     significance_measures = renamed_setting(cfg, "tested", "significance_measures")
     edge_ablations = renamed_setting(cfg, "counterfactuals", "edge_ablations")
-    systems, pipelines = named_systems(command)
+    systems, are_pipelines = named_systems(command)
     result = evaluate_systems(
         systems,
         list(cfg.datasets) if cfg.data is None else [command.chosen("data")],
@@ -61,7 +62,7 @@ def evaluate(command: CommandContext) -> Path:
         pair_encoder=command.chosen("pair_encoder"),
         cross_encoder_top_k=cfg.cross_encoder_top_k,
         scorers=list(cfg.scorers),
-        measures=list(cfg.measures) or (PIPELINE_MEASURES if pipelines else ()),
+        measures=list(cfg.measures) or (PIPELINE_MEASURES if are_pipelines else ()),
         significance_measures=significance_measures,
         ties=cfg.ties,
         resamples=cfg.resamples,
@@ -133,25 +134,49 @@ def named_systems(command: CommandContext) -> tuple[Any, bool]:
         ValueError: If no system is named, a pipeline is unknown, or checkpoints and pipelines are mixed.
     """
     cfg = command.cfg
-    given: Any = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
-    rows: dict[str, Any] = dict(given.items()) if OmegaConf.is_dict(given) else {}
-    listed = [*rows.values()] if rows else [*given] if OmegaConf.is_list(given) else [given]
-    checkpoints = [] if given is None else listed
+    checkpoint: Any = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
+    checkpoints = _listed_checkpoints(checkpoint)
     sources = [str(source) for source in (*cfg.systems, *checkpoints)]
-    main = None if cfg.pipeline is None else command.choice("pipeline")
-    names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
-    if not names and not sources:
+    pipelines = _pipeline_names(command)
+    if not pipelines and not sources:
         raise UserError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
-    if not names and rows:
+    if pipelines:
+        if sources:
+            raise UserError(
+                f"`checkpoint` and `systems` must not be combined with `pipeline` or `pipelines`, got {sources}. "
+                "Add the pipelines to `systems` instead"
+            )
+        return _chosen_pipelines(command, pipelines), True
+    if OmegaConf.is_dict(checkpoint):
         systems = [str(system) for system in cfg.systems]
-        return {**dict(zip(short_names(systems) if systems else [], systems, strict=True)), **rows}, False
-    if not names:
-        return sources if cfg.systems or OmegaConf.is_list(given) else sources[0], False
-    if sources:
-        raise UserError(
-            f"`checkpoint` and `systems` must not be combined with `pipeline` or `pipelines`, got {sources}. "
-            "Add the pipelines to `systems` instead"
-        )
+        rows = dict(zip(short_names(systems), systems, strict=True)) if systems else {}
+        return {**rows, **checkpoint}, False
+    is_list = bool(cfg.systems) or OmegaConf.is_list(checkpoint)
+    return sources if is_list else sources[0], False
+
+
+def _listed_checkpoints(checkpoint: Any) -> list[Any]:
+    """Return the checkpoints of the setting: None, one checkpoint, a list, or a mapping from row to checkpoint."""
+    if checkpoint is None:
+        return []
+    if OmegaConf.is_dict(checkpoint):
+        return list(checkpoint.values())
+    return list(checkpoint) if OmegaConf.is_list(checkpoint) else [checkpoint]
+
+
+def _pipeline_names(command: CommandContext) -> list[str]:
+    """Return the names of the pipelines to evaluate. The choice of the group ``pipeline`` is the last one."""
+    cfg = command.cfg
+    if cfg.pipeline is None:
+        return list(cfg.pipelines)
+    main = command.choice("pipeline")
+    return [*(name for name in cfg.pipelines if name != main), main]
+
+
+def _chosen_pipelines(command: CommandContext, names: Sequence[str]) -> dict[str, Any]:
+    """Return the pipelines by name, and check their names and settings."""
+    cfg = command.cfg
+    main = None if cfg.pipeline is None else command.choice("pipeline")
     if unknown := [name for name in names if name != main and name not in group_choices("pipeline")]:
         raise UserError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
     if main in cfg.settings:
@@ -159,7 +184,7 @@ def named_systems(command: CommandContext) -> tuple[Any, bool]:
     if main is not None and (missing := sorted(OmegaConf.missing_keys(cfg.pipeline))):
         key = missing[0].replace("[", ".").replace("]", "").removeprefix("pipeline.")
         raise UserError(f"`pipeline.{key}` must be set for pipeline={main}")
-    return {name: command.chosen("pipeline") if name == main else name for name in names}, True
+    return {name: command.chosen("pipeline") if name == main else name for name in names}
 
 
 def read_metrics(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from graphrerank.utils.run_files import NOT_MEANS
 TOLERANCE = 1e-6  # largest difference between two means (fractions) that counts as equal
 NOTHING = "nothing"  # stands for an entry that one of the compared mappings lacks
 SYSTEM_RECORDS = ("counterfactuals", "reliability", "list_reliability")  # fields of a result with records per system
-Parts = Mapping[str, DatasetResult]  # results on one data set, by run
+ResultOfRun = Mapping[str, DatasetResult]  # results on one data set, by run
 
 
 def compare_runs(
@@ -67,8 +67,9 @@ def compare_runs(
         notes += _changes(_settings(result), _settings(next_result), f"in {run}", f"in {next_run}")
     datasets = {}
     for name in shared:
-        parts = {run: result.datasets[name] for run, result in results.items()}
-        compared = _with_queries(compare_systems(*_merged(parts, tested, resamples, seed)), parts)
+        result_of_run = {run: result.datasets[name] for run, result in results.items()}
+        merged, plan = _merged(result_of_run, tested, resamples, seed)
+        compared = _with_queries(compare_systems(merged, plan), result_of_run)
         timed = sum(system.cost is not None for system in compared.systems.values()) > 1
         cost_notes = ["time and memory of each system were measured in its own run"] if timed else []
         datasets[name] = replace(compared, notes=(*notes, *compared.notes, *cost_notes))
@@ -85,12 +86,42 @@ def _settings(result: EvaluationResult) -> dict[str, Any]:
     return {**flat("versions", result.versions), **flat("config", result.config)}
 
 
-def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> tuple[DatasetResult, EvaluationPlan]:
+def _merged(
+    result_of_run: ResultOfRun, tested: Sequence[str], resamples: int, seed: int
+) -> tuple[DatasetResult, EvaluationPlan]:
     """Combine the systems of all runs on one data set, and plan their tests."""
-    _check_same_queries(parts)
-    first, *_, last = parts.values()
-    measures = [name for name in first.measures if all(name in part.measures for part in parts.values())]
-    measures_of_run = {run: part.measures for run, part in parts.items()}
+    _check_same_queries(result_of_run)
+    first, *_, last = result_of_run.values()
+    measures = [name for name in first.measures if all(name in result.measures for result in result_of_run.values())]
+    tested = _tested_measures(result_of_run, tested, measures)
+    names = _names(result_of_run)
+    systems = _merged_systems(result_of_run, names, measures)
+    last_run = list(result_of_run)[-1]
+    primary = names[last_run][last.primary]
+    systems[primary] = systems.pop(primary)  # the primary system is the last one
+    tables = [
+        replace(table, title=f"{table.title} of {run}")
+        for run, result in result_of_run.items()
+        for table in result.tables
+    ]
+    merged = replace(
+        last,
+        systems=systems,
+        tested=tuple(tested),
+        tables=tables,
+        grouped=[name for name in last.grouped if name in measures],
+        notes=(),
+        browser=None,
+        **_merged_records(result_of_run, names),
+    )
+    plan = EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
+    return _without_different_candidates(merged, result_of_run), plan
+
+
+def _tested_measures(result_of_run: ResultOfRun, tested: Sequence[str], measures: Sequence[str]) -> list[str]:
+    """Return the measures to test. By default, the measures that the first run tested and every run has."""
+    first, *_ = result_of_run.values()
+    measures_of_run = {run: result.measures for run, result in result_of_run.items()}
     tested = list(parse_measures(tested, measures)) if tested else [name for name in first.tested if name in measures]
     if lacking := [name for name in tested if name not in measures]:
         raise UserError(
@@ -102,53 +133,61 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
             "`report` must name runs with a tested measure in common. "
             f"The measures on {first.name} are {measures_of_run}"
         )
-    names = _names(parts)
+    return tested
+
+
+def _merged_systems(
+    result_of_run: ResultOfRun, names: Mapping[str, Mapping[str, str]], measures: Sequence[str]
+) -> dict[str, SystemResult]:
+    """Return the systems of all runs by their new names, with the common measures.
+
+    If systems of several runs share a new name, they have equal scores, and the first one is returned.
+    """
     systems: dict[str, SystemResult] = {}
-    records: dict[str, dict[Any, Any]] = {field: {} for field in SYSTEM_RECORDS}
-    for run, part in parts.items():
-        for name, system in part.systems.items():
+    for run, result in result_of_run.items():
+        for name, system in result.systems.items():
             new_name = names[run][name]
             scores = {measure: system.values[measure] for measure in measures}
             intervals = {measure: system.intervals[measure] for measure in measures if measure in system.intervals}
             systems.setdefault(new_name, replace(system, name=new_name, values=scores, intervals=intervals))
-        for field in SYSTEM_RECORDS:
-            for record in getattr(part, field):
+    return systems
+
+
+def _merged_records(result_of_run: ResultOfRun, names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the records per system of all runs by field of the result, without duplicates."""
+    merged: dict[str, Any] = {}
+    for field in SYSTEM_RECORDS:
+        record_of: dict[tuple[str, str, str], Any] = {}
+        for run, result in result_of_run.items():
+            for record in getattr(result, field):
                 new_name = names[run][record.system]
                 key = (new_name, getattr(record, "edges", ""), getattr(record, "measure", ""))
-                records[field].setdefault(key, replace(record, system=new_name))
-    primary = list(names.values())[-1][last.primary]
-    systems[primary] = systems.pop(primary)  # the primary system is the last one
-    merged_records: dict[str, Any] = {field: list(by_key.values()) for field, by_key in records.items()}
-    tables = [replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables]
-    merged = replace(
-        last,
-        systems=systems,
-        tested=tuple(tested),
-        tables=tables,
-        grouped=[name for name in last.grouped if name in measures],
-        notes=(),
-        browser=None,
-        **merged_records,
-    )
-    candidate_sets = {(part.candidates, part.ceiling, part.base_ceiling) for part in parts.values()}
-    if len(candidate_sets) > 1:
-        listed = [
-            f"{run} {part.candidates or 'none'} a query, ceiling of PR {percent_cell(part.ceiling)}"
-            for run, part in parts.items()
-        ]
-        note = f"candidates differ: {'; '.join(listed)}"
-        merged = replace(merged, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
-    return merged, EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
+                record_of.setdefault(key, replace(record, system=new_name))
+        merged[field] = list(record_of.values())
+    return merged
 
 
-def _with_queries(merged: DatasetResult, parts: Parts) -> DatasetResult:
+def _without_different_candidates(merged: DatasetResult, result_of_run: ResultOfRun) -> DatasetResult:
+    """Replace the number of candidates and the ceilings by a note if they differ between runs."""
+    candidates = {(result.candidates, result.ceiling, result.base_ceiling) for result in result_of_run.values()}
+    if len(candidates) <= 1:
+        return merged
+    descriptions = [
+        f"{run} {result.candidates or 'none'} a query, ceiling of PR {percent_cell(result.ceiling)}"
+        for run, result in result_of_run.items()
+    ]
+    note = f"candidates differ: {'; '.join(descriptions)}"
+    return replace(merged, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
+
+
+def _with_queries(merged: DatasetResult, result_of_run: ResultOfRun) -> DatasetResult:
     """Add the single queries of the runs, and a note about what the run folders lack."""
     sources: dict[str, tuple[str, str]] = {}
-    for run, names in _names(parts).items():
+    for run, names in _names(result_of_run).items():
         for name_in_run, name in names.items():
             sources.setdefault(name, (run, name_in_run))
-    browsers = {run: part.browser for run, part in parts.items() if part.browser is not None}
-    if lacking := [run for run in parts if run not in browsers]:
+    browsers = {run: result.browser for run, result in result_of_run.items() if result.browser is not None}
+    if lacking := [run for run in result_of_run if run not in browsers]:
         note = (
             f"no single queries of {', '.join(lacking)}: the run has no queries.json, which runs of this version "
             "write. Repeat the command of the run"
@@ -159,8 +198,8 @@ def _with_queries(merged: DatasetResult, parts: Parts) -> DatasetResult:
     return replace(merged, browser=merge_browsers(merged, browsers, sources)) if browsers else merged
 
 
-def _check_same_queries(parts: Parts) -> None:
-    (run, first), *others = parts.items()
+def _check_same_queries(result_of_run: ResultOfRun) -> None:
+    (run, first), *others = result_of_run.items()
     for other_run, other in others:
         if (first.split, first.fingerprint, *first.query_ids) != (other.split, other.fingerprint, *other.query_ids):
             sizes = [f"{one.split} {one.fingerprint[:12]}, {len(one.query_ids)} queries" for one in (first, other)]
@@ -171,25 +210,25 @@ def _check_same_queries(parts: Parts) -> None:
             )
 
 
-def _names(parts: Parts) -> dict[str, dict[str, str]]:
+def _names(result_of_run: ResultOfRun) -> dict[str, dict[str, str]]:
     """Return the name of each system in the comparison, by run and by its name in the run.
 
     Systems with the same name and equal scores on all queries share the name.
     """
     owners: dict[str, list[SystemResult]] = {}
-    for part in parts.values():
-        for name, system in part.systems.items():
+    for result in result_of_run.values():
+        for name, system in result.systems.items():
             owners.setdefault(name, []).append(system)
     ambiguous = {
         name
-        for name, (first, *rest) in owners.items()
-        for other in rest
+        for name, (first, *others) in owners.items()
+        for other in others
         for measure in {*first.values} & {*other.values}
         if not torch.equal(first.values[measure].nan_to_num(-1), other.values[measure].nan_to_num(-1))
     }
     return {
-        run: {name: f"{name} ({run})" if name in ambiguous else name for name in part.systems}
-        for run, part in parts.items()
+        run: {name: f"{name} ({run})" if name in ambiguous else name for name in result.systems}
+        for run, result in result_of_run.items()
     }
 
 
