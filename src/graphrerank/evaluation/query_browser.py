@@ -1,7 +1,7 @@
 """Single queries of a data set for ``report.html``: the top of every system's ranking, and the edges in it."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from graphrerank.corpus.candidate_edges import candidate_edges
 from graphrerank.corpus.edge_types import EDGE_TYPES
 from graphrerank.evaluation.comparisons import best_other
 from graphrerank.evaluation.measuring import relevant_nodes
-from graphrerank.evaluation.records import BrowsedQuery, DatasetResult, QueryBrowser
+from graphrerank.evaluation.records import BrowsedEdge, BrowsedQuery, DatasetResult, QueryBrowser
 from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.utils.checks import UserError
 
@@ -35,34 +35,36 @@ def browse_queries(result: DatasetResult, ranked: RankedDataset) -> QueryBrowser
         Queries ordered by the difference between the primary system and the best of the other systems, the largest
         first. Ties are ordered by query id.
     """
-    graph, names = ranked.dataset.graph, list(result.systems)
+    graph = ranked.dataset.graph
     order, scores, baseline = order_of_queries(result)
     rankings = [system.ranking for system in result.systems.values()]
     tops = [[] if ranking is None else _top_nodes(ranking.nodes[order]) for ranking in rankings]
-    distinct = [sorted({node for top in tops if top for node in top[index]}) for index in range(len(order))]
-    relevant = relevant_nodes(ranked.dataset.split(ranked.split), ranked.queries).tolist()
-    number_of = {node: number for number, node in enumerate(sorted({node for nodes in distinct for node in nodes}))}
-    blocks = (distinct[start : start + EDGE_QUERIES] for start in range(0, len(distinct), EDGE_QUERIES))
+    # nodes that a system ranks, for each query in the order of the browser
+    ranked_nodes = [sorted({node for top in tops if top for node in top[index]}) for index in range(len(order))]
+    relevant_nodes_of = relevant_nodes(ranked.dataset.split(ranked.split), ranked.queries).tolist()
+    number_of = {node: number for number, node in enumerate(sorted(set(chain.from_iterable(ranked_nodes))))}
+    blocks = (ranked_nodes[start : start + EDGE_QUERIES] for start in range(0, len(order), EDGE_QUERIES))
     edges_of_query = chain.from_iterable(edges_between(graph, block) for block in blocks)
-    queries = [
-        BrowsedQuery(
+    queries = []
+    for index, (row, edges) in enumerate(zip(order, edges_of_query, strict=True)):
+        relevant = set(relevant_nodes_of[row])
+        query = BrowsedQuery(
             query_id=result.query_ids[row],
             query_text=result.query_texts[row],
             num_relevant=result.num_relevant[row],
             scores=scores[row],
             rankings=[[number_of[node] for node in top[index]] if top else [] for top in tops],
-            relevant=[number_of[node] for node in distinct[index] if node in set(relevant[row])],
-            edges=[(number_of[a], number_of[b], kind) for a, b, kind in edges],
+            relevant=[number_of[node] for node in ranked_nodes[index] if node in relevant],
+            edges=[BrowsedEdge(number_of[first], number_of[second], edge_type) for first, second, edge_type in edges],
         )
-        for index, (row, edges) in enumerate(zip(order, edges_of_query, strict=True))
-    ]
-    used = {kind for query in queries for *_, kind in query.edges}
+        queries.append(query)
+    type_numbers = {edge_type for query in queries for *_, edge_type in query.edges}
     return QueryBrowser(
-        systems=names,
+        systems=list(result.systems),
         baseline=baseline,
         measure=result.tested[0],
         passages=[(graph.node_ids[node], " ".join(graph.texts[node].split())[:MAX_TEXT]) for node in number_of],
-        edge_types={number: name for number, name in enumerate(EDGE_TYPES) if number in used},
+        edge_types={number: name for number, name in enumerate(EDGE_TYPES) if number in type_numbers},
         queries=queries,
     )
 
@@ -110,20 +112,23 @@ def first_queries(browser: QueryBrowser, count: int | None = None) -> QueryBrows
         Browser for a page.
     """
     queries = browser.queries[: MAX_BROWSED if count is None else count]
-    used = sorted({passage for query in queries for ranking in query.rankings for passage in ranking})
-    number_of = {passage: number for number, passage in enumerate(used)}
+    ranked = sorted({passage for query in queries for ranking in query.rankings for passage in ranking})
+    number_of = {passage: number for number, passage in enumerate(ranked)}
     renumbered = [
         replace(
             query,
             rankings=[[number_of[passage] for passage in ranking] for ranking in query.rankings],
             relevant=[number_of[passage] for passage in query.relevant],
-            edges=[(number_of[a], number_of[b], kind) for a, b, kind in query.edges],
+            edges=[
+                BrowsedEdge(number_of[first], number_of[second], edge_type) for first, second, edge_type in query.edges
+            ],
         )
         for query in queries
     ]
-    kinds = {kind for query in queries for *_, kind in query.edges}
-    types = {number: name for number, name in browser.edge_types.items() if number in kinds}
-    return replace(browser, passages=[browser.passages[index] for index in used], edge_types=types, queries=renumbered)
+    type_numbers = {edge_type for query in queries for *_, edge_type in query.edges}
+    edge_types = {number: name for number, name in browser.edge_types.items() if number in type_numbers}
+    passages = [browser.passages[passage] for passage in ranked]
+    return replace(browser, passages=passages, edge_types=edge_types, queries=renumbered)
 
 
 def merge_browsers(
@@ -142,46 +147,80 @@ def merge_browsers(
     """
     texts = {name: text for browser in browsers.values() for name, text in browser.passages}
     number_of = {name: number for number, name in enumerate(sorted(texts))}
-    renumbered = {run: [number_of[name] for name, _ in browser.passages] for run, browser in browsers.items()}
-    queries = {run: {query.query_id: query for query in browser.queries} for run, browser in browsers.items()}
-    places = {
-        name: (run, list(browsers[run].systems).index(own)) for name, (run, own) in sources.items() if run in browsers
-    }
+    runs = {run: _RunQueries.of(browser, number_of) for run, browser in browsers.items()}
     order, scores, baseline = order_of_queries(result)
-
-    def merged(row: int) -> BrowsedQuery:
+    queries = []
+    for row in order:
         query_id = result.query_ids[row]
         rankings: list[list[int]] = []
-        for name in result.systems:
-            run, place = places.get(name, ("", 0))
-            ranking = queries[run][query_id].rankings[place] if run else ()
-            rankings.append([renumbered[run][passage] for passage in ranking])
-        relevant, edges = set[int](), set[tuple[int, int, int]]()
-        for run, browser in browsers.items():
-            query, numbers = queries[run][query_id], renumbered[run]
-            relevant.update(numbers[passage] for passage in query.relevant)
-            kinds = {kind: EDGE_TYPES.index(name) for kind, name in browser.edge_types.items()}
-            ends = ((*sorted((numbers[a], numbers[b])), kinds[kind]) for a, b, kind in query.edges)
-            edges.update((low, high, kind) for low, high, kind in ends)
-        shown = {passage for ranking in rankings for passage in ranking}
-        return BrowsedQuery(
+        for system in result.systems:
+            run, name_in_run = sources[system]
+            rankings.append(runs[run].ranking(query_id, name_in_run) if run in runs else [])
+        ranked = {passage for ranking in rankings for passage in ranking}
+        relevant = {passage for queries_of_run in runs.values() for passage in queries_of_run.relevant(query_id)}
+        edges = {edge for queries_of_run in runs.values() for edge in queries_of_run.edges(query_id)}
+        merged_query = BrowsedQuery(
             query_id=query_id,
             query_text=result.query_texts[row],
             num_relevant=result.num_relevant[row],
             scores=scores[row],
             rankings=rankings,
-            relevant=sorted(relevant & shown),
-            edges=sorted(edge for edge in edges if shown.issuperset(edge[:2])),
+            relevant=sorted(relevant & ranked),
+            edges=sorted(edge for edge in edges if edge.first in ranked and edge.second in ranked),
         )
-
+        queries.append(merged_query)
     return QueryBrowser(
         systems=list(result.systems),
         baseline=baseline,
         measure=result.tested[0],
         passages=[(name, texts[name]) for name in number_of],
         edge_types=dict(enumerate(EDGE_TYPES)),
-        queries=[merged(row) for row in order],
+        queries=queries,
     )
+
+
+@dataclass(frozen=True)
+class _RunQueries:
+    """Queries of one run, whose passages are renumbered for a browser of several runs.
+
+    Attributes:
+        systems: Names of the systems in the run.
+        queries: Queries by id.
+        numbers: New number of each passage of the run.
+        edge_types: New number of each edge type of the run.
+    """
+
+    systems: Sequence[str]
+    queries: Mapping[str, BrowsedQuery]
+    numbers: Sequence[int]
+    edge_types: Mapping[int, int]
+
+    @classmethod
+    def of(cls, browser: QueryBrowser, number_of: Mapping[str, int]) -> "_RunQueries":
+        """Renumber the passages of a run by ``number_of``, and its edge types by their positions in ``EDGE_TYPES``."""
+        return cls(
+            list(browser.systems),
+            {query.query_id: query for query in browser.queries},
+            [number_of[name] for name, _ in browser.passages],
+            {number: EDGE_TYPES.index(name) for number, name in browser.edge_types.items()},
+        )
+
+    def ranking(self, query_id: str, system: str) -> list[int]:
+        """Return the first passages of a system."""
+        position = self.systems.index(system)
+        return [self.numbers[passage] for passage in self.queries[query_id].rankings[position]]
+
+    def relevant(self, query_id: str) -> list[int]:
+        """Return the relevant passages that the run ranked."""
+        return [self.numbers[passage] for passage in self.queries[query_id].relevant]
+
+    def edges(self, query_id: str) -> list[BrowsedEdge]:
+        """Return the edges between passages that the run ranked."""
+        edges = []
+        for first, second, edge_type in self.queries[query_id].edges:
+            first, second = sorted((self.numbers[first], self.numbers[second]))
+            edges.append(BrowsedEdge(first, second, self.edge_types[edge_type]))
+        return edges
 
 
 def check_browser(browser: QueryBrowser, result: DatasetResult) -> None:
@@ -219,7 +258,7 @@ def _top_nodes(nodes: Tensor) -> list[list[int]]:
     return [[node for node in row if node >= 0] for row in nodes[:, :TOP].tolist()]
 
 
-def edges_between(graph: CorpusGraph, nodes: list[list[int]]) -> list[list[tuple[int, int, int]]]:
+def edges_between(graph: CorpusGraph, nodes: list[list[int]]) -> list[list[BrowsedEdge]]:
     """List the edges between the nodes of each query.
 
     Args:
@@ -227,16 +266,17 @@ def edges_between(graph: CorpusGraph, nodes: list[list[int]]) -> list[list[tuple
         nodes: Nodes of each query, without duplicates.
 
     Returns:
-        Smaller node, larger node and edge type, once for each type that connects a pair, by query.
+        Edges of each query, the smaller node first. Nodes that several edge types connect have one edge per type.
     """
-    edges: list[list[tuple[int, int, int]]] = [[] for _ in nodes]
+    edges: list[list[BrowsedEdge]] = [[] for _ in nodes]
     if not any(nodes):
         return edges
     padded = pad_sequence([torch.tensor(row, dtype=torch.int64) for row in nodes], True, -1)
     joined = candidate_edges(graph, padded, keep_types=True)
     assert joined.edge_type is not None
-    row = torch.searchsorted(joined.ptr, joined.edge_index[1], right=True) - 1
-    low, high = padded[padded >= 0][joined.edge_index].sort(dim=0).values
-    for query, first, second, kind in torch.unique(torch.stack([row, low, high, joined.edge_type]), dim=1).T.tolist():
-        edges[query].append((first, second, kind))
+    query_of_edge = torch.searchsorted(joined.ptr, joined.edge_index[1], right=True) - 1
+    smaller, larger = padded[padded >= 0][joined.edge_index].sort(dim=0).values
+    columns = torch.stack([query_of_edge, smaller, larger, joined.edge_type])
+    for query, first, second, edge_type in torch.unique(columns, dim=1).T.tolist():
+        edges[query].append(BrowsedEdge(first, second, edge_type))
     return edges

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -285,6 +285,20 @@ class Cost:
     pair_ms: float | None = None
 
 
+class BrowsedEdge(NamedTuple):
+    """Edge between two passages in a query browser. In files, it is a list of three numbers.
+
+    Attributes:
+        first: Index of the passage with the smaller index.
+        second: Index of the passage with the larger index.
+        edge_type: Index of the edge type.
+    """
+
+    first: int
+    second: int
+    edge_type: int
+
+
 @dataclass(frozen=True)
 class BrowsedQuery:
     """Query whose rankings ``report.html`` shows.
@@ -297,7 +311,7 @@ class BrowsedQuery:
         rankings: First passages of each system, as indices of :attr:`QueryBrowser.passages`. Empty if a system returned
             no passages.
         relevant: Relevant passages of these.
-        edges: Edges between these passages: two passages and the index of the type.
+        edges: Edges between these passages.
     """
 
     query_id: str
@@ -306,7 +320,7 @@ class BrowsedQuery:
     scores: Sequence[float | None]
     rankings: Sequence[Sequence[int]]
     relevant: Sequence[int]
-    edges: Sequence[tuple[int, int, int]]
+    edges: Sequence[BrowsedEdge]
 
 
 @dataclass(frozen=True)
