@@ -3,8 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,10 +59,12 @@ def user_weights(sessions: Sequence[Session], *, anonymous_as_one: bool = True) 
     Returns:
         Weights ``[S]`` (float64) in (0, 1].
     """
-    users: list[Hashable] = [
-        session.known_user if anonymous_as_one else number if session.user is None else session.user
-        for number, session in enumerate(sessions)
-    ]
+    users: list[Hashable] = []
+    for number, session in enumerate(sessions):
+        if anonymous_as_one:
+            users.append(session.known_user)
+        else:
+            users.append(number if session.user is None else session.user)
     repeats = Counter((user, session.query) for user, session in zip(users, sessions, strict=True))
     queries = Counter(user for user, _ in repeats)
     limit = _limit_of_user(list(queries.values()))
@@ -116,60 +119,139 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     Returns:
         The estimated propensities.
     """
-    # Maps ranks (i, j) to the sum of click weights and of their squares at rank i, followed by the same at rank j.
-    clicks: dict[tuple[int, int], list[float]] = {}
-    swaps = harvested = 0
+    evidence = _swap_evidence(sessions, weights)
+    source = f"estimated from {evidence.num_passages:,} random swaps"
+    if not evidence.num_passages:
+        evidence = _harvested_evidence(sessions, weights)
+        source = f"estimated from {evidence.num_passages:,} passages that one query showed at two ranks"
+    if not evidence.num_passages:
+        source = "assumed, because the log has no random swaps and no passage that one query showed at two ranks"
+    return _fitted_propensities(evidence, source)
 
-    def add(i: int, j: int, clicks_at: Sequence[tuple[float, float]]) -> None:
-        """Add weighted clicks at ranks i and j."""
-        sums = clicks.setdefault((i, j), [0.0] * 4)
-        for end, (count, weight) in enumerate(clicks_at):
-            sums[2 * end] += count * weight
-            sums[2 * end + 1] += count * weight**2
 
+@dataclass
+class _RankClicks:
+    """Weighted clicks at one rank.
+
+    Attributes:
+        total: Sum of the clicks' weights.
+        squares: Sum of the clicks' squared weights.
+    """
+
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, count: float, weight: float) -> None:
+        """Add a number of clicks with the same weight."""
+        self.total += count * weight
+        self.squares += count * weight**2
+
+
+class _PairClicks(NamedTuple):
+    """Clicks on passages that were shown at two ranks.
+
+    Attributes:
+        upper: Clicks at the rank nearer to the top.
+        lower: Clicks at the other rank.
+    """
+
+    upper: _RankClicks
+    lower: _RankClicks
+
+
+@dataclass
+class _Evidence:
+    """Evidence of the position bias.
+
+    Attributes:
+        clicks: Clicks by pair of ranks, the rank nearer to the top first.
+        num_passages: Number of passages and pairs of ranks that were counted.
+    """
+
+    clicks: dict[tuple[int, int], _PairClicks] = field(default_factory=dict)
+    num_passages: int = 0
+
+    def add_passage(self, upper: int, lower: int) -> _PairClicks:
+        """Count a passage at two ranks, and return the clicks at these ranks, for the caller to add its clicks."""
+        self.num_passages += 1
+        return self.clicks.setdefault((upper, lower), _PairClicks(_RankClicks(), _RankClicks()))
+
+
+def _swap_evidence(sessions: Sequence[Session], weights: Tensor) -> _Evidence:
+    """Return the clicks on results that were swapped at random."""
+    evidence = _Evidence()
     for session, weight in zip(sessions, weights.tolist(), strict=True):
-        for first, second, share in session.swaps:
-            (i, j), swaps = sorted((first, second)), swaps + 1
-            add(i, j, [(min(1.0, session.gains[rank - 1]), weight * 0.5 / max(share, LEAST_SHARE)) for rank in (i, j)])
-    for ranks in _ranks_seen(sessions, weights) if not swaps else ():
-        for i, j in combinations(sorted(ranks), 2):
-            harvested, fewer = harvested + 1, min(ranks[i][0], ranks[j][0])
-            add(i, j, [(ranks[rank][1], fewer / max(ranks[rank][0], 1e-9)) for rank in (i, j)])
-    last = max((j for _, j in clicks), default=1)
+        for first, second, probability in session.swaps:
+            ranks = sorted((first, second))
+            clicks = evidence.add_passage(*ranks)
+            inverse_weight = weight * 0.5 / max(probability, LEAST_SHARE)
+            for rank, rank_clicks in zip(ranks, clicks, strict=True):
+                rank_clicks.add(min(1.0, session.gains[rank - 1]), inverse_weight)
+    return evidence
+
+
+def _harvested_evidence(sessions: Sequence[Session], weights: Tensor) -> _Evidence:
+    """Return the clicks on passages that one query showed at different ranks, weighted to the same number of views."""
+    evidence = _Evidence()
+    for counts_of_rank in _counts_by_rank(sessions, weights):
+        for ranks in combinations(sorted(counts_of_rank), 2):
+            clicks = evidence.add_passage(*ranks)
+            fewer_views = min(counts_of_rank[rank].views for rank in ranks)
+            for rank, rank_clicks in zip(ranks, clicks, strict=True):
+                counts = counts_of_rank[rank]
+                rank_clicks.add(counts.clicks, fewer_views / max(counts.views, 1e-9))
+    return evidence
+
+
+def _fitted_propensities(evidence: _Evidence, source: str) -> Propensities:
+    """Fit the curve of propensities to the evidence by least squares with the priors."""
+    last = max((lower for _, lower in evidence.clicks), default=1)
     # Unknowns: difference of the slope from its prior mean, then u of ranks 2, 3, ..., last.
     precision = torch.diag(torch.tensor([SLOPE_SPREAD**-2, *[RANK_SPREAD**-2] * (last - 1)], dtype=torch.float64))
     moment = torch.zeros(last, dtype=torch.float64)
-    for (i, j), sums in clicks.items():
+    for (i, j), clicks in evidence.clicks.items():
         row = torch.zeros(last, dtype=torch.float64)
         row[0] = -math.log(j / i)
         row[j - 1] += 1.0
         if i > 1:
             row[i - 1] -= 1.0
-        clicks_i, clicks_j = sums[0] + 0.5, sums[2] + 0.5
-        variance = (sums[1] + 0.5) / clicks_i**2 + (sums[3] + 0.5) / clicks_j**2
+        clicks_i = clicks.upper.total + 0.5
+        clicks_j = clicks.lower.total + 0.5
+        variance = (clicks.upper.squares + 0.5) / clicks_i**2 + (clicks.lower.squares + 0.5) / clicks_j**2
         precision += torch.outer(row, row) / variance
         moment += row * (math.log(clicks_j / clicks_i) + SLOPE * math.log(j / i)) / variance
     solution = torch.linalg.solve(precision, moment)
     error = float(torch.linalg.inv(precision)[0, 0].sqrt())
     slope = max(0.0, SLOPE + float(solution[0]))
-    single = torch.zeros(NUM_RANKS, dtype=torch.float64)
-    single[1 : min(last, NUM_RANKS)] = solution[1 : min(last, NUM_RANKS)]
+    rank_effects = torch.zeros(NUM_RANKS, dtype=torch.float64)  # u of the equation
+    rank_effects[1 : min(last, NUM_RANKS)] = solution[1 : min(last, NUM_RANKS)]
     log_rank = torch.arange(1, NUM_RANKS + 1, dtype=torch.float64).log()
-    curve, cautious = (torch.exp(single - eta * log_rank).clamp(max=1.0) for eta in (slope, max(0.0, slope - error)))
-    source = f"estimated from {swaps:,} random swaps"
-    if not swaps:
-        source = f"estimated from {harvested:,} passages that one query showed at two ranks"
-    if not swaps and not harvested:
-        source = "assumed, because the log has no random swaps and no passage that one query showed at two ranks"
+    curve, cautious = (
+        torch.exp(rank_effects - eta * log_rank).clamp(max=1.0) for eta in (slope, max(0.0, slope - error))
+    )
     return Propensities(curve, cautious, slope, error, source)
 
 
-def _ranks_seen(sessions: Sequence[Session], weights: Tensor) -> Iterable[dict[int, list[float]]]:
-    """Return, for each passage of each query, the weighted number of views and of clicks by rank."""
-    seen: dict[tuple[str, str], dict[int, list[float]]] = {}
+@dataclass
+class _RankCounts:
+    """Weighted counts of one passage of a query at one rank.
+
+    Attributes:
+        views: Weighted number of views.
+        clicks: Weighted number of clicks.
+    """
+
+    views: float = 0.0
+    clicks: float = 0.0
+
+
+def _counts_by_rank(sessions: Sequence[Session], weights: Tensor) -> Iterable[dict[int, _RankCounts]]:
+    """Return, for each passage of each query, its counts by rank."""
+    counts: dict[tuple[str, str], dict[int, _RankCounts]] = {}
     for session, weight in zip(sessions, weights.tolist(), strict=True):
         for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True), 1):
-            views_and_clicks = seen.setdefault((session.query, name), {}).setdefault(rank, [0.0, 0.0])
-            views_and_clicks[0] += weight
-            views_and_clicks[1] += weight * min(1.0, gain)
-    return seen.values()
+            counts_of_rank = counts.setdefault((session.query, name), {})
+            rank_counts = counts_of_rank.setdefault(rank, _RankCounts())
+            rank_counts.views += weight
+            rank_counts.clicks += weight * min(1.0, gain)
+    return counts.values()
