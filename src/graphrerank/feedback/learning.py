@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -79,8 +78,11 @@ class LearningData:
         Raises:
             ValueError: If the model is not a ``gatv2_reranker`` with ``features=scores``.
         """
-        lists, ids = score_lists(model, prepared), prepared.dataset.graph.node_ids
-        columns = [{ids[node]: i for i, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()]
+        lists = score_lists(model, prepared)
+        ids = prepared.dataset.graph.node_ids
+        columns = [
+            {ids[node]: column for column, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()
+        ]
         row = {normalized(text): index for index, text in reversed(list(enumerate(prepared.dataset.query_texts)))}
         return cls(prepared, model, lists, row, columns, guards)
 
@@ -168,9 +170,9 @@ def learn_from_sessions(
     check_positive(margin=margin)
     check_positive_share(level=level)
     sessions = [session for session in sessions if normalized(session.query) in material.row]
-    rows = [material.row[normalized(session.query)] for session in sessions]
     allow_anonymous = allow_anonymous or _num_judged(material) >= MIN_JUDGED_QUERIES
-    divided, needed = _divide(sessions, user_weights(sessions)), MIN_SESSIONS[FEW_PARAMETERS]
+    needed = MIN_SESSIONS[FEW_PARAMETERS]
+    divided = _divide(sessions, user_weights(sessions))
     too_few_users = min(divided.evidence, divided.later_evidence) < needed
     if too_few_users and allow_anonymous:
         divided = _divide(sessions, user_weights(sessions, anonymous_as_one=False))
@@ -181,20 +183,11 @@ def learn_from_sessions(
         learned.refusals.append(refusal)
         return learned
 
-    def relevance(positions: Sequence[int], curve: Tensor) -> Relevance:
-        return estimate_relevance(
-            [sessions[position] for position in positions],
-            divided.weights[list(positions)],
-            [rows[position] for position in positions],
-            material.columns,
-            curve,
-            material.lists.scores,
-            material.lists.mask,
-        )
-
     evidence = divided.num_fitted if too_few_users else divided.evidence
-    learned.change = change = _best_stage(material, relevance(divided.fitted, propensities.curve), evidence, seed)
-    outcome = _test_on_later(material, change, relevance(divided.tested, propensities.cautious), level, seed)
+    estimate = _estimate(material, sessions, divided.weights, divided.fitted, propensities.curve)
+    learned.change = change = _best_stage(material, estimate, evidence, seed)
+    later_estimate = _estimate(material, sessions, divided.weights, divided.tested, propensities.cautious)
+    outcome = _test_on_later(material, change, later_estimate, level, seed)
     learned.tests["later sessions"] = outcome
     if outcome["p"] > level:
         reason = (
@@ -203,15 +196,40 @@ def learn_from_sessions(
         learned.refusals.append(f"not significantly better on later sessions ({reason})")
         return learned
     for guard in material.guards:
-        learned.tests[guard] = loss = _guard(material, guard, change, seed)
+        loss = _guard(material, guard, change, seed)
+        learned.tests[guard] = loss
         if loss["difference"] < -margin:
             learned.refusals.append(
                 f"{MEASURE} on {guard} drops by {-loss['difference']:.3f}, which exceeds the margin of {margin:g}"
             )
         elif loss["p worse"] <= level:
             learned.refusals.append(f"significantly worse on {guard} (p = {loss['p worse']:.3f})")
-    learned.moved = _moved(material, change, rows)
+    learned.moved = _moved(material, change, [material.row[normalized(session.query)] for session in sessions])
     return learned
+
+
+def _estimate(
+    material: LearningData, sessions: Sequence[Session], weights: Tensor, positions: Sequence[int], curve: Tensor
+) -> Relevance:
+    """Estimate the relevance of candidates from the sessions at some positions.
+
+    Args:
+        material: Scored lists of the queries.
+        sessions: All ``S`` sessions.
+        weights: Weight of each session, ``[S]``.
+        positions: Positions of the sessions to use.
+        curve: Propensity of each rank.
+    """
+    selected = [sessions[position] for position in positions]
+    return estimate_relevance(
+        selected,
+        weights[list(positions)],
+        [material.row[normalized(session.query)] for session in selected],
+        material.columns,
+        curve,
+        material.lists.scores,
+        material.lists.mask,
+    )
 
 
 def _lack_of_evidence(divided: "_Divided", needed: int, too_few_users: bool) -> str | None:
@@ -335,18 +353,30 @@ def split_sessions(sessions: Sequence[Session], weights: Tensor | None = None) -
     Returns:
         Positions of the training sessions, and positions of the test sessions.
     """
-    each = [1.0] * len(sessions) if weights is None else weights.tolist()
-    timed = sorted((session.time, weight) for session, weight in zip(sessions, each, strict=True) if any(session.gains))
-    earlier = TRAINING_SHARE * sum(weight for _, weight in timed)
-    reached = accumulate(weight for _, weight in timed)
-    cut = next((time for (time, _), total in zip(timed, reached, strict=True) if total > earlier), 0.0)
-    late = [session.time >= cut for session in sessions]
+    session_weights = [1.0] * len(sessions) if weights is None else weights.tolist()
+    end = _end_of_training(sessions, session_weights)
+    is_late = [session.time >= end for session in sessions]
     queries = [normalized(session.query) for session in sessions]
-    before = {query for query, is_late in zip(queries, late, strict=True) if not is_late}
-    after = {query for query, is_late in zip(queries, late, strict=True) if is_late}
-    tests = {query for query in after if query not in before or hash_texts([query])[0] % 2}
-    fitted = [index for index, query in enumerate(queries) if not late[index] and query not in tests]
-    return fitted, [index for index, query in enumerate(queries) if late[index] and query in tests]
+    early_queries = {query for query, late in zip(queries, is_late, strict=True) if not late}
+    late_queries = {query for query, late in zip(queries, is_late, strict=True) if late}
+    test_queries = {query for query in late_queries if query not in early_queries or hash_texts([query])[0] % 2}
+    fitted = [index for index, query in enumerate(queries) if not is_late[index] and query not in test_queries]
+    tested = [index for index, query in enumerate(queries) if is_late[index] and query in test_queries]
+    return fitted, tested
+
+
+def _end_of_training(sessions: Sequence[Session], weights: Sequence[float]) -> float:
+    """Return the time until which sessions have ``TRAINING_SHARE`` of the weight with positive feedback."""
+    positive = sorted(
+        (session.time, weight) for session, weight in zip(sessions, weights, strict=True) if any(session.gains)
+    )
+    training_weight = TRAINING_SHARE * sum(weight for _, weight in positive)
+    total = 0.0
+    for time, weight in positive:
+        total += weight
+        if total > training_weight:
+            return time
+    return 0.0
 
 
 def describe_update(change: ModelUpdate) -> str:
@@ -384,31 +414,39 @@ def _best_stage(material: LearningData, estimate: Relevance, evidence: float, se
     is chosen only if it is better by more than one standard error.
     """
     inputs = material.model, material.prepared, material.lists
-    queries, targets = estimate.sessions.nonzero().flatten(), _targets(material, estimate)
+    queries = estimate.sessions.nonzero().flatten()
+    targets = _targets(material, estimate)
     texts = [normalized(material.prepared.dataset.query_texts[row]) for row in queries.tolist()]
-    chooses = torch.tensor([hash_texts([text])[1] % CHOOSING == 0 for text in texts])
-    learning, choosing = queries[~chooses], queries[chooses]
-    chosen, best = FEW_PARAMETERS, None
+    is_held_out = torch.tensor([hash_texts([text])[1] % CHOOSING == 0 for text in texts])
+    fitted_queries = queries[~is_held_out]
+    held_out_queries = queries[is_held_out]
     stages = [stage for stage, needed in MIN_SESSIONS.items() if evidence >= needed]
-    for stage in stages if len(stages) > 1 and len(learning) and len(choosing) else ():
-        change = fit_stage(stage, *inputs, learning, targets, seed=seed)
-        scores = quick_scores(change, *inputs, choosing)
-        if best is not None:
-            gain = compare_worth(scores, best, material.lists.nodes[choosing], estimate.select(choosing))
+    if len(stages) < 2 or not len(fitted_queries) or not len(held_out_queries):
+        return fit_stage(FEW_PARAMETERS, *inputs, queries, targets, seed=seed)
+    best_stage = FEW_PARAMETERS
+    best_scores = None
+    for stage in stages:
+        change = fit_stage(stage, *inputs, fitted_queries, targets, seed=seed)
+        scores = quick_scores(change, *inputs, held_out_queries)
+        if best_scores is not None:
+            nodes = material.lists.nodes[held_out_queries]
+            gain = compare_worth(scores, best_scores, nodes, estimate.select(held_out_queries))
             if float(gain.mean()) <= float(gain.std()) / len(gain) ** 0.5:
                 continue
-        chosen, best = stage, scores
-    return fit_stage(chosen, *inputs, queries, targets, seed=seed)
+        best_stage = stage
+        best_scores = scores
+    return fit_stage(best_stage, *inputs, queries, targets, seed=seed)
 
 
 def _targets(material: LearningData, estimate: Relevance) -> Tensor:
     """Return the estimated relevance, mixed with the parent's softmax scores as a prior."""
     lists = material.lists
     parent_shares = torch.softmax(lists.scores.double().masked_fill(~lists.mask, -1e30), dim=1) * lists.mask
-    data, has_session = estimate.weight.unsqueeze(1) * estimate.gain, estimate.sessions > 0
-    mass = float(data.clamp(min=0).sum()) / max(float(estimate.weight.sum()), 1e-9)  # mean gain per session
-    prior_weight = PRIOR_SESSIONS * mass / max(int(has_session.sum()), 1)
-    return data + parent_shares * has_session.unsqueeze(1) * prior_weight
+    weighted_gain = estimate.weight.unsqueeze(1) * estimate.gain
+    has_session = estimate.sessions > 0
+    mean_gain = float(weighted_gain.clamp(min=0).sum()) / max(float(estimate.weight.sum()), 1e-9)  # per session
+    prior_weight = PRIOR_SESSIONS * mean_gain / max(int(has_session.sum()), 1)
+    return weighted_gain + parent_shares * has_session.unsqueeze(1) * prior_weight
 
 
 def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -> dict[str, float]:
@@ -418,15 +456,16 @@ def _guard(material: LearningData, guard: str, change: ModelUpdate, seed: int) -
         Mean nDCG@10 of the parent model (``before``), mean ``difference`` to it, and the p-value ``p worse`` of the
         one-sided test that the update is worse.
     """
-    dataset, qrels = material.prepared.dataset, material.prepared.dataset.split(guard)
-    nodes, scores = material.lists.nodes[qrels.queries], material.lists.scores[qrels.queries]
+    dataset = material.prepared.dataset
+    qrels = dataset.split(guard)
+    nodes = material.lists.nodes[qrels.queries]
 
-    def measured(scores: Tensor) -> Tensor:
+    def measure(scores: Tensor) -> Tensor:
         ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
         return measure_ranking(dataset, qrels, qrels.queries, ranking, [MEASURE])[MEASURE]
 
-    before = measured(scores)
-    after = measured(exact_scores(change.model, material.prepared, qrels.queries))
+    before = measure(material.lists.scores[qrels.queries])
+    after = measure(exact_scores(change.model, material.prepared, qrels.queries))
     difference = (after - before).nan_to_num(0.0)
     p = float(randomization_tests(-difference, seed=seed)[1])
     return {"before": float(before.nanmean()), "difference": float(difference.mean()), "p worse": p}
@@ -436,11 +475,10 @@ def _moved(material: LearningData, change: ModelUpdate, rows: Sequence[int]) -> 
     """Return lines that list the passages that move into the first ranks for the most frequent queries."""
     frequent = Counter(rows).most_common(NUM_REPORTED_QUERIES)
     queries = torch.tensor([row for row, _ in frequent])
-    lists, ids = material.lists.select(queries), material.prepared.dataset.graph.node_ids
-    new, old = (
-        order(scores, lists.nodes).tolist()
-        for scores in (exact_scores(change.model, material.prepared, queries), lists.scores)
-    )
+    lists = material.lists.select(queries)
+    ids = material.prepared.dataset.graph.node_ids
+    new = order(exact_scores(change.model, material.prepared, queries), lists.nodes).tolist()
+    old = order(lists.scores, lists.nodes).tolist()
     lines = ["the most frequent queries:"]
     for index, (row, count) in enumerate(frequent):
         before = {column: rank for rank, column in enumerate(old[index], 1)}
