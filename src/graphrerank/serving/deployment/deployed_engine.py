@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -97,7 +98,8 @@ class DeployedEngine(Engine[Any]):
         Returns:
             Response or refusal of each job by request id.
         """
-        live, comparison = self._live.current[1], self._comparison
+        live = self._live.current[1]
+        comparison = self._comparison
         corpus = live.engine.corpus
         answers: dict[str, Answered | Refusal] = {
             uid: answer if isinstance(answer, Refusal) else Answered(answer, live.name, corpus)
@@ -109,19 +111,16 @@ class DeployedEngine(Engine[Any]):
         if (live.name, rival.name) != (comparison.live, comparison.rival):  # an artifact has just been replaced
             return answers
         try:
-            others = rival.engine.answer(jobs, check)
+            rival_answers = rival.engine.answer(jobs, check)
         except TimeoutError:
             raise
         except Exception as error:
             log("interleaved artifact failed", level=logging.ERROR, error=error, artifact=rival.name)
             return answers
-        names = (live.name, rival.name)
         for uid, answered in answers.items():
-            other = others.get(uid)
-            if isinstance(answered, Answered) and other is not None and not isinstance(other, Refusal):
-                picks = team_draft(answered.answer.ids, other.ids, len(answered.answer.ids))
-                answer, teams = answered.answer.picked(other, picks), [names[team] for team, _ in picks]
-                answers[uid] = Answered(answer, live.name, corpus, INTERLEAVED_EVENT, teams, names)
+            rival_answer = rival_answers.get(uid)
+            if isinstance(answered, Answered) and rival_answer is not None and not isinstance(rival_answer, Refusal):
+                answers[uid] = _interleaved(answered, rival_answer, (live.name, rival.name))
         return answers
 
     def probes(self) -> list[Any]:
@@ -130,7 +129,8 @@ class DeployedEngine(Engine[Any]):
 
     def describe(self) -> dict[str, Any]:
         """Return the entries of ``GET /info`` for the model and the deployment, with the state of the comparison."""
-        live, comparison = self._live.current[1], self._comparison
+        live = self._live.current[1]
+        comparison = self._comparison
         compared = {} if comparison is None else {"interleaved": comparison.describe()}
         return {"model": model_info(live.manifest), "deployment": {"artifact": live.name, **compared}}
 
@@ -138,14 +138,17 @@ class DeployedEngine(Engine[Any]):
         """Read new feedback, and start a new comparison if an artifact was replaced."""
         assert self._rival is not None
         assert self._log is not None
-        names, comparison = (self._live.current[1].name, self._rival.current[1].name), self._comparison
-        if names[0] == names[1]:  # the rival was deployed
-            self._comparison = None
-        elif comparison is None or names != (comparison.live, comparison.rival):
-            self._comparison = Comparison(self._log, *names)
+        live = self._live.current[1].name
+        rival = self._rival.current[1].name
+        comparison = self._comparison
+        if live == rival:  # the rival was deployed
+            comparison = None
+        elif comparison is None or (live, rival) != (comparison.live, comparison.rival):
+            comparison = Comparison(self._log, live, rival)
         else:
             comparison.look()
-        if (comparison := self._comparison) is not None:
+        self._comparison = comparison
+        if comparison is not None:
             metrics.INTERLEAVED.labels("won").set(comparison.counts[comparison.rival])
             metrics.INTERLEAVED.labels("lost").set(comparison.counts[comparison.live])
             metrics.INTERLEAVED.labels("dropped").set(comparison.verdict == WORSE)
@@ -157,3 +160,22 @@ class DeployedEngine(Engine[Any]):
                 self._look()
             except Exception as error:
                 log("feedback could not be read", level=logging.ERROR, error=error)
+
+
+def _interleaved(answered: Answered, rival_answer: Any, names: tuple[str, str]) -> Answered:
+    """Interleave a response with that of the rival.
+
+    Args:
+        answered: Response of the live artifact.
+        rival_answer: Content of the rival's response.
+        names: Names of the live artifact and of the rival.
+    """
+    live_answer = answered.answer
+    picks = team_draft(live_answer.ids, rival_answer.ids, len(live_answer.ids))
+    return replace(
+        answered,
+        answer=live_answer.picked(rival_answer, picks),
+        ranker=INTERLEAVED_EVENT,
+        teams=[names[pick.team] for pick in picks],
+        between=names,
+    )

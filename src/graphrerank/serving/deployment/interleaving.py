@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphrerank.evaluation.sequential_test import preference_evidence
 from graphrerank.serving.json_log import log
@@ -24,7 +24,19 @@ DROPPED = "dropped"  # subfolder of the log with finished comparisons, which are
 OUTCOME = re.compile(rb'^\{"event":"feedback",.*"won":.*\}$', re.MULTILINE)
 
 
-def team_draft(first: Sequence[str], second: Sequence[str], count: int) -> list[tuple[int, int]]:
+class Pick(NamedTuple):
+    """Result of an interleaved list.
+
+    Attributes:
+        team: Ranking that contributed the result, 0 or 1.
+        position: Position of the result in this ranking.
+    """
+
+    team: int
+    position: int
+
+
+def team_draft(first: Sequence[str], second: Sequence[str], count: int) -> list[Pick]:
     """Interleave two rankings by team-draft interleaving.
 
     In each turn, the ranking that has contributed fewer ids adds its best id that is not in the list yet. Ties are
@@ -38,26 +50,30 @@ def team_draft(first: Sequence[str], second: Sequence[str], count: int) -> list[
         count: Length of the interleaved list.
 
     Returns:
-        For each result, the ranking that contributed it (0 or 1) and its position there.
+        Origin of each result.
 
     Example:
-        >>> sorted(team_draft(["a", "b"], ["c", "d"], 4))
+        >>> sorted(tuple(pick) for pick in team_draft(["a", "b"], ["c", "d"], 4))
         [(0, 0), (0, 1), (1, 0), (1, 1)]
     """
-    rankings, places, sizes = (first, second), [0, 0], [0, 0]
-    taken, picks = set[str](), list[tuple[int, int]]()
+    rankings = (first, second)
+    positions = [0, 0]  # position of the next candidate of each ranking
+    counts = [0, 0]  # number of results that each ranking has contributed
+    listed: set[str] = set()
+    picks: list[Pick] = []
     while len(picks) < count:
-        turn = (sizes[0] > sizes[1]) if sizes[0] != sizes[1] else random.randrange(2)
-        for team in (int(turn), 1 - int(turn)):  # the other ranking is used once this one is exhausted
-            while places[team] < len(rankings[team]) and rankings[team][places[team]] in taken:
-                places[team] += 1
-            if places[team] < len(rankings[team]):
+        turn = random.randrange(2) if counts[0] == counts[1] else int(counts[0] > counts[1])
+        for team in (turn, 1 - turn):  # the other ranking is used once this one is exhausted
+            ranking = rankings[team]
+            while positions[team] < len(ranking) and ranking[positions[team]] in listed:
+                positions[team] += 1
+            if positions[team] < len(ranking):
                 break
         else:
             break
-        taken.add(rankings[team][places[team]])
-        picks.append((team, places[team]))
-        sizes[team] += 1
+        listed.add(rankings[team][positions[team]])
+        picks.append(Pick(team, positions[team]))
+        counts[team] += 1
     return picks
 
 
@@ -94,7 +110,8 @@ class Comparison:
             with suppress(FileNotFoundError), path.open("rb") as file:  # old files are deleted
                 file.seek(self._read[path])
                 content = file.read()
-                self._read[path] += (end := content.rfind(b"\n") + 1)
+                end = content.rfind(b"\n") + 1  # the last line may be incomplete
+                self._read[path] += end
                 for line in OUTCOME.findall(content, 0, end):
                     self._count(json.loads(line))
 
@@ -102,8 +119,9 @@ class Comparison:
         if {event["won"], event["lost"]} != {self.live, self.rival} or event["request_id"] in self._judged:
             return
         self._judged.add(event["request_id"])
-        user, most = event["user"], max(MOST_OF_USER, SHARE_OF_USER * self.counts.total())
-        if user is not None and self._by_user[user] >= most:
+        user = event["user"]
+        limit = max(MOST_OF_USER, SHARE_OF_USER * self.counts.total())
+        if user is not None and self._by_user[user] >= limit:
             return
         self._by_user[user] += 1
         self.counts[event["won"]] += 1

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphrerank.feedback.log import FEEDBACK_EVENT, GAINS, INTERLEAVED_EVENT, MAX_EARLY_SECONDS
@@ -68,38 +68,62 @@ class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
             Refusal: If the feedback is invalid. The refusal is the same for results that were shown to another user and
                 for results that were never shown.
         """
-        shown, user = self._log.find(job.request_id), user_named(job.caller, job)
-        named = None if user is None else self._log.pseudonym(user)
-        if shown is None or named not in (None, shown["user"]):
-            raise Refusal(404, "request_id: must be the id of a logged response to this caller")
+        user = user_named(job.caller, job)
+        shown = self._shown(job, user)
         now = round(time.time(), 3)
         moment = now if job.time is None else job.time
-        event: dict[str, Any] = {"event": FEEDBACK_EVENT, "request_id": job.request_id, "time": moment}
         if not shown["time"] - MAX_EARLY_SECONDS <= moment <= now + AHEAD:
             raise Refusal(
                 422,
                 f"time: must be between the time of the response and now, in seconds since 1970, got {job.time}",
                 [{"loc": ["time"], "msg": "must be between the response and now", "type": "value_error"}],
             )
-        sender = self._log.sender(job.caller, user_named(job.caller, job))
+        sender = self._log.sender(job.caller, user)
         sender["authenticated"] &= shown.get("authenticated", False)
-        event |= {**sender, "user": shown["user"], "weight": job.weight}
-        ids = shown["ids"]
+        event: dict[str, Any] = {
+            "event": FEEDBACK_EVENT,
+            "request_id": job.request_id,
+            "time": moment,
+            **sender,
+            "user": shown["user"],
+            "weight": job.weight,
+        }
         for kind in FEEDBACK_LISTS:
-            named_ids = []
-            for index, result in enumerate(getattr(job, kind)):
-                if isinstance(result, int) and 1 <= result <= len(ids):
-                    named_ids.append(ids[result - 1])
-                elif result in ids:
-                    named_ids.append(result)
-                else:
-                    raise Refusal(
-                        422,
-                        f"{kind}.{index}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
-                        [{"loc": [kind, index], "msg": "must be a result that was shown", "type": "value_error"}],
-                    )
-            event |= {kind: list(dict.fromkeys(named_ids))} if named_ids else {}
+            named_ids = _named_ids(kind, getattr(job, kind), shown["ids"])
+            if named_ids:
+                event[kind] = named_ids
         return event | _outcome(shown, event)
+
+    def _shown(self, job: AddFeedback, user: str | None) -> Mapping[str, Any]:
+        """Return the logged response that the feedback is about, if it was shown to the user."""
+        shown = self._log.find(job.request_id)
+        pseudonym = None if user is None else self._log.pseudonym(user)
+        if shown is None or pseudonym not in (None, shown["user"]):
+            raise Refusal(404, "request_id: must be the id of a logged response to this caller")
+        return shown
+
+
+def _named_ids(kind: str, results: Sequence[int | str], ids: Sequence[str]) -> list[str]:
+    """Return the ids of results that feedback names by rank or by id, without duplicates.
+
+    Args:
+        kind: Name of the list in the feedback, for the error message.
+        results: 1-based ranks or ids.
+        ids: Ids of the results that were shown.
+    """
+    named_ids = []
+    for index, result in enumerate(results):
+        if isinstance(result, int) and 1 <= result <= len(ids):
+            named_ids.append(ids[result - 1])
+        elif isinstance(result, str) and result in ids:
+            named_ids.append(result)
+        else:
+            raise Refusal(
+                422,
+                f"{kind}.{index}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
+                [{"loc": [kind, index], "msg": "must be a result that was shown", "type": "value_error"}],
+            )
+    return list(dict.fromkeys(named_ids))
 
 
 def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str, str]:
@@ -112,5 +136,5 @@ def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str,
     gains = Counter(dict.fromkeys(shown["between"], 0))
     gains.update(artifact_of[result] for result in good)
     gains.subtract(artifact_of[result] for result in dismissed)
-    (won, most), (lost, least) = gains.most_common(2)
-    return {"won": won, "lost": lost} if most > least else {}
+    (winner, winner_gain), (loser, loser_gain) = gains.most_common(2)
+    return {"won": winner, "lost": loser} if winner_gain > loser_gain else {}

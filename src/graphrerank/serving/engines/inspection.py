@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 
@@ -16,7 +17,7 @@ from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.rerank.checkpoint_scorer import CheckpointScorer
 from graphrerank.serving.engine import Check, Engine, fault_of_service
 from graphrerank.serving.engines.search import PROBE_QUERIES, SearchEngine
-from graphrerank.serving.engines.searchable_corpus import scorer_of
+from graphrerank.serving.engines.searchable_corpus import SearchableCorpus, scorer_of
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.recorder import Answered
@@ -92,29 +93,27 @@ class InspectEngine(Engine[InspectRequest]):
         ]
 
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
-        version, whole = self._search.current
-        corpus = whole.view(request).by(self._scorer())
+        version, whole_corpus = self._search.current
+        corpus = whole_corpus.view(request).by(self._scorer())
         meta = corpus.meta(version)
         if not corpus.graph.num_nodes:
             return InspectResponse(id=uid, nodes=[], edges=[], rankings=[], milliseconds={}, meta=meta)
+        seconds: dict[str, float] = {}
         with STAGE_SECONDS.labels("inspect").time():
             begin = time.perf_counter()
             queries = Queries([uid], [request.query], corpus.encode([request.query]))
-            seconds = {} if queries.vectors is None else {"encode query": time.perf_counter() - begin}
+            if queries.vectors is not None:
+                seconds["encode query"] = time.perf_counter() - begin
             with fault_of_service():
-                steps, by_stage = corpus.pipeline.trace(queries)
-                last = steps[-1]
-                check()
-                shown = [(type(step.step).__name__, step) for step in steps[:-1]] + [(SYSTEM, last)]
-                if len(steps) > 1 and isinstance(steps[0].step, VectorSearch):
-                    shown[0] = (RETRIEVER, steps[0])
-                for name, pipeline in corpus.compared.items():
-                    shown.append((name, pipeline.trace(queries)[0][-1]))
-                    check()
-                nodes = list(dict.fromkeys(chain(_nodes(last), *(_nodes(step) for _, step in shown))))
-                position_of = {node: position for position, node in enumerate(nodes)}
-            explained = self._explain(last, queries, position_of, check) if request.explain else {}
+                trace = _trace(corpus, queries, check)
+            seconds |= trace.seconds
+            # the passages of the system's ranking come first
+            steps = (trace.last, *(step for _, step in trace.named_steps))
+            nodes = list(dict.fromkeys(chain.from_iterable(_nodes(step) for step in steps)))
+            position_of = {node: position for position, node in enumerate(nodes)}
+            explained = self._explain(trace.last, queries, position_of, check) if request.explain else {}
         graph = corpus.graph
+        scorer = scorer_of(trace.last.step)
         return InspectResponse(
             id=uid,
             nodes=[
@@ -126,9 +125,9 @@ class InspectEngine(Engine[InspectRequest]):
                 for node in nodes
             ],
             edges=_edges(graph, nodes),
-            rankings=[_ranking(name, step, position_of) for name, step in shown],
-            milliseconds={stage: round(1000 * taken, 3) for stage, taken in (seconds | dict(by_stage)).items()},
-            meta=meta | {"model": None if (scorer := scorer_of(last.step)) is None else scorer.name},
+            rankings=[_ranking(name, step, position_of) for name, step in trace.named_steps],
+            milliseconds={stage: round(1000 * duration, 3) for stage, duration in seconds.items()},
+            meta=meta | {"model": None if scorer is None else scorer.name},
         )
 
     def _explain(
@@ -141,13 +140,45 @@ class InspectEngine(Engine[InspectRequest]):
         assert isinstance(step.step, GraphRerank)
         graphs = step.step.candidate_graphs(step.before)
         assert graphs.nodes is not None
-        most = self._limits.most_explained_edges(graphs.num_nodes)
-        numbers = graphs.nodes.tolist()
-        rows = scorer.explain(queries, graphs, max_edges=most, check=check)
-        explained = {node: explanation_of(row, None) for node, row in zip(numbers, rows, strict=True)}
+        max_edges = self._limits.most_explained_edges(graphs.num_nodes)
+        nodes = graphs.nodes.tolist()
+        rows = scorer.explain(queries, graphs, max_edges=max_edges, check=check)
+        explained = {node: explanation_of(row, None) for node, row in zip(nodes, rows, strict=True)}
         for edge in chain.from_iterable(explanation.edges for explanation in explained.values()):
-            edge.edge = (position_of[numbers[edge.edge[0]]], position_of[numbers[edge.edge[1]]])
+            source, target = edge.edge
+            edge.edge = (position_of[nodes[source]], position_of[nodes[target]])
         return explained
+
+
+class _Trace(NamedTuple):
+    """Steps of a search.
+
+    Attributes:
+        last: Last step of the pipeline, whose ranking is the result of the search.
+        named_steps: Names and steps of the rankings to show: all steps of the pipeline, and the last step of each
+            compared pipeline. Several steps may have the same name.
+        seconds: Seconds by stage of the pipeline.
+    """
+
+    last: TracedStep
+    named_steps: list[tuple[str, TracedStep]]
+    seconds: Mapping[str, float]
+
+
+def _trace(corpus: SearchableCorpus, queries: Queries, check: Check) -> _Trace:
+    """Run the pipeline and the compared pipelines of a corpus, and name their steps."""
+    steps, seconds = corpus.pipeline.trace(queries)
+    check()
+    last = steps[-1]
+    named_steps = [(type(step.step).__name__, step) for step in steps[:-1]]
+    named_steps.append((SYSTEM, last))
+    if len(steps) > 1 and isinstance(steps[0].step, VectorSearch):
+        named_steps[0] = (RETRIEVER, steps[0])
+    for name, pipeline in corpus.compared.items():
+        compared_steps, _ = pipeline.trace(queries)
+        named_steps.append((name, compared_steps[-1]))
+        check()
+    return _Trace(last, named_steps, seconds)
 
 
 def _nodes(step: TracedStep) -> list[int]:
@@ -156,7 +187,8 @@ def _nodes(step: TracedStep) -> list[int]:
 
 
 def _ranking(name: str, step: TracedStep, position_of: Mapping[int, int]) -> InspectedRanking:
-    nodes, scorer = _nodes(step), scorer_of(step.step)
+    nodes = _nodes(step)
+    scorer = scorer_of(step.step)
     scores = step.after.scores[0, : len(nodes)]
     probabilities = None if scorer is None else scorer.probabilities(scores)
     return InspectedRanking(
@@ -170,9 +202,9 @@ def _ranking(name: str, step: TracedStep, position_of: Mapping[int, int]) -> Ins
 def _edges(graph: CorpusGraph, numbers: Sequence[int]) -> list[tuple[int, int, float, str]]:
     """Return the undirected edges among the given passages, whose ends are positions in ``numbers``."""
     nodes = torch.tensor([list(numbers)], dtype=torch.int64, device=graph.device)
-    edge_index, weight, _, edge_type = candidate_edges(graph, nodes, keep_types=True)
+    edge_index, edge_weight, _, edge_type = candidate_edges(graph, nodes, keep_types=True)
     assert edge_type is not None
     is_first = edge_index[0] < edge_index[1]
-    columns = (*edge_index[:, is_first], weight[is_first], edge_type[is_first])
+    columns = (*edge_index[:, is_first], edge_weight[is_first], edge_type[is_first])
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [(i, j, w, EDGE_TYPES[number]) for i, j, w, number in rows]
+    return [(source, target, weight, EDGE_TYPES[number]) for source, target, weight, number in rows]
