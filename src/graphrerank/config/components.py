@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from hydra.errors import InstantiationException
@@ -105,6 +105,21 @@ def build_component(settings: Settings, *args: Any, **arguments: Any) -> Any:
         if isinstance(error.__cause__, ValueError | ImportError | OSError):
             raise error.__cause__ from None
         raise
+
+
+class LoadedDataset(NamedTuple):
+    """Data set with the components that search it.
+
+    Attributes:
+        dataset: The data set.
+        encoder: Text encoder. None if neither the model, the retriever nor the edges to nearest neighbours require
+            vectors.
+        build_retriever: Factory of the retriever.
+    """
+
+    dataset: Dataset
+    encoder: Encoder | None
+    build_retriever: RetrieverFactory
 
 
 class ComponentFactory:
@@ -335,7 +350,7 @@ class ComponentFactory:
 
     def load(
         self, data: Any, *, encoder: Any, retriever: Any, reads_vectors: bool = True, splits: Sequence[str] = ()
-    ) -> tuple[Dataset, Encoder | None, RetrieverFactory]:
+    ) -> LoadedDataset:
         """Load a data set, and build its encoder and the factory of its retriever.
 
         Args:
@@ -346,13 +361,13 @@ class ComponentFactory:
             splits: Names of splits that the data set must have.
 
         Returns:
-            Tuple of the data set, the encoder and the factory of the retriever. The encoder is None if neither the
-            model, the retriever nor the edges to nearest neighbours require vectors.
+            The data set with its encoder and the factory of its retriever.
 
         Raises:
             ValueError: If vectors are required and there is no encoder, or a split is missing.
         """
-        data_component, build_retriever = self.component("data", data), self.build("retriever", retriever)
+        data_component = self.component("data", data)
+        build_retriever = self.build("retriever", retriever)
         dataset = self.dataset(data_component)
         dataset.check_splits(*splits)
         warn_without_edges(dataset, build_retriever)
@@ -360,7 +375,7 @@ class ComponentFactory:
             dataset, build_retriever, has_encoder=encoder is not None, model_reads_vectors=reads_vectors
         )
         LOGGER.info("%s", dataset.summary(encoded=encoder is not None))
-        return dataset, self.text_encoder(encoder) if is_encoded else None, build_retriever
+        return LoadedDataset(dataset, self.text_encoder(encoder) if is_encoded else None, build_retriever)
 
     def prepare(
         self,

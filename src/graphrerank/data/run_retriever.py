@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,22 @@ from graphrerank.utils.checks import UserError, check_counts
 from graphrerank.utils.files import hash_files
 
 BoundedNumber = Annotated[float, Field(strict=True, ge=-MAX_FLOAT32, le=MAX_FLOAT32)]
-RunRow = tuple[int, str, str, Mapping[str, float]]  # Line, query id, document id, and score and features by name.
+
+
+class RunRow(NamedTuple):
+    """Candidate in a run file.
+
+    Attributes:
+        line: Line number.
+        query_id: Id of the query.
+        doc_id: Id of the document.
+        numbers: Score (``base_score``) and additional features by name.
+    """
+
+    line: int
+    query_id: str
+    doc_id: str
+    numbers: Mapping[str, float]
 
 
 class RunCandidate(BaseModel):
@@ -93,18 +108,52 @@ def read_run(
     """
     check_counts(top_k=top_k)
     path = Path(path)
-    query_number = {query_id: i for i, query_id in enumerate(query_ids)}
-    node_number = {node_id: i for i, node_id in enumerate(node_ids)}
+    candidates = _read_candidates(
+        path,
+        query_number={query_id: number for number, query_id in enumerate(query_ids)},
+        node_number={node_id: number for number, node_id in enumerate(node_ids)},
+        ignore_unknown_queries=ignore_unknown_queries,
+        drop_unknown=drop_unknown,
+    )
+    if not candidates:
+        raise UserError(f"{path}: expected a candidate for at least one of {len(query_ids)} queries, got none")
+    query_of_row, node_of_row = np.array(list(candidates), dtype=np.int64).T
+    numbers = np.array(list(candidates.values()), dtype=np.float32)
+    order = np.lexsort((node_of_row, -numbers[:, 0], query_of_row))
+    query_of_row = query_of_row[order]
+    rank = np.arange(len(order)) - np.searchsorted(query_of_row, query_of_row)
+    is_top = rank < top_k
+    position = query_of_row[is_top], rank[is_top]
+    top_numbers = numbers[order][is_top]
+    nodes = np.full((len(query_ids), top_k), -1, dtype=np.int64)
+    nodes[position] = node_of_row[order][is_top]
+    scores = np.full((len(query_ids), top_k), -np.inf, dtype=np.float32)
+    scores[position] = top_numbers[:, 0]
+    features = np.zeros((len(query_ids), top_k, numbers.shape[1]), dtype=np.float32)
+    features[position] = top_numbers
+    return Ranking(torch.from_numpy(nodes), torch.from_numpy(scores), torch.from_numpy(features))
+
+
+def _read_candidates(
+    path: Path,
+    *,
+    query_number: Mapping[str, int],
+    node_number: Mapping[str, int],
+    ignore_unknown_queries: bool,
+    drop_unknown: bool,
+) -> dict[tuple[int, int], list[float]]:
+    """Return the score and the features of each candidate, by query number and passage number."""
     names: list[str] = []
-    rows: dict[int, list[float]] = {}  # Keys are query * N + node.
-    line_of: dict[int, int] = {}
+    candidates: dict[tuple[int, int], list[float]] = {}
+    first_line: dict[tuple[int, int], int] = {}
     left_out: defaultdict[str, list[int]] = defaultdict(list)
     for line, query_id, doc_id, numbers in _read_rows(path):
         names = names or list(numbers)
         if numbers.keys() != set(names):
             feature_names = [name for name in numbers if name != BASE_SCORE]
             raise bad_line(path, line, needed=f"the features {names[1:]} for every candidate", actual=feature_names)
-        query, node = query_number.get(query_id), node_number.get(doc_id)
+        query = query_number.get(query_id)
+        node = node_number.get(doc_id)
         if query is None or node is None:
             kind, unknown = ("query of the data set", query_id) if query is None else ("document of the corpus", doc_id)
             if not (drop_unknown or (query is None and ignore_unknown_queries)):
@@ -112,28 +161,15 @@ def read_run(
             if drop_unknown:
                 left_out[f"unknown {kind.split()[0]}"].append(line)
             continue
-        key = query * len(node_ids) + node
+        pair = (query, node)
         row = [numbers[name] for name in names]
-        if rows.setdefault(key, row) != row:
-            duplicate = f"{doc_id} for query {query_id} with a different score in line {line_of[key]}"
+        if candidates.setdefault(pair, row) != row:
+            duplicate = f"{doc_id} for query {query_id} with a different score in line {first_line[pair]}"
             raise bad_line(path, line, needed="each document once per query", actual=duplicate)
-        if line_of.setdefault(key, line) != line:
+        if first_line.setdefault(pair, line) != line:
             left_out["duplicate candidate"].append(line)
     warn_left_out(path, left_out)
-    if not rows:
-        raise UserError(f"{path}: expected a candidate for at least one of {len(query_ids)} queries, got none")
-    query_of_row, node_of_row = np.divmod(np.array(list(rows), dtype=np.int64), len(node_ids))
-    table = np.array(list(rows.values()), dtype=np.float32)
-    order = np.lexsort((node_of_row, -table[:, 0], query_of_row))
-    query_of_row, node_of_row, table = query_of_row[order], node_of_row[order], table[order]
-    rank = np.arange(len(order)) - np.searchsorted(query_of_row, query_of_row)
-    is_top = rank < top_k
-    position = query_of_row[is_top], rank[is_top]
-    nodes = np.full((len(query_ids), top_k), -1, dtype=np.int64)
-    scores = np.full((len(query_ids), top_k), -np.inf, dtype=np.float32)
-    features = np.zeros((len(query_ids), top_k, table.shape[1]), dtype=np.float32)
-    nodes[position], scores[position], features[position] = node_of_row[is_top], table[is_top, 0], table[is_top]
-    return Ranking(torch.from_numpy(nodes), torch.from_numpy(scores), torch.from_numpy(features))
+    return candidates
 
 
 def _read_rows(path: Path) -> Iterator[RunRow]:
@@ -149,21 +185,24 @@ def _read_rows(path: Path) -> Iterator[RunRow]:
         if math.isnan(score):
             raise bad_line(path, line, needed="a finite number as score", actual=columns[-2])
         second = columns.index("Q0", 1) if "Q0" in columns[1:-4] else 1
-        yield line, " ".join(columns[:second]), " ".join(columns[second + 1 : -3]), {BASE_SCORE: score}
+        query_id = " ".join(columns[:second])
+        doc_id = " ".join(columns[second + 1 : -3])
+        yield RunRow(line, query_id, doc_id, {BASE_SCORE: score})
 
 
 def _read_jsonl_rows(path: Path) -> Iterator[RunRow]:
     queries: set[str] = set()
     for line, record in read_jsonl(path):
-        read = checked(path, line, record, RunLine)
-        if read.query_id in queries:
-            raise bad_line(path, line, needed="each query on one line", actual=f"{read.query_id} (duplicate)")
-        queries.add(read.query_id)
-        for candidate in read.candidates:
+        run_line = checked(path, line, record, RunLine)
+        query_id = run_line.query_id
+        if query_id in queries:
+            raise bad_line(path, line, needed="each query on one line", actual=f"{query_id} (duplicate)")
+        queries.add(query_id)
+        for candidate in run_line.candidates:
             features = candidate.features or {}
             if BASE_SCORE in features:
                 raise bad_line(path, line, needed=f"no feature named {BASE_SCORE}", actual=list(features))
-            yield line, read.query_id, candidate.doc_id, {BASE_SCORE: candidate.score, **features}
+            yield RunRow(line, query_id, candidate.doc_id, {BASE_SCORE: candidate.score, **features})
 
 
 class RunRetriever(Retriever):
@@ -198,7 +237,8 @@ class RunRetriever(Retriever):
         self.path = Path(path)
         self.top_k = top_k
         self.ignore_unknown_queries, self.drop_unknown = ignore_unknown_queries, drop_unknown
-        self.feature_names = next((tuple(numbers) for *_, numbers in _read_rows(self.path)), (BASE_SCORE,))
+        first_row = next(_read_rows(self.path), None)
+        self.feature_names = (BASE_SCORE,) if first_row is None else tuple(first_row.numbers)
         self._node_ids = graph.node_ids
 
     @staticmethod
@@ -231,8 +271,10 @@ class RunRetriever(Retriever):
             ignore_unknown_queries=self.ignore_unknown_queries,
             drop_unknown=self.drop_unknown,
         )
-        if without := [queries.ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist()]:
-            listed = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
-            counts = f"candidates for {len(queries) - len(without):,} of {len(queries):,} queries; none for {listed}"
+        rows_without = (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist()
+        if rows_without:
+            ids = ", ".join(queries.ids[row] for row in rows_without[:3]) + (", ..." if len(rows_without) > 3 else "")
+            num_with = len(queries) - len(rows_without)
+            counts = f"candidates for {num_with:,} of {len(queries):,} queries; none for {ids}"
             warnings.warn(f"{self.path}: {counts}", stacklevel=2)
         return ranking

@@ -236,8 +236,8 @@ class SoftLabelTeacher(Teacher):
             )
         ]
         num_nodes = dataset.graph.num_nodes
-        keys = torch.tensor([query * num_nodes + node for query, node, _ in rows], dtype=torch.int64)
-        labels = torch.tensor([label for *_, label in rows], dtype=torch.float32)
+        keys = torch.tensor([row.query * num_nodes + row.node for row in rows], dtype=torch.int64)
+        labels = torch.tensor([row.label for row in rows], dtype=torch.float32)
         candidates = pair_keys(queries, prepared.ranking.nodes[queries], num_nodes=num_nodes)
         return look_up(keys, labels, candidates, missing=torch.nan)
 

@@ -55,6 +55,20 @@ class EdgeRow(NamedTuple):
     principals: str
 
 
+class FileRelation(NamedTuple):
+    """Edge with a meaning for ranking, such as ``supersedes``.
+
+    Attributes:
+        kind: Name of the type in the file.
+        source: Id of the document at which the edge starts.
+        target: Id of the document at which the edge ends.
+    """
+
+    kind: str
+    source: str
+    target: str
+
+
 class FileEdges(NamedTuple):
     """Edges in the files of a folder.
 
@@ -63,15 +77,14 @@ class FileEdges(NamedTuple):
         weight: Weights of the public edges, ``[M]`` float32.
         types: Types of the public edges, ``[M]``, indices in :data:`~graphrerank.corpus.edge_types.EDGE_TYPES`.
         guarded: Edges with principals. None if there are none.
-        relations: Public edges of types such as ``supersedes`` and ``contradicts``: name of the type, and ids of both
-            ends.
+        relations: Public edges of types such as ``supersedes`` and ``contradicts``.
     """
 
     pairs: Tensor
     weight: Tensor
     types: Tensor
     guarded: GuardedEdges | None
-    relations: list[tuple[str, str, str]]
+    relations: list[FileRelation]
 
 
 def read_edges(
@@ -112,7 +125,9 @@ def read_edges(
         unknown_lines: list[int] = []
         for row in read_edge_rows(path):
             columns.number_kind(row.kind)
-            start, end, weight = node_number.get(row.source), node_number.get(row.target), parse_number(row.weight)
+            start = node_number.get(row.source)
+            end = node_number.get(row.target)
+            weight = parse_number(row.weight)
             if start is None or end is None:
                 if not drop_unknown:
                     absent = row.source if start is None else row.target
@@ -145,9 +160,12 @@ class EdgeColumns:
     def __init__(self) -> None:
         self.kind_number: dict[str, int] = {}
         self.group_number: dict[str, int] = {"": 0}
-        self.relations: list[tuple[str, str, str]] = []
+        self.relations: list[FileRelation] = []
         self.num_loops = 0
-        self._pairs, self._weights, self._kinds, self._groups = array("q"), array("f"), array("q"), array("q")
+        self._pairs = array("q")  # numbers of both ends of each edge, one after the other
+        self._weights = array("f")
+        self._kinds = array("q")
+        self._groups = array("q")
 
     def number_kind(self, kind: str) -> int:
         """Return the number of a type name, and assign a new one to a new name.
@@ -174,7 +192,7 @@ class EdgeColumns:
         self._kinds.append(self.number_kind(row.kind))
         self._groups.append(self.group_number.setdefault(row.principals, len(self.group_number)))
         if row.kind in (*RELATION_FIELDS, SUPERSEDED) and not row.principals:
-            self.relations.append((row.kind, row.source, row.target))
+            self.relations.append(FileRelation(row.kind, row.source, row.target))
 
     def count_repeated(self) -> int:
         """Return the number of lines that repeat an edge with the same type and principals."""
@@ -190,13 +208,17 @@ class EdgeColumns:
         Returns:
             Public edges, edges with principals, and relations.
         """
-        pairs, weight, group = _tensor(self._pairs).reshape(-1, 2), _tensor(self._weights), _tensor(self._groups)
+        pairs = _tensor(self._pairs).reshape(-1, 2)
+        weight = _tensor(self._weights)
+        group = _tensor(self._groups)
         types = torch.tensor([*type_of.values(), OTHER])[_tensor(self._kinds)]
-        public, guarded = group == 0, None
-        if not bool(public.all()):
+        is_public = group == 0
+        guarded = None
+        if not bool(is_public.all()):
+            is_guarded = ~is_public
             names = [_principals_as_json(written) for written in self.group_number]
-            guarded = GuardedEdges(pairs[~public], weight[~public], types[~public], group[~public], names)
-        return FileEdges(pairs[public], weight[public], types[public], guarded, self.relations)
+            guarded = GuardedEdges(pairs[is_guarded], weight[is_guarded], types[is_guarded], group[is_guarded], names)
+        return FileEdges(pairs[is_public], weight[is_public], types[is_public], guarded, self.relations)
 
 
 def _tensor(column: "array[int] | array[float]") -> Tensor:
@@ -234,9 +256,11 @@ def _warn_of_unknown_types(
     kinds = [kind for kind in type_of if edge_types is None or kind in edge_types]
     unknown = [kind for kind in kinds if type_of[kind] == OTHER and kind not in meanings]
     if unknown:
-        shown = ", ".join([*map(repr, unknown[:NAMES_IN_WARNING]), *["..."] * (len(unknown) > NAMES_IN_WARNING)])
+        names = ", ".join(map(repr, unknown[:NAMES_IN_WARNING]))
+        if len(unknown) > NAMES_IN_WARNING:
+            names += ", ..."
         warnings.warn(
-            f"{files[0].parent}: edges of the types {shown} are read as `other`, because these names are unknown; "
+            f"{files[0].parent}: edges of the types {names} are read as `other`, because these names are unknown; "
             f"set `edge_meanings` to define them: {{{unknown[0]}: reference}}, or {{other: reference}} for all of them",
             stacklevel=3,
         )

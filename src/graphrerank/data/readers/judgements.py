@@ -64,6 +64,34 @@ class Judgement(NamedTuple):
     gain: float
 
 
+class SoftLabel(NamedTuple):
+    """Soft label of a passage for a query.
+
+    Attributes:
+        query: Query number.
+        node: Passage number.
+        label: Score of the passage for the query, any finite number.
+    """
+
+    query: int
+    node: int
+    label: float
+
+
+class SplitSource(NamedTuple):
+    """Judgements that form a split: a file, or a range of its queries.
+
+    Attributes:
+        file: Name of the file of judgements.
+        start: Start of the range in percent of the queries.
+        stop: End of the range in percent of the queries.
+    """
+
+    file: str
+    start: int
+    stop: int
+
+
 def qrels_files(folder: Path) -> dict[str, Path]:
     """Find the files of judgements of a data set.
 
@@ -109,11 +137,13 @@ def read_qrels(
         UserError: If a line is invalid or contradicts an earlier one, if a judged document does not match
             ``corpus_where``, or if no judgement is positive. A file with a column of soft labels may have none.
     """
-    rows: list[Judgement] = []
-    seen: dict[tuple[str, str], tuple[int, float]] = {}
+    judgements: list[Judgement] = []
+    first_of: dict[tuple[str, str], tuple[int, float]] = {}  # line and gain of the first row of each pair
     left_out: defaultdict[str, list[int]] = defaultdict(list)
     for line, query_id, doc_id, score in _qrels_rows(path):
-        query, node, gain = query_number.get(query_id), node_number.get(doc_id), max(parse_number(score), 0.0)
+        query = query_number.get(query_id)
+        node = node_number.get(doc_id)
+        gain = max(parse_number(score), 0.0)
         if math.isnan(gain):
             needed = f"a number as score (columns {' '.join(JUDGEMENT_HEADER)}, or query-id 0 corpus-id score in TREC)"
             raise bad_line(path, line, needed=needed, actual=score)
@@ -123,11 +153,11 @@ def read_qrels(
                 raise bad_line(path, line, needed=f"an id of the {table} (or `drop_unknown`)", actual=key)
             left_out[f"id not in the {table}"].append(line)
             continue
-        before, score_before = seen.setdefault((query_id, doc_id), (line, gain))
-        if gain != score_before:
-            scores = f"{query_id} {doc_id} with {score_before:g} in line {before} and {gain:g}"
+        first_line, first_gain = first_of.setdefault((query_id, doc_id), (line, gain))
+        if gain != first_gain:
+            scores = f"{query_id} {doc_id} with {first_gain:g} in line {first_line} and {gain:g}"
             raise bad_line(path, line, needed="one score per query and document", actual=scores)
-        if before != line:
+        if line != first_line:
             left_out["duplicate row"].append(line)
         elif gain > 0 and node == FILTERED:
             needed = "a document that matches `corpus_where` (or choose other `splits`)"
@@ -135,12 +165,12 @@ def read_qrels(
         elif gain > 0 and node == EMPTY:
             left_out["document without title and text"].append(line)
         elif gain > 0:
-            rows.append(Judgement(query, node, gain))
+            judgements.append(Judgement(query, node, gain))
     warn_left_out(path, left_out)
     has_soft_labels = bool(soft_label_columns(path)) and len(list(islice(read_table(path), 2))) == 2
-    if not rows and not has_soft_labels:
+    if not judgements and not has_soft_labels:
         raise UserError(f"{path}: expected a score above 0 in at least one row, got none")
-    return rows
+    return judgements
 
 
 def read_soft_labels(
@@ -150,7 +180,7 @@ def read_soft_labels(
     *,
     column: str,
     drop_unknown: bool = False,
-) -> list[tuple[int, int, float]]:
+) -> list[SoftLabel]:
     """Read the soft labels in a column of a file of judgements, ``query-id corpus-id score <column>``.
 
     Args:
@@ -161,7 +191,7 @@ def read_soft_labels(
         drop_unknown: Whether to skip rows with unknown documents with a warning. By default, they raise an error.
 
     Returns:
-        Query number, passage number and soft label of each row in which the label is not blank.
+        Soft labels of the rows in which the label is not blank.
 
     Raises:
         UserError: If there is no such column, or if a row is invalid. The message names file and line.
@@ -191,7 +221,7 @@ def read_soft_labels(
             pair = f"{cells[0]} {cells[1]} with two labels"
             raise bad_line(path, line, needed="one soft label per query and document", actual=pair)
     warn_left_out(path, {"id not in the corpus": unknown})
-    return [(query, node, label) for (query, node), label in labels.items()]
+    return [SoftLabel(query, node, label) for (query, node), label in labels.items()]
 
 
 def soft_label_columns(path: Path) -> list[str]:
@@ -208,8 +238,24 @@ def soft_label_columns(path: Path) -> list[str]:
     return [name.strip() for name in first[len(JUDGEMENT_HEADER) :]] if is_judgements else []
 
 
-def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Yield the line number, query id, document id and score of each row except the header.
+class _QrelsRow(NamedTuple):
+    """Row of a file of judgements.
+
+    Attributes:
+        line: Line number.
+        query_id: Id of the query.
+        doc_id: Id of the document.
+        score: Score as written.
+    """
+
+    line: int
+    query_id: str
+    doc_id: str
+    score: str
+
+
+def _qrels_rows(path: Path) -> Iterator[_QrelsRow]:
+    """Yield each row of a file of judgements except the header.
 
     The first row determines whether there are three columns, or four as in TREC's format. CSV files, and files whose
     header names them, may have additional columns. A blank score then means that the pair was not judged.
@@ -225,7 +271,7 @@ def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
         check_columns(path, line, columns, count=num_columns, names=", ".join(JUDGEMENT_HEADER))
         is_unjudged = may_have_more and not columns[-1].strip()
         if not (is_first and _is_header(columns)) and not is_unjudged:
-            yield line, columns[0], columns[-2], columns[-1]
+            yield _QrelsRow(line, query_id=columns[0], doc_id=columns[-2], score=columns[-1])
 
 
 def _is_header(columns: Sequence[str]) -> bool:
@@ -236,7 +282,7 @@ def _is_trec_row(columns: Sequence[str]) -> bool:
     return len(columns) > 1 and columns[1].strip().lower() in ITERATIONS
 
 
-def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
+def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, SplitSource]:
     """Return the file and the range of queries of each split.
 
     Args:
@@ -245,7 +291,7 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
         files: Names of the files of judgements.
 
     Returns:
-        File, and start and end of the range in percent, by split.
+        Judgements of each split by name.
 
     Raises:
         UserError: If a file does not exist, or if a range is invalid.
@@ -262,7 +308,7 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
         start, stop = int(match[2] or 0), int(match[3] or 100)
         if not 0 <= start < stop <= 100:
             raise UserError(f"`splits` must use ranges between 0% and 100%, got {source!r} for {name!r}")
-        plan[name] = (match[1], start, stop)
+        plan[name] = SplitSource(match[1], start, stop)
     return plan
 
 
@@ -293,7 +339,7 @@ def read_judged_queries(
     plan = plan_splits(None if is_automatic else splits, files)
     rows_of = {
         file: read_qrels(files[file], query_number, node_number, drop_unknown=drop_unknown)
-        for file in dict.fromkeys(file for file, _, _ in plan.values())
+        for file in dict.fromkeys(source.file for source in plan.values())
     }
     if is_automatic:
         judged = _divided(list(chain(*rows_of.values())), queries, by_documents=splits == AUTO_DOCUMENTS)
@@ -307,9 +353,9 @@ def read_judged_queries(
     if splits is None:
         return queries, judged
     judged_queries = sorted({row.query for rows in judged.values() for row in rows})
-    renumbered = {query: i for i, query in enumerate(judged_queries)}
-    judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
-    return [queries[query] for query in judged_queries], judged
+    new_number = {query: number for number, query in enumerate(judged_queries)}
+    renumbered = {split: [row._replace(query=new_number[row.query]) for row in rows] for split, rows in judged.items()}
+    return [queries[query] for query in judged_queries], renumbered
 
 
 def _share(rows: Sequence[Judgement], start: int, stop: int) -> list[Judgement]:
@@ -351,23 +397,24 @@ def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]]
             parent[number] = number = parent[parent[number]]
         return number
 
-    for one, other in near_duplicates(texts):
-        parent[root(one)] = root(other)
+    for query, duplicate in near_duplicates(texts):
+        parent[root(query)] = root(duplicate)
     first_query: dict[Hashable, int] = {}
     for query, relevant in enumerate(documents or ()):
         for document in relevant:
             parent[root(query)] = root(first_query.setdefault(document, query))
-    first: dict[int, str] = {}
+    first_text: dict[int, str] = {}  # alphabetically first question of each group
     for query, text in enumerate(map(_normal, texts)):
-        first[root(query)] = min(first.get(root(query), text), text)
-    split_of = [_split(first[root(query)]) for query in range(len(texts))]
+        group = root(query)
+        first_text[group] = min(first_text.get(group, text), text)
+    split_of = [_split(first_text[root(query)]) for query in range(len(texts))]
     absent = [split for split in BOUNDS if split not in split_of]
     if absent:
         rule = AUTO if documents is None else AUTO_DOCUMENTS
         ranges = ", ".join(f'{split}: "FILE[{share}]"' for split, share in zip(BOUNDS, DEFAULT_SPLITS, strict=True))
         raise UserError(
             f"`splits={rule}` must assign a question to each split, got none in {absent} for {len(texts)} questions in "
-            f"{len(first)} groups; divide a file of qrels by ranges instead: 'data.splits={{{ranges}}}'"
+            f"{len(first_text)} groups; divide a file of qrels by ranges instead: 'data.splits={{{ranges}}}'"
         )
     return split_of
 
@@ -399,7 +446,8 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     total = {index: math.fsum(weight[gram] for gram in text_grams) for index, text_grams in grams.items()}
     indices_with: defaultdict[str, list[int]] = defaultdict(list)
     for index in distinct:
-        text_grams, candidates = grams[index], set()
+        text_grams = grams[index]
+        candidates: set[int] = set()
         for gram in _prefix(text_grams, weight, total[index]):
             candidates.update(indices_with[gram])
             indices_with[gram].append(index)
@@ -411,7 +459,8 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def _prefix(grams: Iterable[str], weight: dict[str, float], total: float) -> list[str]:
     """Return the rarest trigrams such that the remaining ones have less than 0.7 of the total weight."""
-    prefix, remaining = [], total
+    prefix: list[str] = []
+    remaining = total
     for gram in sorted(grams, key=lambda gram: (-weight[gram], gram)):
         if remaining + SIMILARITY_ROUNDING < DUPLICATE_SIMILARITY * total:
             break
