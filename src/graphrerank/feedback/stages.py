@@ -311,7 +311,7 @@ def _folded(model: GATv2Reranker, factors: Mapping[str, float]) -> GATv2Reranker
 
 def _others(model: GATv2Reranker) -> list[int]:
     """Return the index of the feature behind each input of the first layer."""
-    columns: Tensor = model.get_buffer("of_others")
+    columns: Tensor = model.get_buffer("other_columns")
     return [int(column) for column in columns.tolist()]
 
 

@@ -72,13 +72,13 @@ class PairHead(nn.Module):
         Returns:
             Scores ``[N]``.
         """
-        of_source = self.lin_source(x).index_select(0, edge_index[0])
-        of_target = self.lin_target(x).index_select(0, edge_index[1])
-        hidden = of_source + of_target
+        source_hidden = self.lin_source(x).index_select(0, edge_index[0])
+        target_hidden = self.lin_target(x).index_select(0, edge_index[1])
+        hidden = source_hidden + target_hidden
         if self.lin_edge is not None:
             hidden = hidden + self.lin_edge(edge_attr)
-        pairs = self.lin_out(F.relu(hidden)).squeeze(1)
-        return scatter_max(pairs, edge_index[1], x.shape[0])
+        pair_scores = self.lin_out(F.relu(hidden)).squeeze(1)
+        return scatter_max(pair_scores, edge_index[1], x.shape[0])
 
 
 class GATv2Reranker(Reranker):
@@ -123,6 +123,9 @@ class GATv2Reranker(Reranker):
         >>> model(scores, empty, empty, edge_index, edge_weight, ptr)  # an untrained model returns GCS
         tensor([1.0000, 0.5000, 0.3333], grad_fn=<AddBackward0>)
     """
+
+    pair_columns: Tensor  # columns of the score features that belong to the cross-encoder
+    other_columns: Tensor  # all other columns
 
     def __init__(
         self,
@@ -186,21 +189,21 @@ class GATv2Reranker(Reranker):
 
     def _add_inputs(self, num_pair_scores: int, projection_channels: int, hidden_channels: int) -> None:
         """Add the layers that read a candidate's features. The scores of a cross-encoder have a separate layer."""
-        of_pairs, of_others = self._split_columns(num_pair_scores)
+        pair_columns, other_columns = self._split_columns(num_pair_scores)
         in_channels = {
-            "scores": len(of_others),
+            "scores": len(other_columns),
             "paper": 1 + 2 * self.embedding_dim,
-            "full": len(of_others) + 3 * projection_channels + 1,
+            "full": len(other_columns) + 3 * projection_channels + 1,
         }[self.features]
         is_full = self.features == "full"
         self.project_query = RowLinear(self.embedding_dim, projection_channels) if is_full else nn.Identity()
         self.project_node = deepcopy(self.project_query)
         self.lin_in = RowLinear(in_channels, hidden_channels)
-        self.lin_pairs = RowLinear(len(of_pairs), hidden_channels, bias=False) if of_pairs else None
+        self.lin_pairs = RowLinear(len(pair_columns), hidden_channels, bias=False) if pair_columns else None
         if self.lin_pairs is not None:
             nn.init.zeros_(self.lin_pairs.weight)
-        self.register_buffer("of_pairs", torch.tensor(of_pairs, dtype=torch.int64), persistent=False)
-        self.register_buffer("of_others", torch.tensor(of_others, dtype=torch.int64), persistent=False)
+        self.register_buffer("pair_columns", torch.tensor(pair_columns, dtype=torch.int64), persistent=False)
+        self.register_buffer("other_columns", torch.tensor(other_columns, dtype=torch.int64), persistent=False)
 
     def _split_columns(self, num_pair_scores: int) -> tuple[list[int], list[int]]:
         """Return the columns of the score features that belong to the cross-encoder, and all other columns."""
@@ -209,8 +212,8 @@ class GATv2Reranker(Reranker):
                 f"`num_pair_scores` must be at least 0 and below the number of scores without words, "
                 f"{self.score_features.num_scores}, got {num_pair_scores}"
             )
-        of_pairs = [] if self.features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
-        return of_pairs, sorted(set(range(self.score_features.num_columns)).difference(of_pairs))
+        pair_columns = [] if self.features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
+        return pair_columns, sorted(set(range(self.score_features.num_columns)).difference(pair_columns))
 
     def _add_outputs(self, hidden_channels: int) -> None:
         """Add the last layers. With a residual, their output is initially 0, so the model starts at GCS."""
@@ -328,35 +331,13 @@ class GATv2Reranker(Reranker):
             GCS term ``[N]``, which is 0 in ``paper`` mode, and network term ``[N]``.
         """
         num_nodes = base_features.shape[0]
-        scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
         num_scores = base_features.shape[1] - self.num_words
+        scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
         gcs = scores[:, num_scores]
         graph = graph_of_nodes(ptr, num_nodes)
-        evidence = _has_evidence(scores[:, 1:num_scores], edge_index, graph, ptr.numel() - 1)
-        pairs = scores
-        if self.lin_pairs is not None:
-            pairs, scores = scores.index_select(1, self.of_pairs), scores.index_select(1, self.of_others)
-        if self.features == "paper":
-            x = torch.cat([gcs.unsqueeze(1), query_vectors.index_select(0, graph), node_vectors], dim=1)
-        elif self.features == "full":
-            query = self.project_query(query_vectors).index_select(0, graph)
-            node = self.project_node(node_vectors)
-            product = query * node
-            x = torch.cat([scores, query, node, product, product.sum(1, keepdim=True)], dim=1)
-        else:
-            x = scores
-        x = self.lin_in(x)
-        if self.lin_pairs is not None:
-            x = x + self.lin_pairs(pairs)
-        x = F.relu(x)
-        edge_attr = edge_weight.unsqueeze(1) if self.edge_features else edge_weight.new_zeros([edge_weight.numel(), 0])
-        if self.num_edge_types > 0:
-            assert edge_type is not None
-            types = torch.arange(self.num_edge_types, device=edge_type.device)
-            edge_attr = torch.cat([edge_attr, (edge_type.unsqueeze(1) == types).to(edge_attr.dtype)], dim=1)
-        if self.pair_evidence:
-            words = base_features[:, num_scores:]
-            edge_attr = torch.cat([edge_attr, pair_evidence(words, edge_index)], dim=1)
+        x = self._node_inputs(scores, gcs, query_vectors, node_vectors, graph)
+        words = base_features[:, num_scores:]
+        edge_attr = self._edge_attributes(words, edge_index, edge_weight, edge_type)
         layer_index, layer_attr, rowptr = self.layer_edges(edge_index, edge_attr, num_nodes)
         for block in self.blocks:
             x = block(x, layer_index, layer_attr, rowptr)
@@ -368,8 +349,58 @@ class GATv2Reranker(Reranker):
         if gcs_weight is None:
             return torch.zeros_like(delta), delta
         if self.features == "scores":
+            evidence = _has_evidence(scores[:, 1:num_scores], edge_index, graph, ptr.numel() - 1)
             return torch.where(evidence, gcs_weight * gcs, gcs), torch.where(evidence, delta, 0.0)
         return gcs_weight * gcs, delta
+
+    def _node_inputs(
+        self, scores: Tensor, gcs: Tensor, query_vectors: Tensor, node_vectors: Tensor, graph: Tensor
+    ) -> Tensor:
+        """Return the input ``[N, hidden_channels]`` of the first message-passing layer.
+
+        Args:
+            scores: Score features ``[N, num_columns]``.
+            gcs: GCS scores ``[N]``.
+            query_vectors: Query vectors ``[B, embedding_dim]``. Ignored in ``scores`` mode.
+            node_vectors: Node vectors ``[N, embedding_dim]``. Ignored in ``scores`` mode.
+            graph: Row of each node's query, ``[N]``.
+        """
+        other_scores = scores
+        if self.lin_pairs is not None:
+            other_scores = scores.index_select(1, self.other_columns)
+        if self.features == "paper":
+            x = torch.cat([gcs.unsqueeze(1), query_vectors.index_select(0, graph), node_vectors], dim=1)
+        elif self.features == "full":
+            query = self.project_query(query_vectors).index_select(0, graph)
+            node = self.project_node(node_vectors)
+            product = query * node
+            x = torch.cat([other_scores, query, node, product, product.sum(1, keepdim=True)], dim=1)
+        else:
+            x = other_scores
+        x = self.lin_in(x)
+        if self.lin_pairs is not None:
+            x = x + self.lin_pairs(scores.index_select(1, self.pair_columns))
+        return F.relu(x)
+
+    def _edge_attributes(
+        self, words: Tensor, edge_index: Tensor, edge_weight: Tensor, edge_type: Tensor | None
+    ) -> Tensor:
+        """Return the attributes ``[E, edge_dim]`` of the edges: weight, type and evidence of word pairs.
+
+        Args:
+            words: Word features of the nodes, ``[N, num_words]``.
+            edge_index: Edges ``[2, E]`` in any order.
+            edge_weight: Weights of the edges, ``[E]``.
+            edge_type: Edge types ``[E]``. Required if ``num_edge_types`` is not 0, otherwise ignored.
+        """
+        edge_attr = edge_weight.unsqueeze(1) if self.edge_features else edge_weight.new_zeros([edge_weight.numel(), 0])
+        if self.num_edge_types > 0:
+            assert edge_type is not None
+            types = torch.arange(self.num_edge_types, device=edge_type.device)
+            edge_attr = torch.cat([edge_attr, (edge_type.unsqueeze(1) == types).to(edge_attr.dtype)], dim=1)
+        if self.pair_evidence:
+            edge_attr = torch.cat([edge_attr, pair_evidence(words, edge_index)], dim=1)
+        return edge_attr
 
 
 def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:

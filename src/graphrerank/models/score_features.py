@@ -79,10 +79,12 @@ def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
     Returns:
         Columns ``[E, 2]``, named by ``PAIR_EVIDENCE``.
     """
-    of_source, of_target = words.index_select(0, edge_index[0]), words.index_select(0, edge_index[1])
-    together = torch.maximum(of_source, of_target).sum(1)
-    target = of_target.sum(1)
-    return torch.stack([together - torch.maximum(of_source.sum(1), target), together - target], dim=1)
+    source_words = words.index_select(0, edge_index[0])
+    target_words = words.index_select(0, edge_index[1])
+    together = torch.maximum(source_words, target_words).sum(1)
+    target = target_words.sum(1)
+    better_end = torch.maximum(source_words.sum(1), target)
+    return torch.stack([together - better_end, together - target], dim=1)
 
 
 class ScoreFeatures(nn.Module):
@@ -140,13 +142,14 @@ class ScoreFeatures(nn.Module):
             score_names: Names of the scores of the retriever.
         """
         scores = score_names[: self.num_scores]
-        best = (f"best_neighbour_{name}" for name in scores)
-        of_words = ["covered_with_neighbours"] if self.num_words else []
-        of_pairs = PAIR_EVIDENCE if self.pairs else ()
-        from_edges = ["log_degree", f"mean_neighbour_{scores[0]}", *best, *of_words, *of_pairs]
-        types = EDGE_TYPES[: self.num_edge_types]
-        of_types = [f"{name}_{edge_type}" for edge_type in types for name in ("gcs", *from_edges)]
-        return [*scores, "gcs", "reciprocal_rank", "log_rank", *from_edges, *of_types]
+        edge_names = ["log_degree", f"mean_neighbour_{scores[0]}", *(f"best_neighbour_{name}" for name in scores)]
+        if self.num_words:
+            edge_names.append("covered_with_neighbours")
+        if self.pairs:
+            edge_names.extend(PAIR_EVIDENCE)
+        edge_types = EDGE_TYPES[: self.num_edge_types]
+        type_names = [f"{name}_{edge_type}" for edge_type in edge_types for name in ("gcs", *edge_names)]
+        return [*scores, "gcs", "reciprocal_rank", "log_rank", *edge_names, *type_names]
 
     def columns_of_pairs(self, num_pair_scores: int) -> list[int]:
         """Return the indices of the columns that are 0 whenever the cross-encoder's scores are 0.
@@ -185,13 +188,13 @@ class ScoreFeatures(nn.Module):
         rank = rank_by_graph(base_features[:, 0], graph, ptr)
         ranks = torch.stack([1 / rank, torch.log(rank) / 5], dim=1)
         evidence = pair_evidence(words, edge_index) if self.pairs else edge_weight
-        joined = self._from_edges(scores, words, edge_index, edge_weight, evidence, graph, ptr.numel() - 1)
-        features = torch.cat([scores, joined[:, :1], ranks, joined[:, 1:]], dim=1)
+        edge_columns = self._from_edges(scores, words, edge_index, edge_weight, evidence, graph, ptr.numel() - 1)
+        features = torch.cat([scores, edge_columns[:, :1], ranks, edge_columns[:, 1:]], dim=1)  # GCS before the ranks
         if self.num_edge_types == 0:
             return features
         assert edge_type is not None
         copies = self.num_edge_types  # one copy of the graph per edge type
-        of_types = self._from_edges(
+        type_columns = self._from_edges(
             scores.repeat_interleave(copies, dim=0),
             words.repeat_interleave(copies, dim=0),
             edge_index * copies + edge_type,
@@ -200,7 +203,7 @@ class ScoreFeatures(nn.Module):
             graph.repeat_interleave(copies),
             ptr.numel() - 1,
         )
-        return torch.cat([features, of_types.reshape(num_nodes, copies * of_types.shape[1])], dim=1)
+        return torch.cat([features, type_columns.reshape(num_nodes, copies * type_columns.shape[1])], dim=1)
 
     def _from_edges(
         self,
