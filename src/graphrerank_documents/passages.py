@@ -1,5 +1,6 @@
 """Split documents into passages at headings, then between blocks, sentences and words, and finally characters."""
 
+import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,11 +16,15 @@ from graphrerank_documents.document import MAX_NAME, Document, Link, Section
 MAX_CHARS = 4000
 _FEW = 4  # the last passage of a section is rebalanced if it has fewer than `max_words / _FEW` words
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n[^\S\n]*+\S[^\n]*+)*+")
+_PARAGRAPH = re.compile(  # successive lines that are not blank
+    r"\S[^\n]*+(?:\n[^\S\n]*+\S[^\n]*+)*+"
+)
 _WINDOW = re.compile(r"\S(?:.{0,50000}(?=\s|\Z)|.{0,50000})", re.DOTALL)  # input of the sentence splitter
-_LINE, _CODE_LINE = re.compile(r"\S[^\n]*"), re.compile(r"[^\n]*\S")
+_LINE = re.compile(r"\S[^\n]*")
+_CODE_LINE = re.compile(r"[^\n]*\S")  # with its indentation
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
-_Span = tuple[int, int]
+_Span = tuple[int, int]  # start and stop in a text
+_Size = tuple[int, int]  # number of words and of characters
 _Split = Callable[[str], Iterable[_Span]]
 
 
@@ -93,24 +98,42 @@ def passages_of(
         Passages in the order of the document.
     """
     cutter = _Cutter(max_words, max_chars, language)
-    title, number = _name(document.title), 0
-    for place, (section, own) in enumerate(zip(document.sections, _section_ids(document), strict=True)):
+    document_title = _name(document.title)
+    number = 0
+    for index, (section, section_id) in enumerate(zip(document.sections, _section_ids(document), strict=True)):
         heading = _name(section.heading)
-        is_named = heading == title or title.endswith(f" > {heading}")
-        shown = " > ".join(filter(None, (title, "" if is_named else heading)))
-        for part, pieces in enumerate(cutter.passages(section), 1):
-            name, line = (f"{own}~{part}", pieces[0].line) if part > 1 else (own, section.line or pieces[0].line)
-            links = tuple(link for piece in pieces for link in piece.links)
-            yield Passage(name, shown, _joined(pieces), document.name, number, heading, place, line, links)
+        is_in_title = heading == document_title or document_title.endswith(f" > {heading}")
+        title = " > ".join(filter(None, (document_title, "" if is_in_title else heading)))
+        for number_in_section, pieces in enumerate(cutter.passages(section), 1):
+            is_first = number_in_section == 1
+            yield Passage(
+                id=section_id if is_first else f"{section_id}~{number_in_section}",
+                title=title,
+                text=_joined(pieces),
+                document=document.name,
+                number=number,
+                heading=heading,
+                section=index,
+                line=(section.line if is_first else 0) or pieces[0].line,
+                links=tuple(link for piece in pieces for link in piece.links),
+            )
             number += 1
 
 
 class _Cutter:
+    """Division of sections into passages within limits on words and characters."""
+
     def __init__(self, max_words: int, max_chars: int, language: str) -> None:
         self._max_words, self._max_chars = max_words, max_chars
-        paragraphs, windows, lines, code = (partial(_parts, each) for each in (_PARAGRAPH, _WINDOW, _LINE, _CODE_LINE))
-        self._prose: tuple[_Split, ...] = (paragraphs, windows, partial(split_sentences, language=language), lines)
-        self._code: tuple[_Split, ...] = (code,)
+        sentences = partial(split_sentences, language=language)
+        # ways to split a block, the coarsest first
+        self._prose: tuple[_Split, ...] = (
+            partial(_match_spans, _PARAGRAPH),
+            partial(_match_spans, _WINDOW),
+            sentences,
+            partial(_match_spans, _LINE),
+        )
+        self._code: tuple[_Split, ...] = (partial(_match_spans, _CODE_LINE),)
 
     def passages(self, section: Section) -> Iterator[list[_Piece]]:
         """Yield groups of pieces within the limits. The last two groups are balanced if the last one is short."""
@@ -126,17 +149,20 @@ class _Cutter:
             if current and (is_full or chars + more_chars > self._max_chars):
                 if before:
                     yield before
-                before, current, words, chars = current, [], 0, 0
+                before, current = current, []
+                words = chars = 0
                 more_words, more_chars = _size(piece, current)
             current.append(piece)
-            words, chars = words + more_words, chars + more_chars
+            words += more_words
+            chars += more_chars
         if before and words * _FEW < self._max_words:
             before, current = self._balanced(before, current)
         yield from filter(None, (before, current))
 
     def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
         """Move pieces from the first passage to the second until they have about the same length."""
-        sizes, sizes_after_first = _sizes(before), _sizes(last)[1:]
+        sizes = _sizes(before)
+        sizes_after_first = _sizes(last)[1:]
         words_before = sum(words for words, _ in sizes)
         words, chars = (sum(size[unit] for size in sizes_after_first) for unit in (0, 1))
         first, num_moved = last[:1], 0  # first piece of the second passage, whose header may repeat the one before
@@ -175,63 +201,77 @@ class _Cutter:
             return len(text) <= max_chars and (is_whole or _count(text) <= max_words)
 
         def spans(start: int, stop: int, splits: Sequence[_Split]) -> Iterator[_Span]:
-            part = block.text[start:stop]
-            if fits(part):
+            text = block.text[start:stop]
+            if fits(text):
                 yield start, stop
             elif splits:
-                for first, last in splits[0](part):
+                for first, last in splits[0](text):
                     yield from spans(start + first, start + last, splits[1:])
             else:
-                yield from ((start + first, start + last) for first, last in _word_spans(part, max_words, max_chars))
+                for first, last in _word_spans(text, max_words, max_chars):
+                    yield start + first, start + last
 
         if fits(block.text):
             yield block
             return
-        last = block.line + block.text.count("\n")
-        links = deque(sorted(block.links, key=lambda link: link.line if block.line <= link.line <= last else 0))
-        end, line, gap = 0, block.line, block.gap
+        last_line = block.line + block.text.count("\n")
+
+        def is_in_block(link: Link) -> bool:
+            return block.line <= link.line <= last_line
+
+        # links without a valid line belong to the first piece
+        links = deque(sorted(block.links, key=lambda link: link.line if is_in_block(link) else 0))
+        end = 0  # end of the previous piece
+        line = block.line
+        gap = block.gap
         for start, stop in spans(0, len(block.text), self._code if is_whole else self._prose):
             if end:
                 breaks = block.text.count("\n", end, start)
-                gap = "\n" * min(breaks, 2) or " " * (start > end)
                 line += breaks
+                space = " " if start > end else ""
+                gap = "\n" * min(breaks, 2) if breaks else space
             piece = _Piece(block.text[start:stop], gap, line if block.line else 0, block.header)
             line += piece.text.count("\n")
-            while links and (links[0].line <= line or not block.line <= links[0].line <= last):
+            while links and (links[0].line <= line or not is_in_block(links[0])):
                 piece.links.append(links.popleft())
             end = stop
             yield piece
 
 
-def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
+def _size(piece: _Piece, before: Sequence[_Piece]) -> _Size:
     """Return the number of words and characters that a piece adds to the pieces before it in a passage."""
-    words, chars = piece.words, len(piece.text) + (len(piece.gap) if before else 0)
+    words = piece.words
+    chars = len(piece.text) + (len(piece.gap) if before else 0)
     if piece.header and not (before and before[-1].header == piece.header):
-        words, chars = words + _count(piece.header), chars + len(piece.header) + 1
+        words += _count(piece.header)
+        chars += len(piece.header) + 1
     return words, chars
 
 
-def _sizes(pieces: Sequence[_Piece]) -> list[_Span]:
+def _sizes(pieces: Sequence[_Piece]) -> list[_Size]:
     """Return the numbers of words and of characters of each piece of a passage."""
     return [_size(piece, pieces[max(0, index - 1) : index]) for index, piece in enumerate(pieces)]
 
 
-def _added(*sizes: _Span) -> _Span:
+def _added(*sizes: _Size) -> _Size:
     return sum(words for words, _ in sizes), sum(chars for _, chars in sizes)
 
 
 def _joined(pieces: Sequence[_Piece]) -> str:
+    """Return the text of a passage. A table header is repeated unless the piece above has the same one."""
     parts: list[str] = []
     header = ""
     for piece in pieces:
-        parts += [piece.gap] * bool(parts)
-        parts += [piece.header, "\n"] if piece.header not in ("", header) else []
+        if parts:
+            parts.append(piece.gap)
+        if piece.header not in ("", header):
+            parts += [piece.header, "\n"]
         parts.append(piece.text)
         header = piece.header
     return "".join(parts)
 
 
-def _parts(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
+def _match_spans(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
     """Yield the spans of a pattern's matches without trailing white space."""
     return ((found.start(), found.start() + len(found[0].rstrip())) for found in pattern.finditer(text))
 
@@ -241,43 +281,49 @@ def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
 
     def words() -> Iterator[_Span]:
         for start, stop in (word.span() for word in _WORD.finditer(text)):
-            size = _share(stop - start, max_chars)
-            yield from ((place, min(stop, place + size)) for place in range(start, stop, size))
+            size = _even_size(stop - start, max_chars)
+            for part_start in range(start, stop, size):
+                yield part_start, min(stop, part_start + size)
 
-    most = _share(sum(1 for _ in words()), max_words)
-    first = last = count = 0
+    words_per_part = _even_size(sum(1 for _ in words()), max_words)
+    part_start = part_stop = num_words = 0
     for start, stop in words():
-        if count and (count == most or stop - first > max_chars):
-            yield first, last
-            count = 0
-        first, last, count = first if count else start, stop, count + 1
-    if count:
-        yield first, last
+        if num_words and (num_words == words_per_part or stop - part_start > max_chars):
+            yield part_start, part_stop
+            num_words = 0
+        if not num_words:
+            part_start = start
+        part_stop = stop
+        num_words += 1
+    if num_words:
+        yield part_start, part_stop
 
 
-def _share(size: int, most: int) -> int:
-    """Return the part size that divides ``size`` into the smallest number of nearly equal parts of at most ``most``."""
-    return -(-size // max(1, -(-size // most)))
+def _even_size(size: int, max_size: int) -> int:
+    """Return the part size that divides ``size`` into as few nearly equal parts of at most ``max_size`` as possible."""
+    num_parts = max(1, math.ceil(size / max_size))
+    return math.ceil(size / num_parts)
 
 
 def _section_ids(document: Document) -> list[str]:
     """Return a unique id for each section. The first section without a heading has the name of the document."""
     headings = [_name(section.heading) for section in document.sections]
-    wanted = [
-        "-".join(_name(section.anchors[0] if section.anchors else "").split()).replace("~", "-") or _slug(heading)
-        for section, heading in zip(document.sections, headings, strict=True)
-    ]
-    plain = headings.index("") if "" in headings else -1
-    known = frozenset(wanted)
-    given: dict[str, None] = {}
+    names = []
+    for section, heading in zip(document.sections, headings, strict=True):
+        anchor = _name(section.anchors[0]) if section.anchors else ""
+        names.append("-".join(anchor.split()).replace("~", "-") or _slug(heading))
+    first_plain = headings.index("") if "" in headings else -1  # section whose id is the name of the document
+    reserved = frozenset(names)  # so that a numbered name does not equal the name of another section
+    fragments: dict[str, None] = {}  # the part of each id behind `#`
     numbers: Counter[str] = Counter()
-    for place, name in enumerate(wanted):
-        own = "" if place == plain else name
-        while own in given or (not own and place != plain) or (own != name and own in known):
+    for index, name in enumerate(names):
+        is_plain = index == first_plain
+        fragment = "" if is_plain else name
+        while fragment in fragments or (not fragment and not is_plain) or (fragment != name and fragment in reserved):
             numbers[name] += 1
-            own = f"{name or 'part'}-{numbers[name]}"
-        given[own] = None
-    return [f"{document.name}#{own}" if own else document.name for own in given]
+            fragment = f"{name or 'part'}-{numbers[name]}"
+        fragments[fragment] = None
+    return [f"{document.name}#{fragment}" if fragment else document.name for fragment in fragments]
 
 
 def _count(text: str) -> int:
