@@ -29,7 +29,9 @@ CACHE_FILE = "git_history.sqlite"
 #: Number of commits and of versions of files between two writes to the cache. An interrupted build loses at most these.
 SHARD_COMMITS, SHARD_VERSIONS = 200, 100
 Item = TypeVar("Item")
-_CHANGE, _SPANS = TypeAdapter(FileChange), TypeAdapter(list[PassageSpan])
+_CHANGE = TypeAdapter(FileChange)
+_SPANS = TypeAdapter(list[PassageSpan])
+_FileVersion = tuple[str, str]  # path and blob id
 
 
 def build_from_git(
@@ -96,16 +98,18 @@ def build_from_git(
     ) as repository:
         left_out: Counter[str] = Counter()
         cache = HistoryCache(downloads, repository.path, titles=titles, max_files=max_files, max_words=max_words)
-        changes = _asked(repository, _newest_commits(repository, max_commits, left_out), cache, left_out)
+        commits = _newest_commits(repository, max_commits, left_out)
+        changes = _question_commits(repository, commits, cache, left_out)
         if len(changes) < len(SPLITS):
             reasons = ", ".join(f"{count:,} x {reason}" for reason, count in left_out.most_common())
             needed = f"`--from` must have at least {len(SPLITS)} commits that can be used as questions"
             raise UserError(f"{needed}, got {len(changes)} in {locations[0]}. Skipped: {reasons}")
-        first = min(max(1, round(train_share * len(changes))), len(changes) - 2)
-        before_val, card = changes[first].parent, dict[str, Any]()
+        num_train = min(max(1, round(train_share * len(changes))), len(changes) - 2)
+        before_val = changes[num_train].parent
+        card = dict[str, Any]()
 
-        def judge(folder: Path, made: IndexedFolder) -> None:
-            counts = _write_questions(folder, changes, first, left_out, max_relevant=max_relevant)
+        def write_questions_and_card(folder: Path, made: IndexedFolder) -> None:
+            counts = _write_questions(folder, changes, num_train, left_out, max_relevant=max_relevant)
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             digests = {path.relative_to(folder).as_posix(): hash_files([path]) for path in files}
             card.update(
@@ -119,11 +123,11 @@ def build_from_git(
             )
             write_json(folder / CARD, card)
 
-        index_folder(GitTree(repository, before_val), out, max_words=max_words, finish=judge)
+        index_folder(GitTree(repository, before_val), out, max_words=max_words, finish=write_questions_and_card)
     return card
 
 
-class _Asked(NamedTuple):
+class _QuestionCommit(NamedTuple):
     """Commit that is used as a question.
 
     Attributes:
@@ -174,18 +178,18 @@ class HistoryCache:
         store = BlobStore(self._file, "changes")
         failed: dict[str, FileChange] = {}  # not cached, because the next build may have more time
 
-        def read(shard: list[str]) -> list[bytes | None]:
+        def read_commits(shard: list[str]) -> list[bytes | None]:
             changes = dict(zip(shard, _advancing(repository.changes(shard)), strict=True))
             failed.update((commit, change) for commit, change in changes.items() if change.failed)
             return [None if change.failed else _CHANGE.dump_json(change) for change in changes.values()]
 
-        fill(store, keys, commits, read, shard_size=SHARD_COMMITS, label="reading commits")
+        fill(store, keys, commits, read_commits, shard_size=SHARD_COMMITS, label="reading commits")
         for commit, key in zip(commits, keys, strict=True):
             yield failed[commit] if commit in failed else _CHANGE.validate_json(store.contents[key])
 
     def passages(
-        self, repository: GitRepository, versions: Sequence[tuple[str, str]]
-    ) -> dict[tuple[str, str], list[PassageSpan]]:
+        self, repository: GitRepository, versions: Sequence[_FileVersion]
+    ) -> dict[_FileVersion, list[PassageSpan]]:
         """Return the passages of versions of files. Missing ones are read from the repository.
 
         Args:
@@ -199,13 +203,17 @@ class HistoryCache:
         keys = [hash_text(f"{settings} {blob} {path}") for path, blob in versions]
         store = BlobStore(self._file, "passages")
 
-        def read(shard: list[tuple[str, str]]) -> list[bytes | None]:
+        def read_versions(shard: list[_FileVersion]) -> list[bytes | None]:
             spans = dict(_advancing(repository.passages(shard)))
-            return [_SPANS.dump_json(spans[key]) if key in spans else None for key in shard]
+            return [_SPANS.dump_json(spans[version]) if version in spans else None for version in shard]
 
-        fill(store, keys, versions, read, shard_size=SHARD_VERSIONS, label="reading changed files")
-        stored = zip(versions, keys, strict=True)
-        return {name: _SPANS.validate_json(store.contents[key]) for name, key in stored if key in store.contents}
+        fill(store, keys, versions, read_versions, shard_size=SHARD_VERSIONS, label="reading changed files")
+        keys_of_versions = zip(versions, keys, strict=True)
+        return {
+            version: _SPANS.validate_json(store.contents[key])
+            for version, key in keys_of_versions
+            if key in store.contents
+        }
 
 
 def _advancing(items: Iterable[Item]) -> Iterator[Item]:
@@ -224,9 +232,9 @@ def _newest_commits(repository: GitRepository, max_commits: int | None, left_out
     return commits[-max_commits:]
 
 
-def _asked(
+def _question_commits(
     repository: GitRepository, commits: Sequence[str], cache: HistoryCache, left_out: Counter[str]
-) -> list[_Asked]:
+) -> list[_QuestionCommit]:
     """Return the commits that can be used as questions, oldest first, and count the other commits by reason."""
     changes: list[FileChange] = []
     for change in cache.changes(repository, commits):
@@ -236,53 +244,54 @@ def _asked(
             changes.append(change)
     versions = list(dict.fromkeys((file.path, file.blob) for change in changes for file in change.files))
     spans = cache.passages(repository, versions)
-    asked: list[_Asked] = []
+    questions: list[_QuestionCommit] = []
     for change in changes:
         if any((file.path, file.blob) not in spans for file in change.files):
             left_out["changes a file that cannot be read"] += 1
         elif passages := _changed_passages(change, spans):
-            asked.append(_Asked(change.parent, change.query_id, change.question, passages))
+            questions.append(_QuestionCommit(change.parent, change.query_id, change.question, passages))
         else:
             left_out["changes no function or section that was there"] += 1
-    return asked
+    return questions
 
 
-def _changed_passages(change: FileChange, spans: Mapping[tuple[str, str], Sequence[PassageSpan]]) -> tuple[str, ...]:
+def _changed_passages(change: FileChange, spans: Mapping[_FileVersion, Sequence[PassageSpan]]) -> tuple[str, ...]:
     """Return the ids of the passages with changed lines. An insertion between two passages changes neither."""
-    found = dict.fromkeys(
+    changed = dict.fromkeys(
         span.id
         for file in change.files
         for span in spans[file.path, file.blob]
         if any(span.start <= last and first <= span.end for first, last in file.lines)
     )
-    inner = {passage.partition("#")[0] for passage in found if "#" in passage}
     # the first section of a file, such as its imports, is dropped if another section of the file changed
-    return tuple(passage for passage in found if passage not in inner)
+    files_with_other_sections = {passage.partition("#")[0] for passage in changed if "#" in passage}
+    return tuple(passage for passage in changed if passage not in files_with_other_sections)
 
 
 def _write_questions(
-    folder: Path, changes: Sequence[_Asked], first: int, left_out: Counter[str], *, max_relevant: int
+    folder: Path, changes: Sequence[_QuestionCommit], num_train: int, left_out: Counter[str], *, max_relevant: int
 ) -> dict[str, Any]:
     """Write the queries and judgements into a folder with a corpus, and return their counts."""
     ids = {row["_id"] for _, row in read_jsonl(folder / CORPUS)}
-    by_name: defaultdict[str, set[str]] = defaultdict(set)
+    paths_by_name: defaultdict[str, set[str]] = defaultdict(set)
     for path in {passage.partition("#")[0] for passage in ids}:
-        by_name[path.rpartition("/")[2]].add(path)
-    second = first + max(1, (len(changes) - first) // 3)
-    splits = ["train"] * first + ["val"] * (second - first) + ["test"] * (len(changes) - second)
+        paths_by_name[path.rpartition("/")[2]].add(path)
+    num_val = max(1, (len(changes) - num_train) // 3)
+    splits = ["train"] * num_train + ["val"] * num_val + ["test"] * (len(changes) - num_train - num_val)
     relevant: dict[str, dict[str, dict[str, None]]] = {split: {} for split in SPLITS}
     texts: dict[str, str] = {}
     for split, change in zip(splits, changes, strict=True):
-        there = dict.fromkeys(node for passage in change.passages if (node := _in_corpus(passage, ids, by_name)))
-        if not there:
+        nodes = [_in_corpus(passage, ids, paths_by_name) for passage in change.passages]
+        relevant_nodes = dict.fromkeys(node for node in nodes if node is not None)
+        if not relevant_nodes:
             left_out["changes nothing that the corpus has"] += 1
-        elif len(there) > max_relevant:
+        elif len(relevant_nodes) > max_relevant:
             left_out[f"changes more than {max_relevant} passages"] += 1
         elif change.query_id in texts and change.query_id not in relevant[split]:
             left_out["issue of an earlier split"] += 1
         else:
             texts[change.query_id] = change.question
-            relevant[split].setdefault(change.query_id, {}).update(there)
+            relevant[split].setdefault(change.query_id, {}).update(relevant_nodes)
     write_json_lines(folder / "queries.jsonl", ({"_id": key, "text": text} for key, text in texts.items()))
     counts: dict[str, Any] = {"queries": len(texts), "qrels": {}}
     for split, judged in relevant.items():
@@ -292,15 +301,17 @@ def _write_questions(
     return counts
 
 
-def _in_corpus(passage: str, ids: Set[str], by_name: Mapping[str, Set[str]]) -> str | None:
+def _in_corpus(passage: str, ids: Set[str], paths_by_name: Mapping[str, Set[str]]) -> str | None:
     """Return the id of a passage in the corpus, or None.
 
     If the passage does not exist, the first passage of its section is used. If its file was moved, the only file with
     the same name is used.
     """
     path, mark, anchor = passage.partition("#")
-    files = by_name.get(path.rpartition("/")[2], set())
-    alike = [other for other in files if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]
-    name = path if path in files else alike[0] if len(alike) == 1 else ""
-    candidates = (f"{name}{mark}{anchor}", f"{name}{mark}{re.sub(r'~[0-9]+$', '', anchor)}")
+    paths = paths_by_name.get(path.rpartition("/")[2], set())
+    if path not in paths:
+        moved = [other for other in paths if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]
+        path = moved[0] if len(moved) == 1 else ""
+    first_of_section = re.sub(r"~[0-9]+$", "", anchor)
+    candidates = (f"{path}{mark}{anchor}", f"{path}{mark}{first_of_section}")
     return next((node for node in candidates if node in ids), None)

@@ -153,6 +153,20 @@ class _TreeEntry(NamedTuple):
         return self.mode & _KIND_BITS
 
 
+class _TreeDifference(NamedTuple):
+    """File that differs between two trees.
+
+    Attributes:
+        path: Path of the file.
+        old: Entry in the first tree, or None if the file does not exist in it.
+        new: Entry in the second tree, or None if the file does not exist in it.
+    """
+
+    path: str
+    old: _TreeEntry | None
+    new: _TreeEntry | None
+
+
 class GitReader:
     """Reader of objects in an untrusted repository. The methods return JSON for the parent process.
 
@@ -203,45 +217,53 @@ class GitReader:
             or _ROUTINE.match(question),
             f"message of fewer than {MIN_WORDS} words": len(question.split()) < MIN_WORDS,
         }
-        if reason := next((reason for reason, holds in reasons.items() if holds), None):
-            return FileChange(reason)
+        for reason, applies in reasons.items():
+            if applies:
+                return FileChange(reason)
         parent = commit.parents[0]
         changed = list(islice(self._differences(parent.tree.id, commit.tree.id), self._max_files + 1))
         if len(changed) > self._max_files:
             return FileChange(f"changes more than {self._max_files} files")
-        changed.sort(key=lambda change: change[0].encode("utf-8", "surrogateescape"))
-        modified = [(path, old, new) for path, old, new in changed if old is not None and new is not None]
-        if any(_names(commit.message, path) for path, *_ in modified):
+        changed.sort(key=lambda file: file.path.encode("utf-8", "surrogateescape"))
+        if any(_names(commit.message, file.path) for file in changed if file.old is not None and file.new is not None):
             return FileChange("message names a file that it changes")
-        files = tuple(file for path, old, new in modified if (file := self._changed_file(path, old, new)))
+        files = tuple(filter(None, map(self._changed_file, changed)))
         return FileChange("", str(parent.id), query_id, question, files)
 
-    def _differences(self, before: Any, after: Any) -> Iterator[tuple[str, "_TreeEntry | None", "_TreeEntry | None"]]:
-        """Yield the path, old entry and new entry of each file that differs between two trees.
+    def _differences(self, before: Any, after: Any) -> Iterator[_TreeDifference]:
+        """Yield the files that differ between two trees.
 
-        An entry is None if the file does not exist in the tree. A file that becomes a link or folder is removed and
-        added, as in libgit2's diff. Unlike in libgit2, identical subtrees are not opened.
+        A file that becomes a link or folder is removed and added, as in libgit2's diff. Unlike in libgit2, identical
+        subtrees are not opened.
         """
         pending = [("", before, after)]
         opened = 0
         while pending:
-            folder, *trees = pending.pop()
+            folder, old_tree, new_tree = pending.pop()
             opened += 1
             if opened > MAX_ENTRIES:
                 raise ValueError("more folders than a tree may have")
-            old, new = ({} if tree is None else {(e.name, e.kind): e for e in self._entries(tree)} for tree in trees)
-            for key in sorted({*old, *new}):
-                first, second = old.get(key), new.get(key)
-                if first and second and (first.id, first.mode) == (second.id, second.mode):
+            old_entries = self._entries_by_name(old_tree)
+            new_entries = self._entries_by_name(new_tree)
+            for name, kind in sorted({*old_entries, *new_entries}):
+                old, new = old_entries.get((name, kind)), new_entries.get((name, kind))
+                if old and new and (old.id, old.mode) == (new.id, new.mode):
                     continue
-                path = f"{folder}{key[0]}"
-                if key[1] == _FOLDER:
-                    pending.append((f"{path}/", first and first.id, second and second.id))
+                path = f"{folder}{name}"
+                if kind == _FOLDER:
+                    pending.append((f"{path}/", old and old.id, new and new.id))
                 else:
-                    yield path, first, second
+                    yield _TreeDifference(path, old, new)
 
-    def _changed_file(self, path: str, old: "_TreeEntry", new: "_TreeEntry") -> ChangedFile | None:
-        """Return the changed lines of a text file, or None for other files."""
+    def _entries_by_name(self, tree: Any) -> dict[tuple[str, int], _TreeEntry]:
+        """Return the entries of a tree by name and kind, none for a tree that does not exist."""
+        return {} if tree is None else {(entry.name, entry.kind): entry for entry in self._entries(tree)}
+
+    def _changed_file(self, change: _TreeDifference) -> ChangedFile | None:
+        """Return the changed lines of a text file, or None for other files and those that were added or removed."""
+        path, old, new = change
+        if old is None or new is None:
+            return None
         if old.kind != _REGULAR or not suffix_of(path) or old.id == new.id:
             return None
         before, after = self._repository[old.id], self._repository[new.id]
@@ -263,9 +285,9 @@ class GitReader:
         spans = []
         for document in read_content(self._repository[blob].data, path).documents:
             passages = list(passages_of(document, max_words=self._max_words))
-            for passage, after in zip_longest(passages, passages[1:]):
-                is_cut = after is not None and after.section == passage.section
-                last = after.line - 1 if is_cut else document.sections[passage.section].end
+            for passage, following in zip_longest(passages, passages[1:]):
+                is_cut = following is not None and following.section == passage.section
+                last = following.line - 1 if is_cut else document.sections[passage.section].end
                 spans.append(PassageSpan(passage.line, last, passage.id))
         return json.dumps(spans).encode()
 
@@ -277,7 +299,8 @@ class GitReader:
         """
         unread: defaultdict[str, list[str]] = defaultdict(list)
         files: list[TreeFile] = []
-        naming, count = set[str](), 0
+        naming = set[str]()
+        count = 0
         pending = [("", self._repository[commit].tree.id)]
         while pending:
             folder, tree = pending.pop()
@@ -288,18 +311,20 @@ class GitReader:
             if folder and is_dataset_folder({entry.name for entry in entries}.__contains__):
                 unread[DATASET_FOLDER].append(listed_name(folder[:-1]))
                 continue
-            folders, known = [], set[str]()
-            known_names = {entry.name for entry in entries}
+            folders = []
+            seen = set[str]()
+            names = {entry.name for entry in entries}
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{folder}{entry.name}"
-                naming |= {entry.name} if entry.name in NAMING and is_near(PurePosixPath(folder)) else set()
+                if entry.name in NAMING and is_near(PurePosixPath(folder)):
+                    naming.add(entry.name)
                 if entry.kind not in (_REGULAR, _FOLDER):
                     continue  # links and submodules
-                if not _is_plain(entry.name) or entry.name in known:
+                if not _is_plain(entry.name) or entry.name in seen:
                     unread[NO_NAME].append(listed_name(path))
                 elif entry.kind == _REGULAR and (reason := usual_file_reason(entry.name)):
                     unread[reason].append(listed_name(path))
-                elif entry.kind == _FOLDER and (reason := self._usual_reason(entry, known_names)):
+                elif entry.kind == _FOLDER and (reason := self._usual_reason(entry, names)):
                     unread[reason].append(listed_name(f"{path}/"))
                 elif entry.kind == _REGULAR and suffix_of(entry.name):
                     self._note_file(path, entry.id, files, unread)
@@ -307,18 +332,18 @@ class GitReader:
                     unread[f"more than {MAX_DEPTH} nested folders"].append(listed_name(path))
                 elif entry.kind == _FOLDER and not entry.name.startswith("."):
                     folders.append((f"{path}/", entry.id))
-                known.add(entry.name)
+                seen.add(entry.name)
             pending += reversed(folders)
         return json.dumps(TreeList(tuple(files), unread, tuple(sorted(naming)))).encode()
 
-    def _entries(self, tree: Any) -> list["_TreeEntry"]:
+    def _entries(self, tree: Any) -> list[_TreeEntry]:
         """Return the entries of a tree, including those with invalid names."""
         return [
             _TreeEntry(entry.raw_name.decode("utf-8", "surrogateescape"), int(entry.filemode), entry.id)
             for entry in self._repository[tree]
         ]
 
-    def _usual_reason(self, folder: "_TreeEntry", siblings: Set[str]) -> str:
+    def _usual_reason(self, folder: _TreeEntry, siblings: Set[str]) -> str:
         """Return the reason to leave a folder out by its name, such as ``node_modules``, or an empty string."""
         return usual_folder_reason(folder.name, siblings, lambda: [entry.name for entry in self._entries(folder.id)])
 
@@ -374,5 +399,9 @@ def _names(message: str, path: str) -> bool:
     """Return whether a message names a file: its file name, or its module if that has a dot or an underscore."""
     file = PurePosixPath(path.lower())
     dotted = ".".join(file.with_suffix("").parts)
-    names = [file.name, *[dotted] * ("." in dotted), *[file.stem] * ("_" in file.stem.strip("_"))]
+    names = [file.name]
+    if "." in dotted:
+        names.append(dotted)
+    if "_" in file.stem.strip("_"):
+        names.append(file.stem)
     return re.search(rf"(?<![\w/-])(?:{'|'.join(map(re.escape, names))})(?![\w/-])", message.lower()) is not None
