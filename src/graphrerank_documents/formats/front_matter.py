@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from posixpath import dirname, join, normpath
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphrerank_documents.document import MAX_NAME, MAX_TARGET, PAGE, Link, UnreadableError
 from graphrerank_documents.untrusted_yaml import yaml_nodes
@@ -64,23 +64,41 @@ def front_matter(text: str, name: str) -> FrontMatter:
     Returns:
         Metadata. Empty if the page has no front matter.
     """
-    said, length, damage = _said(text[:_MAX_CHARS])
-    folder, slug = dirname(name), said.get("slug", ("",))[0]
-    names = [_shown(page) for key in _NAMES for page in said.get(key, ())]
-    names += [part for page in names if "," in page for part in map(str.strip, page.split(","))]
-    pages = [*names, *(page for key in _ALIASES if key not in _NAMES for page in said.get(key, ()))]
-    pages += [f"/{join(folder, slug)}" if slug[0] != "/" else slug] if slug else []
-    if (own := said.get("id", ("",))[0]) and not re.search(r"[\s:]", own):  # path of a page of Docusaurus
-        pages.append(f"/{join(folder, own)}")
-    near = [page for page in pages if "/" in page and page[0] != "/"]  # paths relative to the page, not wiki names
-    pages += [f"/{normpath(join(folder, page))}" for page in near]
-    aliases = tuple(dict.fromkeys(page for page in pages if 0 < len(page) <= MAX_TARGET))
-    title, description = (" ".join(said.get(key, ("",))[0].split()) for key in ("title", "description"))
-    rows = (f"{key}: {', '.join(map(_shown, texts))}" for key, texts in said.items() if key not in (*_ALIASES, "title"))
-    links = _property_links(text[:length])
-    targets = (each.strip() for key in _REDIRECTS for each in said.get(key, ())[:1])
-    redirect = next((target for target in targets if "/" in target or "." in target), "")
-    return FrontMatter(title[:MAX_NAME], description, aliases, links, redirect, "\n".join(rows), length, damage)
+    properties = _properties(text[:_MAX_CHARS])
+    texts = properties.texts
+    targets = (target.strip() for key in _REDIRECTS for target in texts.get(key, ())[:1])
+    not_in_text = (*_ALIASES, "title")
+    rows = [f"{key}: {', '.join(map(_shown, values))}" for key, values in texts.items() if key not in not_in_text]
+    return FrontMatter(
+        title=_first_text(texts, "title")[:MAX_NAME],
+        description=_first_text(texts, "description"),
+        aliases=_aliases(texts, dirname(name)),
+        links=_property_links(text[: properties.length]),
+        redirect=next((target for target in targets if "/" in target or "." in target), ""),
+        text="\n".join(rows),
+        length=properties.length,
+        damage=properties.damage,
+    )
+
+
+def _first_text(texts: Mapping[str, tuple[str, ...]], key: str) -> str:
+    """Return the first string of a property as one line, or an empty string."""
+    return " ".join(texts[key][0].split()) if key in texts else ""
+
+
+def _aliases(texts: Mapping[str, tuple[str, ...]], folder: str) -> tuple[str, ...]:
+    """Return the other names and paths of a page in a folder."""
+    names = [_shown(page) for key in _NAMES for page in texts.get(key, ())]
+    names += [name.strip() for page in names if "," in page for name in page.split(",")]
+    pages = [*names, *(page for key in _ALIASES if key not in _NAMES for page in texts.get(key, ()))]
+    if slug := texts.get("slug", ("",))[0]:
+        pages.append(slug if slug.startswith("/") else f"/{join(folder, slug)}")
+    page_id = texts.get("id", ("",))[0]
+    if page_id and not re.search(r"[\s:]", page_id):  # path of a page of Docusaurus
+        pages.append(f"/{join(folder, page_id)}")
+    relative = [page for page in pages if "/" in page and not page.startswith("/")]  # the others are wiki names
+    pages += [f"/{normpath(join(folder, page))}" for page in relative]
+    return tuple(dict.fromkeys(page for page in pages if 0 < len(page) <= MAX_TARGET))
 
 
 def _property_links(head: str) -> tuple[Link, ...]:
@@ -113,26 +131,46 @@ def file_title(name: str) -> str:
     return path.parent.name if path.stem.lower() in ("index", "_index", "readme") and path.parent.name else path.stem
 
 
-def _said(head: str) -> tuple[Mapping[str, tuple[str, ...]], int, str]:
-    """Return the strings in the front matter by key, its length, and what is wrong with it."""
+class _Properties(NamedTuple):
+    """Strings in the front matter.
+
+    Attributes:
+        texts: Strings by key.
+        length: Length of the front matter in characters.
+        damage: What is wrong with the front matter, or empty.
+    """
+
+    texts: Mapping[str, tuple[str, ...]]
+    length: int
+    damage: str
+
+
+def _properties(head: str) -> _Properties:
+    """Return the strings in the front matter at the start of a page."""
     values: object = {}
-    length, damage = 0, ""
+    length = 0
+    damage = ""
     try:
-        if found := _YAML.match(head):
-            values, damage = _yaml(found[1])
-            length = found.end()
-        elif found := _TOML.match(head):
-            damage = DAMAGED_TOML if _TOML_KEY.search(found[1]) else ""
-            values, length, damage = tomllib.loads(found[1]), found.end(), ""
+        if yaml := _YAML.match(head):
+            values, damage = _yaml(yaml[1])
+            length = yaml.end()
+        elif toml := _TOML.match(head):
+            damage = DAMAGED_TOML if _TOML_KEY.search(toml[1]) else ""  # unless it can be parsed
+            values = tomllib.loads(toml[1])
+            length = toml.end()
+            damage = ""
         elif head.startswith("{"):
             values, length = json.JSONDecoder().raw_decode(head)
     except (ValueError, RecursionError):
         pass
     if not isinstance(values, dict):
-        return {}, 0, ""
-    listed = ((str(key).lower(), value if isinstance(value, list) else [value]) for key, value in values.items())
-    texts_of = {key: texts for key, value in listed if (texts := tuple(e for e in value if isinstance(e, str)))}
-    return texts_of, length, damage
+        return _Properties({}, 0, "")
+    texts = {}
+    for key, value in values.items():
+        entries = value if isinstance(value, list) else [value]
+        if strings := tuple(entry for entry in entries if isinstance(entry, str)):
+            texts[str(key).lower()] = strings
+    return _Properties(texts, length, damage)
 
 
 def _yaml(text: str) -> tuple[object, str]:

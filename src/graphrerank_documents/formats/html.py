@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 from graphrerank.installation.extras import optional
-from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, UnreadableError
+from graphrerank_documents.document import MAX_NAME, MAX_TARGET, Block, Document, Section, UnreadableError
 from graphrerank_documents.formats.alt_text import alt_text
 from graphrerank_documents.formats.redirect_pages import redirecting, refresh_url, script_url
 from graphrerank_documents.formats.sections import Sections
@@ -31,7 +31,8 @@ _SHALLOW = 50_000  # number of characters below which unclosed elements are not 
 _MAIN = "main, [role=main]"
 _PLACES = f"{_MAIN};article;.mw-parser-output;.rst-content;.theme-doc-markdown;.markdown-body;.md-content"
 _MAINS = f"{_PLACES};.document .body;.body;.post-content;.entry-content;#content;.content;#main;.document".split(";")
-_SMALL, _SHARE = 20, 0.4  # minimum number of characters of a main part, and minimum share of the page
+_MIN_MAIN_CHARS = 20  # minimum number of characters of the element `main`
+_MIN_MAIN_SHARE = 0.4  # minimum share of another main part in the characters of the page
 _TAGS = """address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure
 footer form frameset header hgroup hr legend li main menu ol option p pre search section summary table tbody td tfoot
 th thead tr ul h1 h2 h3 h4 h5 h6"""
@@ -53,8 +54,10 @@ _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _KINDS = {"li": "item", "dt": "term", "dd": "meaning"}
 _SOURCES = frozenset(("viewcode-link", "viewcode-back", "src", "srclink"))  # links to source code, without their text
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
-_WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")
-_NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # around a heading
+_WORD = re.compile(r"[^\W_]")
+_SYMBOL = re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")  # anchor of Sphinx that is the name of a symbol
+_NUMBER = re.compile(r"[\d.]+\s+")  # number before a heading
+_REST = re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # end of a heading within a title
 _BEFORE_SITE = " -\u2013\u2014|\u00b7:\u00bb"  # separators between a title and the name of the site
 _ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # the parts of a URL other than the path
 _MAX_MARKS = 3  # a text of at most this many characters is dropped if it contains no word
@@ -80,71 +83,93 @@ def read_html(content: bytes, name: str, *, is_chapter: bool = False) -> list[Do
         UnreadableError: If ``content`` is binary, its encoding is unknown or too many elements are unclosed.
     """
     parser = optional("selectolax.lexbor", "an HTML page").LexborHTMLParser
-    said = _XML_CHARSET.match(content[:_HEAD]) or _CHARSET.search(content[:_HEAD])
-    text, uris = DATA_URI.subn("", decode_text(content, said[1].decode() if said else ""))
+    charset = _XML_CHARSET.match(content[:_HEAD]) or _CHARSET.search(content[:_HEAD])
+    text, num_uris = DATA_URI.subn("", decode_text(content, charset[1].decode() if charset else ""))
     if _XHTML.match(text) or name.lower().endswith(".xhtml"):
         text = _CLOSED.sub(r"<\1\2></\1>", text)
     if len(text) > _SHALLOW and sum(-1 if tag[1] else 1 for tag in _NESTED.finditer(text)) > _MAX_OPEN:
         raise UnreadableError(f"more than {_MAX_OPEN:,} unclosed elements")
-    page, stem = parser(text), PurePosixPath(name).stem[:MAX_NAME]
-    base = _said(page, "base[href]", "href")
+    page = parser(text)
+    base = _attribute(page, "base[href]", "href")
     walk, is_main = _chapter(page) if is_chapter else _main_part(page)
     ids = [element.attributes["id"] or "" for element in page.css("[id]")]
     sections = walk.out.end(ids, None if is_main else _is_menu)
-    written = page.css_first("head > title")
-    title = "" if written is None else " ".join(written.text().translate(_INVISIBLE).split())[:MAX_NAME]
-    title = title.removeprefix("<no title>")  # placeholder of Sphinx
-    title = title.removesuffix(_said(page, 'meta[property="og:site_name"]', "content")).rstrip(_BEFORE_SITE)
-    # a heading at the start of the title separates it from the name of the site
-    headings = (_NUMBER.sub("", section.heading) for section in sections[:3])
-    named = next((each for each in headings if each and title.startswith(each) and _REST.match(title, len(each))), "")
-    title = named or walk.out.titled or title or _said(page, 'meta[property="og:title"]', "content") or stem
-    dropped = walk.dropped + Counter({"data URIs": uris})  # adding counters drops zeros
-    url = refresh_url(_said(page, 'meta[http-equiv="refresh" i]', "content"))
+    title = _title(page, sections, walk.out.titled) or PurePosixPath(name).stem[:MAX_NAME]
+    dropped = walk.dropped + Counter({"data URIs": num_uris})  # adding counters drops zeros
+    url = refresh_url(_attribute(page, 'meta[http-equiv="refresh" i]', "content"))
     if not url and not any(section.blocks for section in sections):
-        url = next(
-            (target for script in page.css("script") if (target := script_url((script.text() or "")[:_MAX_SCRIPT]))), ""
-        )
+        url = _url_in_scripts(page)
     document = Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)
     return [redirecting(replace(document, aliases=()), url) if url else document]
+
+
+def _title(page: Any, sections: Sequence[Section], main_heading: str) -> str:
+    """Return the title of a page without the name of its site, or an empty string."""
+    element = page.css_first("head > title")
+    title = "" if element is None else " ".join(element.text().translate(_INVISIBLE).split())[:MAX_NAME]
+    title = title.removeprefix("<no title>")  # placeholder of Sphinx
+    title = title.removesuffix(_attribute(page, 'meta[property="og:site_name"]', "content")).rstrip(_BEFORE_SITE)
+    # a heading at the start of the title separates it from the name of the site
+    for section in sections[:3]:
+        heading = _NUMBER.sub("", section.heading)
+        if heading and title.startswith(heading) and _REST.match(title, len(heading)):
+            return heading
+    return main_heading or title or _attribute(page, 'meta[property="og:title"]', "content")
+
+
+def _url_in_scripts(page: Any) -> str:
+    """Return the URL to which a script of a page redirects, or an empty string."""
+    for script in page.css("script"):
+        if url := script_url((script.text() or "")[:_MAX_SCRIPT]):
+            return url
+    return ""
 
 
 def _is_menu(block: Block) -> bool:
     return not block.is_whole and len(block.text) <= _MENU * len(block.links)
 
 
-def _said(page: Any, selector: str, attribute: str) -> str:
+def _attribute(page: Any, selector: str, attribute: str) -> str:
+    """Return an attribute of the first element that a selector matches, or an empty string."""
     element = page.css_first(selector)
     return "" if element is None else (element.attributes.get(attribute) or "")[: min(MAX_NAME, MAX_TARGET)]
 
 
 def _aliases(page: Any, name: str) -> tuple[str, ...]:
     """Return the path of the canonical URL if its last component matches the name of the file."""
-    path, file = _ADDRESS.sub("", _said(page, 'link[rel="canonical"]', "href")), PurePosixPath(name)
+    path = _ADDRESS.sub("", _attribute(page, 'link[rel="canonical"]', "href"))
+    file = PurePosixPath(name)
     names = (file.name, file.stem, file.parent.name if file.stem == "index" else file.stem)
     return (path,) if path[:1] == "/" and PurePosixPath(path).name in filter(None, names) else ()
 
 
 def _chapter(page: Any) -> tuple["ElementWalk", bool]:
     """Return the content of the body of a chapter, and True. Notes may be hidden until a reader opens them."""
-    hidden, notes, placing = ({node.mem_id for node in page.css(each)} for each in (_LEFT_OUT, "aside", _PLACING))
-    return ElementWalk(page.body or page.root, hidden - notes, placing), True
+    hidden = _mem_ids(page, _LEFT_OUT) - _mem_ids(page, "aside")
+    return ElementWalk(page.body or page.root, hidden, _mem_ids(page, _PLACING)), True
 
 
 def _main_part(page: Any) -> tuple["ElementWalk", bool]:
     """Return the content of the main part and True, or of the whole body and False if the main part is too small."""
-    hidden, placing = ({node.mem_id for node in page.css(selector)} for selector in (_LEFT_OUT, _PLACING))
+    hidden, placing = _mem_ids(page, _LEFT_OUT), _mem_ids(page, _PLACING)
     main = None
     for selector in _MAINS:
-        found = page.css(selector)
-        if len(found) == 1 or (found and selector == _MAIN):
-            main = ElementWalk(found[0], hidden, placing)
-            if selector == _MAIN and main.out.size >= _SMALL:
+        elements = page.css(selector)
+        if len(elements) == 1 or (elements and selector == _MAIN):
+            main = ElementWalk(elements[0], hidden, placing)
+            if selector == _MAIN and main.out.size >= _MIN_MAIN_CHARS:
                 return main, True
             break
-    hidden.update(node.mem_id for node in page.css(f"{_OUTSIDE}, {_SIDES}"))
+    hidden |= _mem_ids(page, f"{_OUTSIDE}, {_SIDES}")
     whole = ElementWalk(page.body or page.root, hidden, placing)
-    return (main, True) if main and main.out.size >= _SHARE * whole.out.size else (whole, False)
+    if main and main.out.size >= _MIN_MAIN_SHARE * whole.out.size:
+        return main, True
+    return whole, False
+
+
+def _mem_ids(page: Any, selector: str) -> set[int]:
+    """Return the ``mem_id`` of each element that a selector matches."""
+    return {node.mem_id for node in page.css(selector)}
 
 
 @dataclass(slots=True)
@@ -271,8 +296,8 @@ class ElementWalk:
 
     def _link(self, target: str | None) -> None:
         target = (target or "").strip()
-        if found := _GOOGLE.match(target):
-            target = unquote(found[1])
+        if forwarded := _GOOGLE.match(target):
+            target = unquote(forwarded[1])
         if target != "#" and not target.lower().startswith(_NO_TARGETS):
             self.out.link(target)
 
@@ -281,8 +306,9 @@ class ElementWalk:
         if self._pre or (table is not None and table.in_cell):
             self._pre += tag == "pre"
         elif tag in _HEADINGS or (tag == "dt" and "sig" in (attributes.get("class") or "").split()):
-            own = [self._ids.pop()] if attributes.get("id") else []
-            self._heading, self._before, self._ids = node, self._ids, own
+            heading_ids = [self._ids.pop()] if attributes.get("id") else []
+            self._heading = node
+            self._before, self._ids = self._ids, heading_ids
         elif tag == "pre":
             self._pre = 1
         elif tag == "table":
@@ -291,7 +317,8 @@ class ElementWalk:
             table.in_cell = True
             table.is_head &= tag == "th"
         elif table is None and tag in _KINDS:
-            self._kind, self._marker = _KINDS[tag], "- " if tag == "li" else ""
+            self._kind = _KINDS[tag]
+            self._marker = "- " if tag == "li" else ""
 
     def _close(self, node: Any, tag: str) -> None:
         table = self._table
@@ -311,18 +338,18 @@ class ElementWalk:
             self._parts.append(" ")
 
     def _close_heading(self, node: Any, tag: str) -> None:
-        text, own = self._take(), self._ids
+        text, ids = self._take(), self._ids
         self._heading, self._ids = None, []
-        parent = node.parent.attributes.get("id") if node.parent is not None else None
+        parent_id = node.parent.attributes.get("id") if node.parent is not None else None
         if not text:
-            self._ids = self._before + own
+            self._ids = self._before + ids
         elif tag == "dt":
-            name = own[0] if own and _SYMBOL.fullmatch(own[0]) else ""
-            self.out.start(name or text, own + self._before[::-1], symbol=name)
+            name = ids[0] if ids and _SYMBOL.fullmatch(ids[0]) else ""
+            self.out.start(name or text, ids + self._before[::-1], symbol=name)
             self.out.add(text, "sign", is_whole=True)
         else:
-            wrapper = [parent] if parent in self._before else []
-            self.out.start(text, own + wrapper + self._before[::-1], level=_HEADINGS[tag])
+            parent_ids = [parent_id] if parent_id in self._before else []
+            self.out.start(text, ids + parent_ids + self._before[::-1], level=_HEADINGS[tag])
 
     def _close_part(self, table: _Table, node: Any, tag: str) -> None:
         if tag in ("td", "th") and table.in_cell:
@@ -357,10 +384,13 @@ class ElementWalk:
         return (" " if is_line else "\n").join(" ".join(line.split()) for line in lines).strip()
 
     def _flush(self, *, is_code: bool = False) -> None:
+        """Add the current paragraph as a block, unless it has no word."""
         if is_code:
             text, counts = without_blobs("".join(self._parts).replace("\0", "\n"))
             self.dropped.update(counts)
-            text, self._parts, self._marker = text.strip("\n").rstrip(), [], ""
+            text = text.strip("\n").rstrip()
+            self._parts = []
+            self._marker = ""
         else:
             text = self._take() if self._parts else ""
         if len(text) > _MAX_MARKS or _WORD.search(text):

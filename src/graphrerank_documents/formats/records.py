@@ -27,7 +27,7 @@ MAX_DEPTH, MAX_LEVELS = 32, 4
 #: Maximum number of characters of the name of a value.
 MAX_KEY = 100
 # Limits on the text of all records, because it repeats names: a number of characters, plus a multiple of the file size.
-_MOST, _MAX_GROWTH = 1_000_000, 10
+_MIN_LIMIT, _MAX_GROWTH = 1_000_000, 10
 _ALL = ("text", "content", "contents", "body", "passage", "page_content")  # fields with the complete text of a record
 _TEXTS = (*_ALL, "abstract", "description", "summary", "context")
 _TITLES = ("title", "name", "headline", "subject", "question", "heading", "summary")
@@ -96,13 +96,17 @@ def read_json_documents(content: bytes, name: str) -> list[Document]:
         first, *others = documents or [Document(name, name, ())]
         return [replace(first, names=names), *others]
     rows = value if isinstance(value, list) else _records(value)
-    beside = 0 if rows is None or rows is value else _num_values(value) - _num_values(rows)
+    num_omitted = 0 if rows is None or rows is value else _num_values(value) - _num_values(rows)
     if isinstance(value, list) and 0 < len(_text(value)) < _LONG * len(value):  # a list of words
         rows = [{"text": value}]
-    if rows is None or (rows is not value and isinstance(value, list)) or (rows is value and len(value) == 1):
-        return _noted(_documents(name, [_Row(1, row) for row in rows or [value]], len(text), is_alone=True), beside)
-    numbered = (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1))
-    return _noted(_documents(name, numbered, len(text)), beside)
+    is_text = rows is not value and isinstance(value, list)
+    is_single = rows is value and isinstance(value, list) and len(value) == 1
+    if rows is None or is_text or is_single:
+        documents = _documents(name, [_Row(1, row) for row in rows or [value]], len(text), is_alone=True)
+    else:
+        numbered = (_Row(*row) for row in enumerate(chain.from_iterable(map(_split, rows)), 1))
+        documents = _documents(name, numbered, len(text))
+    return _noted(documents, num_omitted)
 
 
 def read_jsonl_documents(content: bytes, name: str) -> list[Document]:
@@ -175,14 +179,16 @@ def read_table_documents(content: bytes, name: str) -> list[Document]:
         UnreadableError: If ``content`` is binary or its encoding is unknown.
     """
     text = decode_text(content)
-    said = _SEPARATOR.match(text)
-    mark = said[1] if said else _separator(text, "\t,;|" if name.lower().endswith(".tsv") else ",;\t|")
+    first_line = _SEPARATOR.match(text)
+    likely_first = "\t,;|" if name.lower().endswith(".tsv") else ",;\t|"
+    mark = first_line[1] if first_line else _separator(text, likely_first)
     quoting = csv.QUOTE_MINIMAL
     try:
         deque(_parsed(text, mark, quoting, strict=True), maxlen=0)
     except csv.Error as error:  # disable quoting if a quote is unclosed or, in a table with tabs, invalid
         quoting = csv.QUOTE_NONE if mark == "\t" or "unexpected end" in str(error) else quoting
-    return _documents(name, _named(islice(_parsed(text, mark, quoting), said is not None, None)), len(text))
+    rows = islice(_parsed(text, mark, quoting), 1 if first_line else 0, None)
+    return _documents(name, _with_names(rows), len(text))
 
 
 def read_parquet_documents(content: bytes, name: str) -> list[Document]:
@@ -224,37 +230,49 @@ def _separator(text: str, marks: str) -> str:
 
     If no separator yields several cells, a control character is returned, so that each row is one cell.
     """
-    best, most = "\x1f", 0.0
+    best_mark, best_share = "\x1f", 0.0
     for mark in marks:
         widths = [len(row.content) for row in islice(_parsed(text[:_SAMPLE], mark), _SAMPLED_ROWS)]
-        widths = widths[:-1] if len(text) > _SAMPLE and 1 < len(widths) < _SAMPLED_ROWS else widths
+        if len(text) > _SAMPLE and 1 < len(widths) < _SAMPLED_ROWS:
+            widths.pop()  # the last row of the sample may be truncated
         width, count = Counter(widths).most_common(1)[0] if widths else (1, 0)
-        if width > 1 and widths[0] > 1 and count / len(widths) > most:
-            best, most = mark, count / len(widths)
-    return best
+        if width > 1 and widths[0] > 1 and count / len(widths) > best_share:
+            best_mark, best_share = mark, count / len(widths)
+    return best_mark
 
 
-def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
+def _with_names(rows: Iterator[_Row]) -> Iterator[_Row]:
     """Yield the rows of a table as objects. Cells beyond the named columns are appended to the text."""
     sample = list(islice(rows, _SAMPLED_ROWS))
     first: Sequence[str] = sample[0].content if sample else ()
-    are_names = any(cell.lower() in (*_TEXTS, *_TITLES, *_IDS) for cell in first) or not any(
-        _NUMBER.fullmatch(cell) or len(cell.split()) > _LONG_WORDS or "\n" in cell for cell in first
-    )
-    unique: dict[str, None] = {}
-    for place, cell in enumerate(first if are_names else (), 1):
-        name = cell[:MAX_KEY] or f"column {place}"
-        while name in unique:
-            name = f"{name} {place}"
-        unique[name] = None
-    names = list(unique) or _guessed_names(sample)
-    known = len(names)
-    for row in islice(chain(sample, rows), are_names, None):
-        names += [f"column {place}" for place in range(len(names) + 1, len(row.content) + 1)]
+    has_header = _are_names(first)
+    names = (_unique_names(first) if has_header else []) or _guessed_names(sample)
+    num_named = len(names)
+    for row in islice(chain(sample, rows), has_header, None):
+        names += [f"column {number}" for number in range(len(names) + 1, len(row.content) + 1)]
         cells = {name: cell for name, cell in zip(names, row.content, strict=False) if cell or name.lower() in _TEXTS}
-        if len(row.content) > known and (key := _key(cells, _TEXTS)) is not None:
-            cells[key] = "\n".join([cells[key], *_said({name: cells.get(name) for name in names[known:]})])
+        if len(row.content) > num_named and (key := _key(cells, _TEXTS)) is not None:
+            others = {name: cells.get(name) for name in names[num_named:]}
+            cells[key] = "\n".join([cells[key], *_value_lines(others)])
         yield row._replace(content=cells)
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Return whether the first row of a table names its columns: with a common name, or without a number or text."""
+    if any(cell.lower() in (*_TEXTS, *_TITLES, *_IDS) for cell in cells):
+        return True
+    return not any(_NUMBER.fullmatch(cell) or len(cell.split()) > _LONG_WORDS or "\n" in cell for cell in cells)
+
+
+def _unique_names(cells: Sequence[str]) -> list[str]:
+    """Return the names of columns, with numbers for empty and repeated names."""
+    names: dict[str, None] = {}
+    for number, cell in enumerate(cells, 1):
+        name = cell[:MAX_KEY] or f"column {number}"
+        while name in names:
+            name = f"{name} {number}"
+        names[name] = None
+    return list(names)
 
 
 def _guessed_names(rows: Sequence[_Row]) -> list[str]:
@@ -264,9 +282,10 @@ def _guessed_names(rows: Sequence[_Row]) -> list[str]:
     """
     columns = list(zip_longest(*(row.content for row in rows), fillvalue=""))
     sizes = [sum(map(len, column)) for column in columns]
-    names = [f"column {place}" for place in range(1, len(columns) + 1)]
+    names = [f"column {number}" for number in range(1, len(columns) + 1)]
     if sizes and max(sizes) > _LONG * len(rows):
-        names[longest := sizes.index(max(sizes))] = "text"
+        longest = sizes.index(max(sizes))
+        names[longest] = "text"
         if longest and len(set(columns[0])) == len(rows) and not any(" " in cell for cell in columns[0]):
             names[0] = "id"
     return names
@@ -330,29 +349,38 @@ def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return row
 
 
-def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = False) -> list[Document]:
-    found: dict[str, Document] = {}
-    entries_of: dict[str, Mapping[str, Any]] = {}
-    size = 0
+def _documents(name: str, rows: Iterable[_Row], file_size: int, *, is_alone: bool = False) -> list[Document]:
+    """Return a document for each record of a file, with links to the records that it names as its parents."""
+    documents: dict[str, Document] = {}
+    with_parents: dict[str, Mapping[str, Any]] = {}  # fields of the records that name others, by id
+    num_chars = 0
     for row in rows:
-        is_said, key = isinstance(row.content, str | list), "text" if isinstance(row.content, str) else ""
-        said = {key: row.content} if is_said else {}
-        entries = _unwrapped(row.content) if isinstance(row.content, dict) else said
-        own = _id(entries) or str(row.number)
-        while own in found:  # make repeated ids unique
-            own = f"{own}:{row.number}"
-        found[own] = _document(name if is_alone else f"{name}#{own}", entries, row, is_alone=is_alone)
-        if any(map(_is_parent, entries)):
-            entries_of[own] = entries
-        size += sum(len(block.text) for block in found[own].sections[0].blocks)
-        if size > _MOST + _MAX_GROWTH * most:
+        fields = _fields(row.content)
+        record_id = _id(fields) or str(row.number)
+        while record_id in documents:  # make repeated ids unique
+            record_id = f"{record_id}:{row.number}"
+        document = _document(name if is_alone else f"{name}#{record_id}", fields, row, is_alone=is_alone)
+        documents[record_id] = document
+        if any(map(_is_parent, fields)):
+            with_parents[record_id] = fields
+        num_chars += sum(len(block.text) for block in document.sections[0].blocks)
+        if num_chars > _MIN_LIMIT + _MAX_GROWTH * file_size:
             raise UnreadableError("text would be too long, because the records repeat long names")
-    if entries_of:
-        names = {document.title: document.name for document in reversed(found.values())}
-        names |= {own: document.name for own, document in found.items()}
-        for own, entries in entries_of.items():
-            found[own] = _with_parents(found[own], entries, names)
-    return list(found.values())
+    if with_parents:
+        names = {document.title: document.name for document in reversed(documents.values())}
+        names |= {record_id: document.name for record_id, document in documents.items()}
+        for record_id, fields in with_parents.items():
+            documents[record_id] = _with_parents(documents[record_id], fields, names)
+    return list(documents.values())
+
+
+def _fields(content: Any) -> Mapping[str, Any]:
+    """Return the fields of a record. A string is its text, and a list has no name."""
+    if isinstance(content, dict):
+        return _unwrapped(content)
+    if isinstance(content, str):
+        return {"text": content}
+    return {"": content} if isinstance(content, list) else {}
 
 
 def _is_parent(key: str) -> bool:
@@ -364,10 +392,13 @@ def _with_parents(document: Document, row: Mapping[str, Any], names: Mapping[str
 
     ``names`` has the names of the documents by id and by title.
     """
-    values = [value for key, value in row.items() if _is_parent(key)]
-    listed = (each for value in values for each in (value if isinstance(value, list) else [value]))
-    ids = (re.sub(r"^t\d_(?=\w)", "", str(each).strip()) for each in listed if isinstance(each, str | int))
-    others = [names[each] for each in dict.fromkeys(ids) if each in names]
+    ids: dict[str, None] = {}
+    for key, value in row.items():
+        if _is_parent(key):
+            entries = value if isinstance(value, list) else [value]
+            texts = [str(entry).strip() for entry in entries if isinstance(entry, str | int)]
+            ids |= dict.fromkeys(re.sub(r"^t\d_(?=\w)", "", text) for text in texts)  # `t3_` is a kind of Reddit
+    others = [names[record_id] for record_id in ids if record_id in names]
     links = tuple(
         Link(other, document.sections[0].line, LABEL, "reply")
         for other in others[:_MAX_PARENTS]
@@ -383,41 +414,44 @@ def _id(row: Mapping[str, Any]) -> str:
     keys = _lowered(tuple(row))
     for value in (row[keys[name]] for name in _IDS if name in keys):
         if isinstance(value, str | int) and not isinstance(value, bool):
-            own = "".join(part if part.isprintable() else " " for part in str(value)[:MAX_NAME])
-            if own := " ".join(own.split()):
-                return own
+            characters = (character if character.isprintable() else " " for character in str(value)[:MAX_NAME])
+            if record_id := " ".join("".join(characters).split()):
+                return record_id
     return ""
 
 
-def _document(name: str, row: Mapping[str, Any], place: _Row, *, is_alone: bool) -> Document:
-    keys, key = _lowered(tuple(row)), _key(row, _TEXTS)
-    title_key = _key(row, [each for each in _TITLES if key is None or each != key.strip().lower()])
-    title = " ".join(_text(row[title_key]).split())[:MAX_NAME] if title_key is not None else ""
-    texts = [_text(row[key])] if key is not None else []
-    if key is None or (is_alone and key.strip().lower() not in _ALL):
-        left_out = (key, title_key, *(keys.get(each) for each in _IDS[:-1]))
-        said = list(_said({other: row[other] for other in row if other not in left_out}))
-        texts += said if is_alone else ["\n".join(said)]
+def _document(name: str, fields: Mapping[str, Any], row: _Row, *, is_alone: bool) -> Document:
+    """Return the document of a record. If it is the only one of its file, its other fields become blocks, too."""
+    keys = _lowered(tuple(fields))
+    text_key = _key(fields, _TEXTS)
+    title_key = _key(fields, [each for each in _TITLES if text_key is None or each != text_key.strip().lower()])
+    title = " ".join(_text(fields[title_key]).split())[:MAX_NAME] if title_key is not None else ""
+    texts = [_text(fields[text_key])] if text_key is not None else []
+    if text_key is None or (is_alone and text_key.strip().lower() not in _ALL):
+        omitted = (text_key, title_key, *(keys.get(each) for each in _IDS[:-1]))
+        lines = list(_value_lines({key: value for key, value in fields.items() if key not in omitted}))
+        texts += lines if is_alone else ["\n".join(lines)]
     if not any(texts) and not any(each in keys for each in _TEXTS):
         texts = [title]
     text, dropped = without_blobs("\n\0".join(texts))
     blocks = tuple(
-        Block(part.strip(), place.line, is_whole=key is None and not is_alone, is_tight=number > 0)
-        for number, part in enumerate(text.split("\n\0"))
-        if part.strip()
+        Block(block.strip(), row.line, is_whole=text_key is None and not is_alone, is_tight=number > 0)
+        for number, block in enumerate(text.split("\n\0"))
+        if block.strip()
     )
     title = title or (PurePosixPath(name).stem if is_alone else "")
-    named = {key, title_key, *(keys.get(each) for each in _IDS)}
-    if key is not None and not is_alone and (others := _num_values([row[each] for each in row if each not in named])):
-        dropped = {**dropped, OTHER_FIELDS: others}
+    if text_key is not None and not is_alone:
+        used = {text_key, title_key, *(keys.get(each) for each in _IDS)}
+        if num_others := _num_values([value for key, value in fields.items() if key not in used]):
+            dropped = {**dropped, OTHER_FIELDS: num_others}
     urls = islice(dict.fromkeys(found[0].rstrip(".,;:") for found in _PAGE_URL.finditer(text)), _MAX_PARENTS)
-    if blocks and (links := tuple(Link(url, place.line) for url in urls)):
+    if blocks and (links := tuple(Link(url, row.line) for url in urls)):
         blocks = (replace(blocks[0], links=links), *blocks[1:])
     labels = () if is_alone else (name,)
-    return Document(name, title, (Section("", blocks, place.line, place.end, labels=labels),), dropped=dropped)
+    return Document(name, title, (Section("", blocks, row.line, row.end, labels=labels),), dropped=dropped)
 
 
-def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+def _value_lines(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
     """Yield the values of a record as lines ``name: value``, with dotted names for nested values.
 
     Numbers in lists are omitted.
@@ -428,13 +462,13 @@ def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
             yield name + text
     elif isinstance(value, dict):
         for key, part in value.items() if depth < MAX_DEPTH else ():
-            yield from _said(part, (f"{path}.{key}" if path else key)[:MAX_KEY], depth + 1)
+            yield from _value_lines(part, (f"{path}.{key}" if path else key)[:MAX_KEY], depth + 1)
     elif isinstance(value, list):
         if words := [part.strip() for part in value if isinstance(part, str) and part.strip()]:
             yield name + ", ".join(words)
         for part in value if depth < MAX_DEPTH else ():
             if isinstance(part, dict | list):
-                yield from _said(part, path, depth + 1)
+                yield from _value_lines(part, path, depth + 1)
     elif isinstance(value, bool):
         yield name + str(value).lower()
     elif value is not None and value == value:  # skip NaN
