@@ -44,16 +44,20 @@ def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[i
     frequent = {key for key, number in total.items() if number > _MIN_PAGES * _SHARE}
     folders = {name: ancestors(dirname(path_of_document(name))) for name in pages}
     sizes = Counter(folder for name in pages for folder in folders[name])
-    found = {name: frequent.intersection(keys) for name, keys in pages.items()}
-    within = Counter((folder, key) for name, keys in found.items() for folder in folders[name] for key in keys)
+    candidates = {name: frequent.intersection(keys) for name, keys in pages.items()}
+    counts: Counter[tuple[str, int]] = Counter()  # number of pages by folder and block
+    for name, keys in candidates.items():
+        counts.update((folder, key) for folder in folders[name] for key in keys)
     repeated = {
-        pair for pair, number in within.items() if sizes[pair[0]] >= _MIN_PAGES and number > sizes[pair[0]] * _SHARE
+        (folder, key)
+        for (folder, key), count in counts.items()
+        if sizes[folder] >= _MIN_PAGES and count > sizes[folder] * _SHARE
     }
-    dropped = {
+    repeated_on_page = {
         name: frozenset(key for key in keys if any((folder, key) in repeated for folder in folders[name]))
-        for name, keys in found.items()
+        for name, keys in candidates.items()
     }
-    return {name: keys for name, keys in dropped.items() if keys}
+    return {name: keys for name, keys in repeated_on_page.items() if keys}
 
 
 def without_repeated(document: Document, keys: Collection[int]) -> Document:
@@ -75,22 +79,22 @@ def without_repeated(document: Document, keys: Collection[int]) -> Document:
         return document
     sections, start = [], 0
     for section in document.sections:
-        left = tuple(block for place, block in enumerate(section.blocks, start) if place not in dropped)
-        sections.append(replace(section, blocks=left))
+        remaining = tuple(block for index, block in enumerate(section.blocks, start) if index not in dropped)
+        sections.append(replace(section, blocks=remaining))
         start += len(section.blocks)
     return replace(document, sections=tuple(sections), dropped={**document.dropped, DROPPED: len(dropped)})
 
 
-def _run(blocks: Sequence[Block], places: Iterable[int], keys: Collection[int]) -> Iterator[int]:
+def _run(blocks: Sequence[Block], indices: Iterable[int], keys: Collection[int]) -> Iterator[int]:
     """Yield the indices of repeated blocks. Stop at the second successive block that is not repeated."""
-    others = 0
-    for place in places:
-        is_repeated = _key(blocks[place].text) in keys
-        others = 0 if is_repeated else others + 1
-        if others == 2:
+    num_others = 0  # number of successive blocks that are not repeated
+    for index in indices:
+        is_repeated = _key(blocks[index].text) in keys
+        num_others = 0 if is_repeated else num_others + 1
+        if num_others == 2:
             return
         if is_repeated:
-            yield place
+            yield index
 
 
 def _key(text: str) -> int:

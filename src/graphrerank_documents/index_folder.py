@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from graphrerank.data.folder_layout import ACCOUNT, CORPUS
 from graphrerank.data.readers.records import read_jsonl
@@ -33,7 +34,7 @@ from graphrerank_documents.failures import noting_failure
 from graphrerank_documents.folder_walk import list_folder
 from graphrerank_documents.includes import included_paths
 from graphrerank_documents.link_account import LinkAccount
-from graphrerank_documents.links import resolve_links
+from graphrerank_documents.links import PassageEdge, resolve_links
 from graphrerank_documents.notes import is_vault, vault_note
 from graphrerank_documents.passages import Passage, passages_of
 from graphrerank_documents.readers import READERS, suffix_of
@@ -187,7 +188,7 @@ def index_folder(
     check_counts(max_words=max_words, workers=workers)
     source = source if isinstance(source, DocumentSource) else FolderSource(Path(source), selection)
     out = Path(out)
-    known, held = _read_before(out)
+    known, known_passages = _read_before(out)
     files = source.list_files(out)
     unread = defaultdict(list, {reason: [*names] for reason, names in files.unread.items()})
     read = _read(source, files.names, known, workers or os.cpu_count() or 1)
@@ -208,9 +209,9 @@ def index_folder(
         documents = [vault_note(document, is_named_by_heading=not site.is_vault) for document in documents]
     documents, passages, dropped = _divide(documents, max_words, unread)
     if not passages:
-        found = "".join(f"; {row}" for row in _unread_rows(unread))
+        reasons = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
-        raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{found}")
+        raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{reasons}")
     documents += redirect_documents((*site.redirects, *files.redirects), documents)
     names = {*files.names, *files.others}
     manifests = {file.path: file.manifest for file in read if file.manifest is not None}
@@ -218,11 +219,11 @@ def index_folder(
     edges, links = resolve_links(documents, passages, site, files=names, symbols=symbols, failures=unread)
     rows = [_row(passage) for passage in passages]
     update = None
-    if held is not None:
+    if known_passages is not None:
         hashes = {file.path: file.sha256 for file in read}
         changed = sum(path in known and known[path].sha256 != sha256 for path, sha256 in hashes.items())
         added, removed = hashes.keys() - known.keys(), known.keys() - hashes.keys()
-        update = Update(len(added), changed, len(removed), len(held & {*map(_hash, rows)}))
+        update = Update(len(added), changed, len(removed), len(known_passages & {*map(_hash, rows)}))
     num_documents = len({passage.document for passage in passages})
     made = IndexedFolder(
         out, num_documents, len(passages), len(edges), links, dict(unread), dropped, update, files.left_out
@@ -373,9 +374,21 @@ def _is_markup(path: str) -> bool:
     return suffix_of(path) not in ("", ".txt", ".text")
 
 
-def _divide(
-    documents: Sequence[Document], max_words: int, unread: defaultdict[str, list[str]]
-) -> tuple[list[Document], list[Passage], dict[str, int]]:
+class _DividedDocuments(NamedTuple):
+    """Documents and their passages.
+
+    Attributes:
+        documents: Documents without repeated blocks. Those without passages come last.
+        passages: Passages of the documents.
+        dropped: Number of omitted parts of the documents by kind.
+    """
+
+    documents: list[Document]
+    passages: list[Passage]
+    dropped: dict[str, int]
+
+
+def _divide(documents: Sequence[Document], max_words: int, unread: defaultdict[str, list[str]]) -> _DividedDocuments:
     """Return the documents without repeated blocks, their passages, and the number of omitted parts by kind.
 
     Documents without passages, such as an empty ``__init__.py``, come last. Links and imports may point to them.
@@ -394,7 +407,8 @@ def _divide(
         dropped.update(document.dropped)
     texts = [block.text for document in documents for section in document.sections for block in section.blocks[:1]]
     language = detect_language(texts)
-    with_text, without_text, passages = list[Document](), list[Document](), list[Passage]()
+    with_text, without_text = list[Document](), list[Document]()
+    passages = list[Passage]()
     for document in documents:
         with noting_failure(unread, document.name, _NOT_DIVIDED):
             document_passages = list(passages_of(document, max_words=max_words, language=language))
@@ -402,7 +416,7 @@ def _divide(
             passages += document_passages
             if not document_passages and not document.damage:
                 unread[NO_TEXT if document.redirect is None else REDIRECTED].append(document.name)
-    return [*with_text, *without_text], passages, dict(dropped)
+    return _DividedDocuments([*with_text, *without_text], passages, dict(dropped))
 
 
 def _row(passage: Passage) -> dict[str, object]:
@@ -416,7 +430,7 @@ def _write(
     out: Path,
     made: IndexedFolder,
     rows: Sequence[Mapping[str, object]],
-    edges: Sequence[tuple[str, str, str]],
+    edges: Sequence[PassageEdge],
     read: Sequence[ReadFile],
     finish: Callable[[Path, IndexedFolder], None] | None,
 ) -> None:

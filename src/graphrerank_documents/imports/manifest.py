@@ -143,8 +143,12 @@ def _go_mod(text: str) -> PackageManifest:
     """Read the module path and the local replacements of a ``go.mod``, or the modules of a ``go.work``."""
     text = re.sub(r"//[^\n]*", "", text)
     module = re.search(r'^\s*module\s+"?([^\s"()]+)', text, re.MULTILINE)
-    replaced = re.findall(r'^[ \t]*(?:replace[ \t]+)?"?([^\s"()=]+)"?(?:[ \t]+v\S+)?[ \t]*=>[ \t]*"?(\.[^\s"]*)', text,
-                          re.MULTILINE)  # fmt: skip
+    replaced = re.findall(
+        r'^[ \t]*(?:replace[ \t]+)?"?([^\s"()=]+)"?(?:[ \t]+v\S+)?'  # module, and its version
+        r'[ \t]*=>[ \t]*"?(\.[^\s"]*)',  # local folder
+        text,
+        re.MULTILINE,
+    )
     uses = re.findall(r"^\s*use\s+(\.[^\s()]*)", text, re.MULTILINE)
     for block in re.findall(r"^\s*use\s*\(([^()]*)\)", text, re.MULTILINE):
         uses += block.split()
@@ -159,13 +163,19 @@ def _cargo(text: str) -> PackageManifest:
     """
     data = tomllib.loads(text)
     tables = ("dependencies", "dev-dependencies", "build-dependencies")
-    places = [data, _mapping(data, "workspace")]
-    places += [each for each in _mapping(data, "target").values() if isinstance(each, dict)]
+    with_tables = [data, _mapping(data, "workspace")]
+    with_tables += [each for each in _mapping(data, "target").values() if isinstance(each, dict)]
     paths: dict[str, tuple[str, ...]] = {}
     uses: dict[str, str] = {}
-    for name, value in (pair for place in places for table in tables for pair in _mapping(place, table).items()):
+    dependencies = [_mapping(each, table) for each in with_tables for table in tables]
+    for name, value in chain.from_iterable(table.items() for table in dependencies):
         settings = value if isinstance(value, dict) else {"version": str(value)}
-        uses[name] = "path" if "path" in settings else "workspace" if settings.get("workspace") else "version"
+        if "path" in settings:
+            uses[name] = "path"
+        elif settings.get("workspace"):
+            uses[name] = "workspace"
+        else:
+            uses[name] = "version"
         if isinstance(package := settings.get("package"), str):
             paths[f"dependency {name}"] = (package,)
     library = _mapping(data, "lib")

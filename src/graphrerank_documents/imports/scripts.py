@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from posixpath import dirname, join
+from typing import NamedTuple
 
 from graphrerank_documents.imports.base import (
     CodeFiles,
@@ -211,8 +212,22 @@ class ScriptResolver(ModuleResolver):
         yield from (each for each in (path, f"{path}.json", f"{path}/tsconfig.json") if each in self.code.manifests)
 
 
-def split_target(target: str) -> tuple[str, bool, str]:
-    """Split the target of an import into module and names, and return whether the module is a specifier.
+class ScriptTarget(NamedTuple):
+    """Target of an import, divided into the module and a name in it.
+
+    Attributes:
+        module: Module specifier, or the whole target if it has none.
+        is_specifier: Whether the target has a module specifier.
+        names: Dotted names in the module, or empty.
+    """
+
+    module: str
+    is_specifier: bool
+    names: str
+
+
+def split_target(target: str) -> ScriptTarget:
+    """Split the target of an import into module and names.
 
     Args:
         target: Target as in :meth:`ScriptResolver.resolve`.
@@ -221,11 +236,13 @@ def split_target(target: str) -> tuple[str, bool, str]:
         Module specifier, whether it is one, and the dotted names in the module.
 
     Example:
-        >>> split_target("#shared/x#Motor.start"), split_target("/web.app.run")
-        (('#shared/x', True, 'Motor.start'), ('/web.app.run', False, ''))
+        >>> split_target("#shared/x#Motor.start")
+        ScriptTarget(module='#shared/x', is_specifier=True, names='Motor.start')
+        >>> split_target("/web.app.run")
+        ScriptTarget(module='/web.app.run', is_specifier=False, names='')
     """
-    place = target.find("#", 1)
-    return (target, False, "") if place < 0 else (target[:place], True, target[place + 1 :])
+    end = target.find("#", 1)
+    return ScriptTarget(target, False, "") if end < 0 else ScriptTarget(target[:end], True, target[end + 1 :])
 
 
 def _substituted(specifier: str, settings: PackageManifest) -> Iterator[str]:
@@ -254,14 +271,14 @@ def _sources(path: str) -> Iterator[str]:
     yield path
     bare = next((path[: -len(suffix)] for suffix in _SUFFIXES if path.endswith(suffix)), path)
     yield from (f"{bare}{suffix}" for suffix in (*_TYPESCRIPT, *_JAVASCRIPT))
-    parts = bare.split("/")
-    for place, part in enumerate(parts):
-        if part in _BUILT:
-            outer, inner = parts[:place], parts[place + 1 :]
+    folders = bare.split("/")
+    for index, folder in enumerate(folders):
+        if folder in _BUILT:
+            outer, inner = folders[:index], folders[index + 1 :]
             while inner and inner[0] in (*_BUILT, "src"):
                 inner = inner[1:]
-            for folder in (["src"], []):
-                base = "/".join([*outer, *folder, *inner])
+            for source_folder in (["src"], []):
+                base = "/".join([*outer, *source_folder, *inner])
                 yield from (f"{base}{suffix}" for suffix in (*_TYPESCRIPT, *_JAVASCRIPT))
             return
 
