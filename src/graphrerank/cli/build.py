@@ -45,10 +45,12 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         Exit status.
     """
-    given = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     require_extra("build", "graphrerank build")
-    options = parse_options(given.option)
-    card = find_builder(given.name)(given.files, given.out, downloads=cache_folder(os.environ) / "downloads", **options)
+    options = parse_options(parsed.option)
+    card = find_builder(parsed.name)(
+        parsed.files, parsed.out, downloads=cache_folder(os.environ) / "downloads", **options
+    )
     counts = card["counts"]
     print(", ".join(f"{counts[kind]:,} {kind}" for kind in ("documents", "queries", "edges")))
     for split, judged in counts["qrels"].items():
@@ -56,15 +58,15 @@ def main(arguments: Sequence[str]) -> int:
     for reason, count in card["dropped"].items():
         print(f"dropped {count:,} x {shown_name(reason)}")
     print(f"hash {card['hash']}")
-    print(given.out)
+    print(parsed.out)
     return 0
 
 
-def parse_options(given: Sequence[str]) -> dict[str, Any]:
+def parse_options(entries: Sequence[str]) -> dict[str, Any]:
     """Parse options of the form ``KEY=VALUE``.
 
     Args:
-        given: Options, whose values are YAML.
+        entries: Options of the form ``KEY=VALUE``, whose values are YAML.
 
     Returns:
         Values by key.
@@ -78,12 +80,12 @@ def parse_options(given: Sequence[str]) -> dict[str, Any]:
     """
     yaml = optional("yaml", "--option")
     options = {}
-    for option in given:
-        key, equals, value = option.partition("=")
+    for entry in entries:
+        key, equals, value = entry.partition("=")
         try:
             options[key] = yaml.safe_load(value)
         except yaml.YAMLError:
             equals = ""
         if not equals:
-            raise UserError(f"`--option` must be KEY=VALUE, got {option!r}")
+            raise UserError(f"`--option` must be KEY=VALUE, got {entry!r}")
     return options

@@ -67,7 +67,8 @@ def diagnose(command: CommandContext) -> Path:
     retriever, encoder = search_components(command, manifest)
     dataset = read_dataset_with_edges(command, manifest)
     print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
-    if (account := Path(str(command.cfg.dataset)) / ACCOUNT).is_file():
+    account = Path(str(cfg.dataset)) / ACCOUNT
+    if account.is_file():
         print(printable(str(read_json(account)["account"])))
     print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
     if dataset.graph.is_guarded:
@@ -77,15 +78,16 @@ def diagnose(command: CommandContext) -> Path:
         show_no_questions(str(cfg.dataset))
         return command.run_dir
     torch.set_num_threads(parts.num_threads)
-    dataset, encodes, build_retriever = parts.load(
+    dataset, text_encoder, build_retriever = parts.load(
         dataset, encoder=encoder, retriever=retriever, reads_vectors=manifest.inputs.reads_vectors
     )
     cache = parts.cache / "candidates"
-    search = partial(prepare, encoder=encodes, build_retriever=build_retriever, cache=cache)
+    search = partial(prepare, encoder=text_encoder, build_retriever=build_retriever, cache=cache)
     prepared = search(dataset)
     if dataset.graph.is_guarded:
-        whole, queries = prepared.dataset, Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors)
-        print(f"principals: {measure_leakage(whole, queries, prepared.ranking, build_retriever)}", flush=True)
+        queries = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors)
+        leakage = measure_leakage(prepared.dataset, queries, prepared.ranking, build_retriever)
+        print(f"principals: {leakage}", flush=True)
     outcome = diagnose_graph(
         prepared,
         search(without_edges(prepared)),
@@ -101,8 +103,8 @@ def diagnose(command: CommandContext) -> Path:
     if isinstance(outcome, JudgingSheet):
         show_sheet(outcome, str(cfg.dataset))
     else:
-        named = data_settings(prepared.dataset)
-        show_diagnosis(outcome, next_command(outcome.decision, str(cfg.dataset), source, named))
+        settings = data_settings(prepared.dataset)
+        show_diagnosis(outcome, next_command(outcome.decision, str(cfg.dataset), source, settings))
     return command.run_dir
 
 
@@ -142,9 +144,13 @@ def data_settings(dataset: Dataset) -> list[str]:
         dataset: Data set that was loaded.
     """
     overrides = [str(override) for override in HydraConfig.get().overrides.task]
-    named = [each for each in overrides if each.startswith("data.") and not each.startswith("data.path=")]
-    has_edges = any(each.startswith("data.edges=") for each in named)
-    return [*named, *(["data.edges=auto"] if dataset.knn and not has_edges else [])]
+    settings = [
+        override for override in overrides if override.startswith("data.") and not override.startswith("data.path=")
+    ]
+    has_edges = any(setting.startswith("data.edges=") for setting in settings)
+    if dataset.knn and not has_edges:
+        settings.append("data.edges=auto")
+    return settings
 
 
 def next_command(decision: Decision, dataset: str, checkpoint: str, data_settings: Sequence[str] = ()) -> str:
@@ -218,10 +224,14 @@ def read_dataset_with_edges(command: CommandContext, manifest: RerankerManifest)
     Returns:
         The data set.
     """
-    parts, named = command.parts, str(command.cfg.dataset)
-    folder = f"{named.rstrip('/')}/" if Path(named).is_dir() else named
-    given = command.chosen("data")
-    data = parts.settings("data", folder) if given is None or given.settings is None else given.settings
+    parts = command.parts
+    name = str(command.cfg.dataset)
+    component = command.chosen("data")
+    if component is not None and component.settings is not None:
+        data = component.settings
+    else:
+        # the slash at the end distinguishes a folder from a file of `conf/data`
+        data = parts.settings("data", f"{name.rstrip('/')}/" if Path(name).is_dir() else name)
     data = with_trained_splits(data, [manifest])
     dataset = parts.dataset(data)
     has_edges = dataset.graph.edge_types() or dataset.knn

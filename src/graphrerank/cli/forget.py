@@ -30,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         Exit status.
     """
-    given = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     from graphrerank.serving.feedback_log import forget_user
 
-    print(f"{forget_user(given.log, given.user, given.kind)} events deleted")
+    print(f"{forget_user(parsed.log, parsed.user, parsed.kind)} events deleted")
     return 0

@@ -304,10 +304,10 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     Args:
         cfg: Settings of ``conf/serve.yaml``.
     """
-    named = {field.name: cfg[field.name] for field in fields(ServiceSettings) if field.name in cfg}
+    plain = {field.name: cfg[field.name] for field in fields(ServiceSettings) if field.name in cfg}
     device = cfg.device or ("cuda" if torch.cuda.is_available() else "cpu")
     standby = cfg.get("standby")
-    changed = {
+    converted = {
         "cors_origins": tuple(cfg.cors_origins),
         "device": device,
         "standby": int(device == "cpu") if standby is None else standby,
@@ -316,7 +316,7 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
         "feedback": FeedbackSettings(**cfg.feedback),
         "page": chosen_page(cfg),
     }
-    return ServiceSettings(**{**named, **changed})
+    return ServiceSettings(**{**plain, **converted})
 
 
 def chosen_page(cfg: DictConfig) -> PageSettings | None:

@@ -135,14 +135,14 @@ def check_plan(node: DictConfig, key: str) -> Any:
     if not isinstance(target, type):
         return target
     signature = inspect.signature(target)
-    given = [str(name) for name in node if not str(name).startswith("_")]
+    arguments = [str(name) for name in node if not str(name).startswith("_")]
     try:
-        (signature.bind_partial if node.get("_partial_") else signature.bind)(**dict.fromkeys(given))
+        (signature.bind_partial if node.get("_partial_") else signature.bind)(**dict.fromkeys(arguments))
     except TypeError as error:
         settings = list(signature.parameters)
         raise UserError(f"`{key}`: {error}; the settings of {target.__name__} are {settings}") from None
     types = get_type_hints(target.__init__)  # type: ignore[misc]
-    for name in given:
+    for name in arguments:
         _check_setting(node, name, f"{key}.{name}", types.get(name, Any))
     return target
 

@@ -131,12 +131,13 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     Returns:
         Exit status.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    name = words[0]
     warnings.formatwarning = format_warning
-    logs_json = given[0] in ("serve", "demo")  # these commands log JSON to standard error
+    logs_json = name in ("serve", "demo")  # these commands log JSON to standard error
     with closed_pipes_ignored(), terminating() as signals, records_shown(progress=not logs_json):
         try:
-            status = _run(given[0], given[1:], conf or conf_folder())
+            status = _run(name, words[1:], conf or conf_folder())
             sys.stdout.flush()
             return status
         except KeyboardInterrupt:
@@ -148,11 +149,12 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
 def _run(name: str, arguments: list[str], conf: Path) -> int:
     if name == "-sc":
         name, arguments = _completing(arguments)
-    if (command := commands().get(name)) is not None:
+    command = commands().get(name)
+    if command is not None:
         module = command.module or f"graphrerank.cli.{name}"
         if command.config is None or (name == "doctor" and not arguments):
-            own: Main = import_module(module).main
-            return own(arguments)
+            command_main: Main = import_module(module).main
+            return command_main(arguments)
         overrides = settings(name, arguments)
         require_extra(command.extra, f"graphrerank {name}")
         from graphrerank.cli.hydra_jobs import run_hydra
@@ -229,8 +231,8 @@ def _completing(arguments: Sequence[str]) -> tuple[str, list[str]]:
     program, *words = os.environ.get("COMP_LINE", "").split(" ")
     if len(words) < 2 or (words[0] in commands() and commands()[words[0]].config is None):
         return "--commands", []
-    given = [word for word in words[1:-1] if "=" in word]
-    os.environ["COMP_LINE"] = " ".join([program, *given, words[-1]])
+    overrides = [word for word in words[1:-1] if "=" in word]
+    os.environ["COMP_LINE"] = " ".join([program, *overrides, words[-1]])
     return words[0], ["-sc", *arguments]
 
 

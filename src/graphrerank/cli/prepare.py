@@ -16,7 +16,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
 from graphrerank.data.folder import EDGES_FILE
 from graphrerank.data.readers.documents import CorpusRecord, read_documents
-from graphrerank.data.readers.edges import read_edges
+from graphrerank.data.readers.edges import FileRelation, read_edges
 from graphrerank.data.readers.entities import ENTITIES_FILE, read_entities
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
@@ -37,11 +37,11 @@ def run(cfg: DictConfig) -> Path:
         ValueError: If the settings describe neither a data set nor a change, or both, or an engine for a change.
     """
     changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
-    given = [*changes, *(["data="] if cfg.data is not None else [])]
-    if not given or (changes and cfg.data is not None):
+    requests = [*changes, *(["data="] if cfg.data is not None else [])]
+    if len(requests) == 0 or (changes and cfg.data is not None):
         raise UserError(
             "graphrerank prepare needs either a data set to write (data=folder data.path=DIR) or a change of a corpus "
-            f"folder (add=DIR, remove=FILE, compact=true), got {' and '.join(given) or 'neither'}"
+            f"folder (add=DIR, remove=FILE, compact=true), got {' and '.join(requests) or 'neither'}"
         )
     if changes and cfg.engine is not None:
         raise UserError(
@@ -121,7 +121,7 @@ def change_corpus(cfg: DictConfig, parts: ComponentFactory, folder: Path) -> Non
         compact_corpus(folder)
 
 
-def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[NewEdge], Sequence[tuple[str, str, str]]]:
+def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[NewEdge], Sequence[FileRelation]]:
     """Read edges between any ids, and the relations for the metadata. Both are empty if the file does not exist."""
     if not path.is_file():
         return [], []
@@ -131,7 +131,10 @@ def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[Ne
         raise UserError(f"{path}: edges with principals cannot be added to a corpus folder. Prepare the folder again")
     names = list(ids)
     rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
-    edges = [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]
+    edges = [
+        NewEdge(names[source], names[target], edge_weight, edge_type)
+        for (source, target), edge_weight, edge_type in rows
+    ]
     return edges, relations
 
 
@@ -140,8 +143,8 @@ def _read_entities(folder: Path | None, documents: Sequence[CorpusRecord]) -> li
     path = None if folder is None else folder / ENTITIES_FILE
     if path is None or not path.is_file():
         return None
-    number = {document.doc_id: place for place, document in enumerate(documents)}
-    names = {line.doc_id: line.names for line in read_entities(path, number, need_names=True)}
+    number_of = {document.doc_id: number for number, document in enumerate(documents)}
+    names = {line.doc_id: line.names for line in read_entities(path, number_of, need_names=True)}
     return [names.get(document.doc_id, ()) for document in documents]
 
 

@@ -34,12 +34,12 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         Exit status.
     """
-    given = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     from graphrerank.rerank.graph_reranker import GraphReranker
 
-    reranker = GraphReranker.from_pretrained(given.model)
+    reranker = GraphReranker.from_pretrained(parsed.model)
     address = reranker.push_to_hub(
-        given.repository, license_name=given.license, private=not given.public, runs=given.run
+        parsed.repository, license_name=parsed.license, private=not parsed.public, runs=parsed.run
     )
     print(f"uploaded {reranker.name} to {address}")
     return 0

@@ -61,15 +61,15 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         Exit status.
     """
-    given = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     require_extra("train", "graphrerank report")
     from graphrerank.evaluation.seeds import matching_paths
     from graphrerank.utils.files import claim_folder
 
-    runs = [path for run in given.runs for path in matching_paths(run) or [Path(run)]]
-    is_aggregated = given.seeds or (not given.compare and varies_seeds(runs))
-    result = aggregate(runs, given) if is_aggregated else compare(runs, given, arguments)
-    folder = given.out or claim_folder(Path("runs", "report", f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
+    runs = [path for run in parsed.runs for path in matching_paths(run) or [Path(run)]]
+    is_aggregated = parsed.seeds or (not parsed.compare and varies_seeds(runs))
+    result = aggregate(runs, parsed) if is_aggregated else compare(runs, parsed, arguments)
+    folder = parsed.out or claim_folder(Path("runs", "report", f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
     result.save(folder)
     result.show()
     print(folder)
@@ -88,31 +88,32 @@ def varies_seeds(runs: Sequence[Path]) -> bool:
     if any(any(run.glob(f"*/*/{MANIFEST}")) for run in runs):
         return True
     trained = [run for run in runs if any(run.glob(f"*/{MANIFEST}"))]
-    read = [model for folder in model_folders(trained) if (model := read_trained_run(folder)) is not None]
-    return bool(read) and any(len(group.seeds) > 1 for group in group_runs(read))
+    models = [read_trained_run(folder) for folder in model_folders(trained)]
+    validated = [model for model in models if model is not None]
+    return bool(validated) and any(len(group.seeds) > 1 for group in group_runs(validated))
 
 
-def aggregate(runs: Sequence[Path], given: Namespace) -> "SeedReport":
+def aggregate(runs: Sequence[Path], parsed: Namespace) -> "SeedReport":
     """Aggregate training runs over their seeds.
 
     Args:
         runs: Folders of runs and sweeps.
-        given: Parsed arguments of the command.
+        parsed: Parsed arguments of the command.
 
     Returns:
         Means, standard deviations and comparisons.
     """
     from graphrerank.evaluation.seeds import TEST_MEASURES, aggregate_runs
 
-    return aggregate_runs(runs, measures=given.tested or TEST_MEASURES)
+    return aggregate_runs(runs, measures=parsed.tested or TEST_MEASURES)
 
 
-def compare(runs: Sequence[Path], given: Namespace, arguments: Sequence[str]) -> "EvaluationResult":
+def compare(runs: Sequence[Path], parsed: Namespace, arguments: Sequence[str]) -> "EvaluationResult":
     """Compare finished runs query by query.
 
     Args:
         runs: Run folders.
-        given: Parsed arguments of the command.
+        parsed: Parsed arguments of the command.
         arguments: Command-line arguments, for the report.
 
     Returns:
@@ -125,4 +126,4 @@ def compare(runs: Sequence[Path], given: Namespace, arguments: Sequence[str]) ->
     folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in runs}
     results = {run: EvaluationResult.load(folder) for run, folder in folders.items()}
     command = shlex.join(["graphrerank", "report", *arguments])
-    return compare_runs(results, command=command, tested=given.tested, resamples=given.resamples, seed=given.seed)
+    return compare_runs(results, command=command, tested=parsed.tested, resamples=parsed.resamples, seed=parsed.seed)

@@ -91,8 +91,8 @@ def remove_if_empty(hydra: Any) -> None:
     if hydra.mode != RunMode.RUN or folder_is_named(hydra) or claims is None or claims.get("goes_on"):
         return
     folder = Path(str(hydra.runtime.output_dir))
-    own = folder / str(hydra.output_subdir)
-    if all(path.is_dir() or own in path.parents for path in folder.rglob("*")):
+    hydra_folder = folder / str(hydra.output_subdir)
+    if all(path.is_dir() or hydra_folder in path.parents for path in folder.rglob("*")):
         shutil.rmtree(folder, ignore_errors=True)
 
 

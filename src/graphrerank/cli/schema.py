@@ -46,8 +46,8 @@ def settings_class(name: str) -> type[Any]:
         name: Name of the command's file in ``conf``.
     """
     module, _, class_name = SETTINGS[name].rpartition(".")
-    found: type[Any] = getattr(import_module(module), class_name)
-    return found
+    settings: type[Any] = getattr(import_module(module), class_name)
+    return settings
 
 
 def register(*names: str) -> None:
@@ -134,7 +134,8 @@ def composition_error(error: BaseException, name: str) -> UserError | None:
             refused.__cause__ = error
             return refused
         names = [*setting_names(settings_class(name)), *group_names(_content(name))]
-        names = [known for known in names if not is_nested or known.startswith(f"{group}.")]
+        if is_nested:
+            names = [setting for setting in names if setting.startswith(f"{group}.")]
         flags = f"--cfg job --package {group}" if is_nested else "--help"
         advice = suggestion(unknown[1], names) or f". graphrerank {name} {flags} lists the settings"
         refused = UserError(f"unknown setting `{unknown[1]}`{advice}")

@@ -174,8 +174,8 @@ class HyperparameterSearch:
         trials = []
         for number in range(first, min(first + n_jobs, n_trials)):
             self.study.sampler = self._build_sampler(number)
-            asked = self.study.ask(self.space)
-            trials.append(self.study.get_trials()[asked.number])
+            trial = self.study.ask(self.space)
+            trials.append(self.study.get_trials()[trial.number])
         return trials
 
     def _build_sampler(self, number: int) -> optuna.samplers.BaseSampler:

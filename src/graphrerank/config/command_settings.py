@@ -89,10 +89,11 @@ def help_lines(settings_class: type[Any], overrides: Mapping[str, Any], indent: 
     Yields:
         Lines of the help text.
     """
-    descriptions, hints = describe_settings(settings_class), get_type_hints(settings_class)
+    descriptions = describe_settings(settings_class)
+    hints = get_type_hints(settings_class)
     defaults = default_settings(settings_class)
-    own = vars(settings_class)["__annotations__"]
-    for name in sorted(defaults, key=lambda name: name not in own):  # inherited settings last
+    declared = vars(settings_class)["__annotations__"]
+    for name in sorted(defaults, key=lambda name: name not in declared):  # inherited settings last
         mark = f"{indent}# "
         text = descriptions.get(name, "")
         yield from wrap(text, HELP_WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False)
@@ -133,8 +134,8 @@ def check_command_settings(cfg: DictConfig, settings_class: type[Any], prefix: s
             continue
         setting = cfg[field.name]
         if is_dataclass(hint) and OmegaConf.is_dict(setting):
-            known = [entry.name for entry in fields(hint)]
-            check_known(list(map(str, setting)), known, f"{key}.")
+            existing = [entry.name for entry in fields(hint)]
+            check_known(list(map(str, setting)), existing, f"{key}.")
             check_command_settings(setting, cast(type[Any], hint), f"{key}.")
         else:
             check_type(setting, hint, key)
