@@ -224,14 +224,14 @@ MUTATIONS = (
     Mutation(
         "serving/schemas/rerank.py",
         "boundary of the length",
-        "length > (most := limits.text_chars):",
-        "length > 1 + (most := limits.text_chars):",
+        "if length > limit:",
+        "if length > 1 + limit:",
     ),
     Mutation(
         "serving/schemas/edges.py",
         "a limit on edges is ignored",
-        "check_most(limits_of(info).edges, len(given)",
-        "check_most(10 * limits_of(info).edges, len(given)",
+        "check_most(limits_of(info).edges, len(content)",
+        "check_most(10 * limits_of(info).edges, len(content)",
     ),
     Mutation(
         "graphrerank_papers/answers/judges.py",

@@ -120,7 +120,7 @@ def authenticate(permissions: PermissionSettings, headers: Headers) -> Caller:
     if permissions.algorithm is not None and (credentials := _single(headers, "authorization")) is not None:
         scheme, _, token = credentials.partition(" ")
         if scheme.lower() != "bearer":
-            _wrong()
+            _refuse()
         names, subject = _of_token(permissions, token.strip())
     elif permissions.header is not None and (header := _single(headers, permissions.header)) is not None:
         names = names_in_header(header)
@@ -146,10 +146,10 @@ def _of_token(permissions: PermissionSettings, token: str) -> tuple[Sequence[str
             token, permissions.key or "", algorithms=[permissions.algorithm], audience=permissions.audience, **settings
         )
     except (jwt.PyJWTError, ValueError):
-        _wrong()
+        _refuse()
     subject = content.get("sub")
     if subject is not None and not (isinstance(subject, str) and subject.strip() and _is_text(subject)):
-        _wrong()  # an empty subject would merge different users
+        _refuse()  # an empty subject would merge different users
     return _principals_of_claim(permissions.claim, content), subject
 
 
@@ -161,21 +161,21 @@ def _principals_of_claim(name: str, content: Mapping[str, Any]) -> Sequence[str]
         if claim is None:
             return ()
         if not isinstance(claim, dict):
-            _wrong()
+            _refuse()
         claim = claim.get(key)
     if claim is None:
         return ()
     principals = claim.split() if isinstance(claim, str) else claim
     if not (isinstance(principals, list) and all(isinstance(principal, str) for principal in principals)):
-        _wrong()
+        _refuse()
     return principals
 
 
-def names_in_header(given: str) -> list[str]:
+def names_in_header(header: str) -> list[str]:
     """Parse the principals of a header.
 
     Args:
-        given: Names separated by commas, decoded as Latin-1. A name in double quotes may contain commas, and escaped
+        header: Names separated by commas, decoded as Latin-1. A name in double quotes may contain commas, and escaped
             quotes and backslashes. A comma at the end is allowed.
 
     Returns:
@@ -189,14 +189,15 @@ def names_in_header(given: str) -> list[str]:
         ['hr', 'Smith, Ann', '', 'law']
     """
     try:
-        text = given.encode("latin-1").decode()  # strict decoding keeps two invalid names from becoming equal
+        text = header.encode("latin-1").decode()  # strict decoding keeps two invalid names from becoming equal
     except UnicodeError:
-        _wrong()
-    names, start = [], 0
+        _refuse()
+    names: list[str] = []
+    start = 0
     while start < len(text):
         match = HEADER_NAME.match(text, start)
         if match is None or match.end() == start:
-            _wrong()
+            _refuse()
         quoted, plain = match.groups()
         names.append(plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
         start = match.end()
@@ -212,10 +213,10 @@ def _single(headers: Headers, name: str) -> str | None:
     """Return a header, or None if it is missing. A repeated header is rejected because it is ambiguous."""
     values = headers.getlist(name)
     if len(values) > 1:
-        _wrong()
+        _refuse()
     return values[0] if values else None
 
 
-def _wrong() -> NoReturn:
+def _refuse() -> NoReturn:
     """Raise the error for an invalid token or header, which is always the same so that it leaks no information."""
     raise Refusal(401, "invalid token or principals header")

@@ -58,8 +58,8 @@ class EncodingJob:
         """Remaining texts with their encoders, the longest text first."""
         queries, passages = self.request.texts_to_encode()
         encoders = ((self.encoder.for_queries, queries), (self.encoder, passages))
-        left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
-        return sorted(left, key=lambda entry: len(entry[1]), reverse=True)
+        missing = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
+        return sorted(missing, key=lambda entry: len(entry[1]), reverse=True)
 
     def next_chunk(self, seconds: float) -> list[tuple[MemoryVectorCache, str]]:
         """Return the next texts with their encoders, and remove them. The texts of a chunk have similar lengths.
@@ -448,23 +448,25 @@ class Batcher:
                     raise
             await asyncio.to_thread(texts.count_left)  # slow, but leaves out texts that are already cached
 
-    def _check_deadline(self, seconds: float, alone: float, left: float, hint: str) -> None:
+    def _check_deadline(self, seconds: float, seconds_alone: float, seconds_left: float, hint: str) -> None:
         """Reject a request whose answer is estimated to take longer than the time left.
 
         Args:
             seconds: Estimated seconds from now to the answer.
-            alone: Estimated seconds of the work on an idle service.
-            left: Seconds to the deadline.
+            seconds_alone: Estimated seconds of the work on an idle service.
+            seconds_left: Seconds to the deadline.
             hint: Additional way to make the request smaller, for the message.
         """
-        if seconds <= left or left <= 0:  # an expired request gets 504 elsewhere
+        if seconds <= seconds_left or seconds_left <= 0:  # an expired request gets 504 elsewhere
             return
         limit = self.limits.request_seconds
-        if alone > limit:
-            message = f"the request would take about {alone:.0f} seconds, but `limits.request_seconds` is {limit:g}"
+        if seconds_alone > limit:
+            message = (
+                f"the request would take about {seconds_alone:.0f} seconds, but `limits.request_seconds` is {limit:g}"
+            )
             raise Refusal(413, f"{message}. Send fewer documents{hint}")
         message = f"too many requests, no response is expected within {limit:g} seconds. Try again later or send less"
-        raise Refusal(429, message, retry_after=max(1, math.ceil(seconds - left)))
+        raise Refusal(429, message, retry_after=max(1, math.ceil(seconds - seconds_left)))
 
     async def _encode_first(self, texts: EncodingJob, lane: _Lane, waiting: _Waiting) -> Any:
         """Encode the texts of a request chunk by chunk, then return the result of its job."""

@@ -117,9 +117,15 @@ class _Index:
     def read_on(self, file: BinaryIO) -> None:
         """Index the data that was appended to a file, or the whole file if it was rewritten."""
         if not self._fits(file):
-            self.size, self.keys, self.starts = 0, array("Q"), array("Q")
+            self.size = 0
+            self.keys = array("Q")
+            self.starts = array("Q")
         file.seek(self.size)
-        while end := (block := file.read(BLOCK)).rfind(b"\n") + 1:
+        while True:
+            block = file.read(BLOCK)
+            end = block.rfind(b"\n") + 1
+            if not end:
+                break
             for match in STARTS.finditer(block, 0, end):
                 self.keys.append(_number(match[1].decode()))
                 self.starts.append(self.size + match.start())
@@ -177,8 +183,10 @@ class FeedbackStore:
         assert settings.path is not None
         self.folder, self._settings = Path(settings.path), settings
         self._key = folder_key(self.folder)
-        most = settings.max_bytes // FILES_OF_LOG
-        self._files = {kind: _Appender(self.folder, kind, most, self.prune) for kind in (SHOWN_EVENT, FEEDBACK_EVENT)}
+        max_file_bytes = settings.max_bytes // FILES_OF_LOG
+        self._files = {
+            kind: _Appender(self.folder, kind, max_file_bytes, self.prune) for kind in (SHOWN_EVENT, FEEDBACK_EVENT)
+        }
         self._indices: dict[Path, _Index] = {}
         self._uses: dict[Path, _Use] = {}
         self._finding = threading.Lock()
@@ -285,11 +293,11 @@ class FeedbackStore:
             while self._num_bytes() > self._settings.max_bytes:  # other processes keep writing in the meantime
                 if not self._make_room():
                     break
-            left = self._settings.max_bytes
+            bytes_left = self._settings.max_bytes
             for path in reversed(self._by_age()):
                 with suppress(FileNotFoundError):
-                    left -= path.stat().st_size
-                    if left < 0:
+                    bytes_left -= path.stat().st_size
+                    if bytes_left < 0:
                         path.unlink()
 
     def _by_age(self) -> list[Path]:
@@ -399,12 +407,12 @@ def equal_share(sizes: Sequence[int], total: float) -> float:
         >>> equal_share([1, 5, 9], 9)
         4.0
     """
-    left = total
+    remaining = total
     for number, size in enumerate(sorted(sizes)):
-        limit = left / (len(sizes) - number)
+        limit = remaining / (len(sizes) - number)
         if size > limit:
             return max(0.0, limit)
-        left -= size
+        remaining -= size
     return math.inf
 
 

@@ -20,18 +20,22 @@ from graphrerank.serving.work_estimates import growth_work
 from graphrerank.utils.checks import UserError
 
 
-def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
-    listed = listed_edges(given, info) or []
-    for index, edge in enumerate(listed):  # an added edge is visible to everybody who may see both of its passages
-        if (path := misplaced_principals(edge)) is not None:
+def _edges(content: Any, info: ValidationInfo) -> list[NewEdge]:
+    """Parse the edges of a JSON body. An added edge is visible to everybody who may see both of its passages."""
+    edges = listed_edges(content, info) or []
+    for index, edge in enumerate(edges):
+        path = misplaced_principals(edge)
+        if path is not None:
             raise UserError(f"`edges` cannot be added with principals, got `{path}` at index {index}")
-    rows = edge_rows(listed)
+    rows = edge_rows(edges)
     for index, row in enumerate(rows):
         if not (isinstance(row[0], str) and isinstance(row[1], str)):
             raise UserError(f"`edges` must each connect two ids, got an edge without two ids at index {index}")
     types = type_numbers([row[3] for row in rows], len(rows)).tolist()
-    ends = [row[:2] for row in rows]
-    return [NewEdge(*pair, *more) for pair, *more in zip(ends, map(float, weights_of(rows)), types, strict=True)]
+    return [
+        NewEdge(row[0], row[1], float(weight), edge_type)
+        for row, weight, edge_type in zip(rows, weights_of(rows), types, strict=True)
+    ]
 
 
 # same ids as in files of data sets: no tab, no line break, no space at either end

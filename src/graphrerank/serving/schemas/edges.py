@@ -30,11 +30,11 @@ def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
 NUMBERED_EDGES = edge_schema({"type": "integer", "minimum": 0})
 
 
-def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
+def listed_edges(content: Any, info: ValidationInfo) -> list[Any] | None:
     """Return the edges of a JSON body as a list, after checking their number.
 
     Args:
-        given: Edges from JSON, or None.
+        content: Edges from JSON, or None.
         info: Context of the validation, with the limits.
 
     Returns:
@@ -43,9 +43,9 @@ def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
     Raises:
         UserError: If the edges are not a list or exceed the limit.
     """
-    if given is None:
+    if content is None:
         return None
-    if not isinstance(given, list | tuple):
-        raise UserError(f"`edges` must be a list of {EDGE_FORMS}, got {type(given).__name__}")
-    check_most(limits_of(info).edges, len(given), "edges")
-    return list(given)
+    if not isinstance(content, list | tuple):
+        raise UserError(f"`edges` must be a list of {EDGE_FORMS}, got {type(content).__name__}")
+    check_most(limits_of(info).edges, len(content), "edges")
+    return list(content)

@@ -29,26 +29,27 @@ def limits_of(info: ValidationInfo) -> Limits:
     return info.context if isinstance(info.context, Limits) else Limits()
 
 
-def check_most(most: int, count: int, name: str) -> None:
+def check_most(limit: int, count: int, name: str) -> None:
     """Check that a number does not exceed a limit.
 
     Args:
-        most: Largest allowed number.
+        limit: Largest allowed number.
         count: Number to check.
         name: Name of the field, for the error message.
 
     Raises:
-        UserError: If ``count`` exceeds ``most``.
+        UserError: If ``count`` exceeds ``limit``.
     """
-    if count > most:
-        raise UserError(f"`{name}` must have at most {most} entries, got {count}")
+    if count > limit:
+        raise UserError(f"`{name}` must have at most {limit} entries, got {count}")
 
 
 def _check_query(query: str, info: ValidationInfo) -> str:
     if not query.strip():
         raise UserError("`query` must be a non-blank string")
-    if len(query) > (most := limits_of(info).query_chars):
-        raise UserError(f"`query` must have at most {most} characters, got {len(query)}")
+    limit = limits_of(info).query_chars
+    if len(query) > limit:
+        raise UserError(f"`query` must have at most {limit} characters, got {len(query)}")
     return query
 
 

@@ -167,11 +167,12 @@ class RerankRequest(EngineRequest):
     @cached_property
     def candidates(self) -> RerankInput:
         """Input of the reranker, with truncated documents."""
-        most, passages = self._num_words, self._whole.passages
-        if most is None or passages is None:
+        num_words = self._num_words
+        passages = self._whole.passages
+        if num_words is None or passages is None:
             return self._whole
         spans = WordTokenizer().spans(passages)
-        stops = [words[most - 1][1] if len(words) > most else None for words in spans]
+        stops = [words[num_words - 1][1] if len(words) > num_words else None for words in spans]
         return replace(self._whole, passages=[text[:stop] for text, stop in zip(passages, stops, strict=True)])
 
     @property
@@ -201,14 +202,16 @@ class RerankRequest(EngineRequest):
 
     @field_validator("documents", "scores", "cross_encoder_scores", "rank_fields", "entities", mode="before")
     @classmethod
-    def _not_too_many(cls, given: Any, info: ValidationInfo) -> Any:
-        limits, name = limits_of(info), str(info.field_name)
-        if isinstance(given, list):
-            check_most(limits.fields if name == "rank_fields" else limits.documents, len(given), name)
-            count = sum(len(names) for names in given if isinstance(names, list)) if name == "entities" else 0
-            if count > limits.entities:
-                raise UserError(f"`entities` must have at most {limits.entities} names, got {count}")
-        return given
+    def _not_too_many(cls, entries: Any, info: ValidationInfo) -> Any:
+        limits = limits_of(info)
+        name = str(info.field_name)
+        if isinstance(entries, list):
+            check_most(limits.fields if name == "rank_fields" else limits.documents, len(entries), name)
+            if name == "entities":
+                count = sum(len(names) for names in entries if isinstance(names, list))
+                if count > limits.entities:
+                    raise UserError(f"`entities` must have at most {limits.entities} names, got {count}")
+        return entries
 
     @field_validator("language")
     @classmethod
@@ -227,15 +230,18 @@ class RerankRequest(EngineRequest):
             if self.top_n not in (None, self.top_k):
                 raise UserError("`top_n` and `top_k` have the same meaning, set only one of them")
             self.top_n = self.top_k
-        limits, num_chars = limits_of(info), len(self.query)
+        limits = limits_of(info)
         if self.documents is not None:
             self._passages = [_text(document, self.rank_fields, i) for i, document in enumerate(self.documents)]
-        for index, length in enumerate(len(text.strip()) for text in self._passages or ()):
-            num_chars += length
-            if length > (most := limits.text_chars):
-                raise UserError(f"`documents` must each have at most {most} characters, got {length} at index {index}")
-        if num_chars > (most := limits.request_chars):
-            raise UserError(f"`query` and `documents` must have at most {most} characters together, got {num_chars}")
+        lengths = [len(text.strip()) for text in self._passages or ()]
+        limit = limits.text_chars
+        for index, length in enumerate(lengths):
+            if length > limit:
+                raise UserError(f"`documents` must each have at most {limit} characters, got {length} at index {index}")
+        num_chars = len(self.query) + sum(lengths)
+        limit = limits.request_chars
+        if num_chars > limit:
+            raise UserError(f"`query` and `documents` must have at most {limit} characters together, got {num_chars}")
         return self
 
 

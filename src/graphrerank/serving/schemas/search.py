@@ -11,14 +11,14 @@ from graphrerank.serving.prices import Work, work_of
 from graphrerank.serving.schemas.requests import CallerRequest, Flag, Positive, Probability, QueryRequest
 
 
-def _check_time(given: str) -> str:
-    valid_at(given, ())
-    return given
+def _check_time(time: str) -> str:
+    valid_at(time, ())
+    return time
 
 
-def _check_filter(given: dict[str, Any]) -> dict[str, Any]:
-    check_filter(given)
-    return given
+def _check_filter(conditions: dict[str, Any]) -> dict[str, Any]:
+    check_filter(conditions)
+    return conditions
 
 
 class CorpusRequest(QueryRequest, CallerRequest):

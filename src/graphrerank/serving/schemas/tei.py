@@ -39,8 +39,8 @@ class TeiRequest(BaseModel):
 
     @model_validator(mode="after")
     def _follows_the_rules_of_documents(self, info: ValidationInfo) -> "TeiRequest":
-        given = {"query": self.query, "documents": self.texts, "top_n": self.top_n}
-        self._job = RerankRequest.model_validate(given, context=info.context)
+        request = {"query": self.query, "documents": self.texts, "top_n": self.top_n}
+        self._job = RerankRequest.model_validate(request, context=info.context)
         return self
 
     def to_job(self) -> RerankRequest:
