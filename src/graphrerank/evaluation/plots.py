@@ -102,19 +102,47 @@ class Picture:
     height: float = 4.2
 
 
+class DrawnPlot(NamedTuple):
+    """Plot in the formats of a report.
+
+    Attributes:
+        picture: Description of the plot.
+        svg: SVG element for an HTML page.
+        png: Content of the PNG file.
+    """
+
+    picture: Picture
+    svg: str
+    png: bytes
+
+
+class LabelledPoint(NamedTuple):
+    """Point of a plot with its label.
+
+    Attributes:
+        x: First coordinate, in data coordinates.
+        y: Second coordinate, in data coordinates.
+        text: Label.
+    """
+
+    x: float
+    y: float
+    text: str
+
+
 @lru_cache(maxsize=CACHED_DATASETS)
-def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
+def drawn_plots(dataset: DatasetResult) -> Sequence[DrawnPlot]:
     """Draw all plots of a data set.
 
     Args:
         dataset: Results of the data set.
 
     Returns:
-        Each plot with its SVG element for an HTML page and the bytes of its PNG file.
+        Plots in the order of :func:`dataset_pictures`.
     """
     title = f"{dataset.name} {dataset.split}"
     return [
-        (picture, svg(picture), _render(picture, "png", f"{title}: {picture.caption}"))
+        DrawnPlot(picture, svg(picture), _render(picture, "png", f"{title}: {picture.caption}"))
         for picture in dataset_pictures(dataset)
     ]
 
@@ -205,23 +233,28 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
     """Draw quality against median time, with 95% intervals, lines to the 95th percentile and the Pareto front."""
     from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
 
-    places, front, lines = [], [], list[Segment]()
+    points: list[LabelledPoint] = []
+    front: list[tuple[float, float]] = []
+    lines: list[Segment] = []
     for name, (ms, mean) in timed.items():
         others = [other for other in timed.values() if other != (ms, mean)]
         dominated = any(other_ms <= ms and other_mean >= mean for other_ms, other_mean in others)
         system = dataset.systems[name]
         assert system.cost is not None
-        slow, interval = system.cost.ms[TOTAL]["p95"], system.intervals[measure]
-        x, y = max(FASTEST, ms), 100 * mean
-        lines.append(((x, y), (max(x, slow), y)))
-        axes.plot([x, max(x, slow)], [y, y], color=SOFT, lw=1, zorder=1)
+        interval = system.intervals[measure]
+        x = max(FASTEST, ms)
+        y = 100 * mean
+        slow_x = max(x, system.cost.ms[TOTAL]["p95"])
+        lines.append(((x, y), (slow_x, y)))
+        axes.plot([x, slow_x], [y, y], color=SOFT, lw=1, zorder=1)
         if not isnan(interval[0]):
             ends = [100 * end for end in interval]
             lines.append(((x, ends[0]), (x, ends[1])))
             axes.plot([x, x], ends, color=SOFT, lw=1, zorder=1)
         _point(axes, x, y, ACCENT if name == dataset.primary else INK, hollow=dominated)
-        places.append((x, y, row_name(name)))
-        front += [] if dominated else [(x, y)]
+        points.append(LabelledPoint(x, y, row_name(name)))
+        if not dominated:
+            front.append((x, y))
     steps = sorted(front)
     axes.step(*zip(*steps, strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
     for (x, y), (next_x, next_y) in pairwise(steps):
@@ -239,7 +272,7 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
     axes.xaxis.set_major_locator(LogLocator(subs=digits) if high > 10 * low else AutoLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.6g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    _label(axes, places, lines)
+    _label(axes, points, lines)
 
 
 def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
@@ -248,7 +281,7 @@ def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
 
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
     bins = merged_bins(entry)
-    lines = list[Segment]()
+    lines: list[Segment] = []
     axes.plot([entry.probability for entry in bins], [entry.share for entry in bins], color=ACCENT, alpha=0.6)
     for count, probability, share in bins:
         ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
@@ -259,7 +292,7 @@ def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
         lines.append(((first.probability, first.share), (second.probability, second.share)))
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
     axes.set_ylabel("share relevant, with 95% intervals")
-    _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins], lines)
+    _label(axes, [LabelledPoint(probability, share, f"{count:,}") for count, probability, share in bins], lines)
 
 
 def merged_bins(entry: Reliability, *, minimum: int = MIN_BIN) -> list[Bin]:
@@ -299,7 +332,7 @@ def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False
     axes.plot([x], [y], marker="o", ms=8, ls="", color=inside, markeredgecolor=edge, zorder=3)
 
 
-def _label(axes: "Axes", places: Sequence[tuple[float, float, str]], lines: Sequence[Segment] = ()) -> None:
+def _label(axes: "Axes", points: Sequence[LabelledPoint], lines: Sequence[Segment] = ()) -> None:
     """Label each point at the offset where the label overlaps the fewest points, labels and lines."""
     from matplotlib.transforms import Bbox
 
@@ -307,13 +340,13 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]], lines: Sequ
     assert figure is not None
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # keeps the axes in place while labels are added
-    centres = [axes.transData.transform((x, y)) for x, y, _ in places]
-    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    centres = [axes.transData.transform((point.x, point.y)) for point in points]
+    occupied = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]  # points, then labels
     samples = _sample_lines([axes.transData.transform(line) for line in lines])
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": INK, "zorder": 4}
-    for index, (x, y, text) in enumerate(places):
+    for index, (x, y, text) in enumerate(points):
         label = axes.annotate(fill(text, NAME), (x, y), xytext=(0, 0), **style)
-        others = [*taken[:index], *taken[index + 1 :]]
+        others = [*occupied[:index], *occupied[index + 1 :]]
         boxes = _boxes_at_offsets(label, pixels_per_point=figure.dpi / 72)
         costs = []
         for box in boxes:
@@ -322,7 +355,7 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]], lines: Sequ
             costs.append(OVER_TEXT * (box.count_overlaps(others) + (not inside)) + count_crossings(box, samples))
         best = costs.index(min(costs))
         _move_label(label, OFFSETS[best])
-        taken.append(boxes[best])
+        occupied.append(boxes[best])
 
 
 def _boxes_at_offsets(label: "Annotation", *, pixels_per_point: float) -> "list[Bbox]":

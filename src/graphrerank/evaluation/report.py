@@ -122,8 +122,8 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
         mixed = any(system.kind not in RERANK for system in dataset.systems.values())
         expanded = dataset.base_ceiling not in (None, dataset.ceiling)
         before = f" ({percent_cell(dataset.base_ceiling)} before expansion)" if expanded else ""
-        what = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
-        lines.append(f"{what} {percent_cell(dataset.ceiling)}{before}: all relevant passages are candidates")
+        label = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
+        lines.append(f"{label} {percent_cell(dataset.ceiling)}{before}: all relevant passages are candidates")
         if dataset.base_ceiling is not None and dataset.ceiling < dataset.base_ceiling:
             lost = round((dataset.base_ceiling - dataset.ceiling) * len(dataset.query_ids))
             lines.append(
@@ -136,9 +136,9 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
         lines.append(f"queries with a tie in the top 10: {shares}; {TIES[ties]}")
     for name, system in dataset.systems.items():
         if system.missing:
-            named = ", ".join([*system.missing[:NAMED], *["..."] * (len(system.missing) > NAMED)])
             count = len(system.missing)
-            lines.append(f"{row_name(name)} returned no passages for {count:,} queries, which score 0: {named}")
+            ids = ", ".join(system.missing[:NAMED]) + (", ..." if count > NAMED else "")
+            lines.append(f"{row_name(name)} returned no passages for {count:,} queries, which score 0: {ids}")
         if system.routes:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
@@ -155,7 +155,8 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
         One verdict per system. Tests whose difference is NaN are left out.
     """
     valid_tests = [test for test in dataset.tests if not isnan(test.difference)]
-    primary, sentences = row_name(dataset.primary), []
+    primary = row_name(dataset.primary)
+    sentences = []
     for baseline in dict.fromkeys(test.baseline for test in valid_tests):
         tests = [test for test in valid_tests if test.baseline == baseline]
         outcome = "unclear"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -263,10 +263,10 @@ def model_folders(runs: Iterable[str | Path]) -> list[Path]:
     folders: dict[Path, None] = {}
     for run in map(str, runs):
         levels = (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}")  # a model, a run, a sweep
-        found = [file.parent for path in matching_paths(run) for level in levels for file in sorted(path.glob(level))]
-        if not found:
+        manifests = [file for path in matching_paths(run) for level in levels for file in sorted(path.glob(level))]
+        if not manifests:
             raise UserError(f"`runs` must be folders of training runs, which have <system>/{MANIFEST}, got {run!r}")
-        folders.update(dict.fromkeys(path.resolve() for path in found))
+        folders.update(dict.fromkeys(file.parent.resolve() for file in manifests))
     return list(folders)
 
 
@@ -394,8 +394,8 @@ def settings_names(runs: Sequence[TrainedRun]) -> list[str]:
         return names
     keys = dict.fromkeys(key for run in runs for key in run.settings)
     varied = [key for key in keys if len({run.settings.get(key) for run in runs}) > 1]
-    given = [key for key in varied if not key.startswith("trained.")] or varied
-    return [" ".join(f"{key.removeprefix('settings.')}={run.settings.get(key)}" for key in given) for run in runs]
+    named = [key for key in varied if not key.startswith("trained.")] or varied
+    return [" ".join(f"{key.removeprefix('settings.')}={run.settings.get(key)}" for key in named) for run in runs]
 
 
 def compare_groups(groups: Sequence[SeedGroup], measures: Sequence[str]) -> list[SeedComparison]:
@@ -411,16 +411,30 @@ def compare_groups(groups: Sequence[SeedGroup], measures: Sequence[str]) -> list
     best, *others = groups
     comparisons = []
     for measure in measures:
-        pairs = [(other, welch(best.scores[measure], other.scores[measure])) for other in others
-                 if measure in best.scores and measure in other.scores]  # fmt: skip
-        corrected = holm(torch.tensor([p_value for _, (_, p_value) in pairs], dtype=torch.float64)).tolist()
-        for (other, (error, _)), p_value in zip(pairs, corrected, strict=True):
+        measured = [other for other in others if measure in best.scores and measure in other.scores]
+        tests = [welch(best.scores[measure], other.scores[measure]) for other in measured]
+        corrected = holm(torch.tensor([test.p_value for test in tests], dtype=torch.float64)).tolist()
+        for other, test, p_value in zip(measured, tests, corrected, strict=True):
             difference = best.mean(measure) - other.mean(measure)
-            comparisons.append(SeedComparison(other.name, other.system, measure, difference, error, p_value))
+            comparisons.append(
+                SeedComparison(other.name, other.system, measure, difference, test.standard_error, p_value)
+            )
     return comparisons
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+class WelchTest(NamedTuple):
+    """Result of Welch's t-test.
+
+    Attributes:
+        standard_error: Standard error of the difference of the means.
+        p_value: Two-sided p-value.
+    """
+
+    standard_error: float
+    p_value: float
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> WelchTest:
     """Test a difference of means for unequal variances.
 
     Source: Welch, "The generalization of 'Student's' problem when several different population variances are involved",
@@ -440,18 +454,18 @@ def welch(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
         '0.816 0.0213'
     """
     if len(first) < 2 or len(second) < 2:
-        return math.nan, math.nan
+        return WelchTest(math.nan, math.nan)
     from scipy.stats import t as student  # imported here because it is slow
 
-    parts = [stdev(scores) ** 2 / len(scores) for scores in (first, second)]
-    error = math.sqrt(sum(parts))
+    variances = [stdev(scores) ** 2 / len(scores) for scores in (first, second)]  # of the means
+    error = math.sqrt(sum(variances))
     difference = abs(fmean(first) - fmean(second))
     if error == 0:
-        return 0.0, float(difference == 0)
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(scores) - 1) for part, scores in zip(parts, (first, second), strict=True)
+        return WelchTest(0.0, float(difference == 0))
+    degrees_of_freedom = sum(variances) ** 2 / sum(
+        variance**2 / (len(scores) - 1) for variance, scores in zip(variances, (first, second), strict=True)
     )
-    return error, float(2 * student.sf(difference / error, freedom))
+    return WelchTest(error, float(2 * student.sf(difference / error, degrees_of_freedom)))
 
 
 def _is_share(measure: str) -> bool:
@@ -468,7 +482,8 @@ def _number(number: float, measure: str, *, signed: bool = False) -> Cell:
 
 def _spread_cell(group: SeedGroup, measure: str) -> Cell:
     """Return a cell with the mean and the standard deviation of a measure."""
-    mean, deviation = _number(group.mean(measure), measure), _number(group.deviation(measure), measure)
+    mean = _number(group.mean(measure), measure)
+    deviation = _number(group.deviation(measure), measure)
     return mean if deviation.value is None else Cell(f"{mean.text} ± {deviation.text}", mean.value)
 
 

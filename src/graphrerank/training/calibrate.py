@@ -93,16 +93,17 @@ def calibrate_checkpoint(
         encoder = parts.from_manifest("encoder", manifest.encoder)
     retriever = retriever or parts.from_manifest("retriever", manifest.retriever)
     prepared = {}
-    for name, given in (_trained_on(parts, checkpoint) if data is None else {"": data}).items():
-        part = parts.prepare(
-            given,
+    datasets: Mapping[str, Any] = _trained_on(parts, checkpoint) if data is None else {"": data}
+    for name, description in datasets.items():
+        dataset = parts.prepare(
+            description,
             retriever=retriever,
             encoder=encoder,
             reads_vectors=manifest.inputs.reads_vectors,
             select_queries=partial(_calibration_queries, split=manifest.val_split if data is None else val_split),
         )
-        check_encoder(checkpoint, part)
-        prepared[name] = part.with_features(manifest.retriever.feature_names)
+        check_encoder(checkpoint, dataset)
+        prepared[name] = dataset.with_features(manifest.retriever.feature_names)
     torch.set_num_threads(parts.num_threads)
     system = trained_system(manifest.name, checkpoint.model, parts.device)
     if data is None:
@@ -117,8 +118,10 @@ def calibrate_checkpoint(
 
 def _trained_on(parts: ComponentFactory, checkpoint: Checkpoint) -> dict[str, Dataset]:
     """Load the data sets of a checkpoint's last training that have human judgements, or all if none has."""
-    datasets, entries = {}, checkpoint.reranker.last_trained_on
-    for name, entry in ({n: e for n, e in entries.items() if not e.arguments.get("drafted")} or entries).items():
+    entries = checkpoint.reranker.last_trained_on
+    judged_entries = {name: entry for name, entry in entries.items() if not entry.arguments.get("drafted")}
+    datasets = {}
+    for name, entry in (judged_entries or entries).items():
         arguments = dict(entry.arguments)
         datasets[name] = parts.dataset(
             parts.from_manifest("data", GroupEntry(choice=str(arguments.pop("data")), arguments=arguments))
@@ -144,10 +147,14 @@ def _calibration_judgements(dataset: Dataset, split: str) -> tuple[str, Qrels]:
 
 
 def _calibrate_corpus(
-    part: PreparedDataset, system: System, val_split: str, num_queries: int | None, before: FittedProbabilities | None
+    prepared: PreparedDataset,
+    system: System,
+    val_split: str,
+    num_queries: int | None,
+    before: FittedProbabilities | None,
 ) -> dict[str, Any]:
     """Fit on the judged questions of a corpus, log the errors before and after, and return the manifest entries."""
-    dataset = part.dataset
+    dataset = prepared.dataset
     split, qrels = _calibration_judgements(dataset, val_split)
     queries = sorted(qrels.queries.tolist(), key=lambda query: hash_texts([dataset.query_ids[query]]))
     count = len(queries) if num_queries is None else num_queries
@@ -157,31 +164,32 @@ def _calibrate_corpus(
             f"got {count}"
         )
     chosen = torch.tensor(queries)
-    lists = label_ranking(rerank(part, chosen, system), qrels, chosen, num_nodes=dataset.graph.num_nodes)
+    lists = label_ranking(rerank(prepared, chosen, system), qrels, chosen, num_nodes=dataset.graph.num_nodes)
     fitted = lists.select(slice(0, count))
     after = fit_probabilities({dataset.name: fitted}, name=system.name, with_confidence=count >= ENOUGH_LISTS)
     if count < len(queries):
-        held_out, how = lists.select(slice(count, None)), f"{len(queries) - count:,} questions not used"
-        errors = {"after": calibration_errors(held_out, *predict_probabilities(held_out, *after))}
+        held_out = lists.select(slice(count, None))
+        method = f"{len(queries) - count:,} questions not used"
+        probabilities = predict_probabilities(held_out, *after)
     else:
-        held_out, how = fitted, f"cross-validated over {NUM_FOLDS} parts"
-        errors = {
-            "after": calibration_errors(
-                fitted, *cross_validated_probabilities(fitted, with_confidence=after[1] is not None)
-            )
-        }
+        held_out = fitted
+        method = f"cross-validated over {NUM_FOLDS} parts"
+        probabilities = cross_validated_probabilities(fitted, with_confidence=after[1] is not None)
+    errors = {}
     if before is not None:
-        errors = {"before": calibration_errors(held_out, *predict_probabilities(held_out, *before)), **errors}
+        errors["before"] = calibration_errors(held_out, *predict_probabilities(held_out, *before))
+    errors["after"] = calibration_errors(held_out, *probabilities)
     entries = manifest_entries({dataset.name: fitted}, split, *after)
-    entries["calibration"]["fitted"] |= {"queries": count, "held_out": {"how": how, **errors}}
+    entries["calibration"]["fitted"] |= {"queries": count, "held_out": {"how": method, **errors}}
     LOGGER.info(f"{dataset.name}: fitted on {count:,} questions ({split}), {len(fitted.pairs[0]):,} candidates")
-    for when, found in errors.items():
+    for when, error_of in errors.items():
         LOGGER.info(
-            f"{when}: expected calibration error {found['ece']:.4f}, top {TOP_RANKS} only {found['ece_top']:.4f}, "
-            f"Brier score {found['brier']:.4f} ({how})"
+            f"{when}: expected calibration error {error_of['ece']:.4f}, top {TOP_RANKS} only "
+            f"{error_of['ece_top']:.4f}, Brier score {error_of['brier']:.4f} ({method})"
         )
-        if listed := [f"{name} {error:.4f}" for name, error in list_errors(found).items()]:
-            LOGGER.info(f"{when}: expected calibration error of lists {', '.join(listed)} ({how})")
+        list_texts = [f"{name} {error:.4f}" for name, error in list_errors(error_of).items()]
+        if list_texts:
+            LOGGER.info(f"{when}: expected calibration error of lists {', '.join(list_texts)} ({method})")
     return entries
 
 

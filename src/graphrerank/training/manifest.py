@@ -9,7 +9,6 @@ from typing import Any
 import lightning as L
 from torch import nn
 
-from graphrerank.config.components import ConfiguredComponent
 from graphrerank.config.manifest_guard import portable_arguments
 from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
 from graphrerank.models.registry import read_features, register_model
@@ -204,10 +203,10 @@ def data_entry(data: TrainingData) -> dict[str, Any]:
     Returns:
         Choice, arguments and fingerprint of the data set.
     """
-    name, part = next(iter(data.data.items()))
+    name, dataset = next(iter(data.data.items()))
     return {
-        "choice": part.choice or name,
-        "arguments": portable_arguments(part.arguments),
+        "choice": dataset.choice or name,
+        "arguments": portable_arguments(dataset.arguments),
         "fingerprint": data.first.dataset.fingerprint,
     }
 
@@ -222,12 +221,13 @@ def mix_entry(data: TrainingData) -> dict[str, dict[str, Any]]:
         Arguments and fingerprint by name of the data set.
     """
     _first, *others = data.data.items()
-    return {name: _mixed(name, part, data.prepared[name].dataset.fingerprint) for name, part in others}
-
-
-def _mixed(name: str, part: ConfiguredComponent, fingerprint: str) -> dict[str, Any]:
-    arguments = {"data": part.choice or name, **portable_arguments(part.arguments)}
-    return {"arguments": arguments, "fingerprint": fingerprint}
+    return {
+        name: {
+            "arguments": {"data": dataset.choice or name, **portable_arguments(dataset.arguments)},
+            "fingerprint": data.prepared[name].dataset.fingerprint,
+        }
+        for name, dataset in others
+    }
 
 
 def retriever_entry(data: TrainingData) -> dict[str, Any]:
