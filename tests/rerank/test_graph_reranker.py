@@ -210,6 +210,17 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"features": {"hop": SCORES}}, r"`features` must be features of the model, .*'hops'.*, got 'hop'"),
         ({"features": {"base_score": SCORES}}, r"got 'base_score'\. Pass it as `scores`"),
         ({"cross_encoder_scores": SCORES}, "`cross_encoder_scores` require a model that was trained with them"),
+        (
+            {"scores": dict.fromkeys(range(6), 0.5)},
+            "`scores` must be a sequence .* in the order of the passages, got dict",
+        ),
+        ({"passages": {*PASSAGES}}, "`passages` must be a sequence .* in the order of the passages, got set"),
+        ({"ids": dict.fromkeys(range(6), 1)}, "`ids` must be a sequence or an array in the order .*, got dict"),
+        ({"edges": {(0, 1): 0.5}}, "`edges` must be a list of edges .* or a networkx graph, got dict"),
+        ({"edges": 5}, "`edges` must be a list of edges .* or a networkx graph, got int"),
+        ({"edges": [(0, 1, np.ones(2))]}, "each of `edges` must have a weight .* at index 0"),
+        ({"edges": EDGES, "edge_types": iter(["other"] * 4)}, "`edge_types` must be a sequence .*, got list_iterator"),
+        ({"language": ["german"]}, r"`language` must be auto or the name of a language, got \['german'\]"),
         ({"top_n": 0}, "`top_n` must be a positive integer, got 0"),
     ],
 )
@@ -229,8 +240,9 @@ NAN, INF = float("nan"), float("inf")
         (torch.tensor([NAN, 3, 2, 1, INF, 0]), [0, 3, 2, 1, 3, 0]),
         (np.array([NAN, 3, 2, 1, None, 0], dtype=object), [0, 3, 2, 1, 0, 0]),
         (np.array(["nan", "3", "2", "1", "inf", "0"]), [0, 3, 2, 1, 3, 0]),
+        (np.ma.masked_equal([9, 3, 2, 1, 9, 0], 9), [0, 3, 2, 1, 0, 0]),
     ],
-    ids=["missing", "infinite", "tensor", "array of objects", "array of texts"],
+    ids=["missing", "infinite", "tensor", "array of objects", "array of texts", "masked array"],
 )
 def test_bad_scores_become_the_lowest_or_highest(reranker, bad, repaired) -> None:
     with pytest.warns(UserWarning, match="not finite, which become the lowest or highest finite score: 2"):
@@ -393,6 +405,14 @@ def test_a_data_frame_as_passages_is_refused() -> None:
 def test_a_batch_of_other_objects_is_refused() -> None:
     with pytest.raises(ValueError, match="`inputs` must contain RerankInput objects, got tuple at index 0"):
         GraphReranker.from_pretrained("base").rerank_batch([("USB", ["cake"])])
+
+
+def test_a_batch_is_a_list(reranker) -> None:
+    one = RerankInput(QUERY, PASSAGES)
+    with pytest.raises(ValueError, match="`inputs` must be a list of RerankInput objects, got RerankInput"):
+        reranker.rerank_batch(one)
+    from_generator = reranker.rerank_batch(each for each in (one, one))
+    assert [ranking.ids for ranking in from_generator] == [reranker.rerank(QUERY, PASSAGES).ids] * 2
 
 
 TIED_LISTS = {

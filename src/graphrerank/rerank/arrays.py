@@ -76,13 +76,15 @@ def nan_for_missing(numbers: Any) -> Any:
         numbers: ``[n]`` numbers: a tensor, a NumPy array, a column of a data frame, or a sequence.
 
     Returns:
-        List of the entries. Arrays of numbers, which cannot have other missing entries than NaN, are returned
-        unchanged.
+        List of the entries. Masked entries of an array become NaN. Other arrays of numbers, which cannot have other
+        missing entries than NaN, are returned unchanged.
 
     Example:
         >>> nan_for_missing([0.5, None])
         [0.5, nan]
     """
+    if isinstance(numbers, np.ma.MaskedArray):
+        return np.ma.filled(numbers.astype(np.float64), np.nan)
     if isinstance(numbers, Tensor) or (isinstance(numbers, np.ndarray) and numbers.dtype.kind != "O"):
         return numbers
     return [np.nan if is_missing(number) else number for number in numbers]

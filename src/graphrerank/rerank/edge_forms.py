@@ -1,6 +1,7 @@
 """Parse edges among a query's passages from the formats that Python, HTTP and the integrations use."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -85,7 +86,7 @@ def parse_edges(
             f"`edges` must not be a tensor of shape {list(edges.shape)}, the format of PyTorch Geometric. Pass "
             "`edge_index=edges`, or `edges=edges.tolist()` if the tensor contains two pairs"
         )
-    listed = _listed(edges)
+    listed = _listed_edges(edges)
     if set(map(type, listed)) <= {list, tuple} and set(map(len, listed)) <= {2}:  # fast path for plain pairs
         ends = list(chain.from_iterable(listed))
     else:
@@ -194,13 +195,22 @@ def weights_of(rows: Sequence[InputEdgeRow]) -> list[float]:
     Raises:
         UserError: If a weight is not a number in [1e-9, 1e9].
     """
-    weights = [1.0 if weight is None else weight for _, _, weight, _ in rows]
+    weights = [1.0 if weight is None else _weight(weight) for _, _, weight, _ in rows]
     for index, weight in enumerate(weights):
-        is_number = hasattr(weight, "__float__") and not isinstance(weight, bool)
-        if not (is_number and SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT):
+        if not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
             needed = f"a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]"
             raise UserError(f"each of `edges` must have {needed}, got another value at index {index}")
     return weights
+
+
+def _weight(weight: Any) -> float:
+    """Return a number of any library as a float, or NaN if it is something else, such as an array."""
+    if not hasattr(weight, "__float__") or isinstance(weight, bool) or getattr(weight, "shape", ()) != ():
+        return math.nan
+    try:
+        return float(weight)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def type_numbers(names: Sequence[str | None], count: int) -> Tensor:
@@ -216,6 +226,8 @@ def type_numbers(names: Sequence[str | None], count: int) -> Tensor:
     Raises:
         UserError: If the number of names is not ``M``, or if an entry is not a name.
     """
+    if not isinstance(names, Sized):
+        raise UserError(f"`edge_types` must be a sequence with one name per edge, got {type(names).__name__}")
     if isinstance(names, str) or len(names) != count:
         raise UserError(f"`edge_types` must have one name per edge ({count}), got {len(names)}")
     for index, name in enumerate(names):
@@ -227,6 +239,15 @@ def type_numbers(names: Sequence[str | None], count: int) -> Tensor:
 
 def _listed(sequence: Any) -> list[Any]:
     return list(sequence.tolist() if hasattr(sequence, "tolist") else sequence)
+
+
+def _listed_edges(edges: Any) -> list[Any]:
+    """Return the edges of any iterable. A mapping is refused, because its values would be lost."""
+    if isinstance(edges, Mapping | str | bytes) or not isinstance(edges, Iterable):
+        raise UserError(
+            f"`edges` must be a list of edges {EDGE_FORMS}, or a networkx graph, got {type(edges).__name__}"
+        )
+    return _listed(edges)
 
 
 def _numbers(ends: list[Any], ids: list[Any] | None, *, by_id: bool) -> Tensor:

@@ -298,6 +298,9 @@ class GraphReranker:
             >>> [ranking.ids for ranking in reranker.rerank_batch(queries)]
             [(1, 0), (0,)]
         """
+        if isinstance(inputs, RerankInput) or not isinstance(inputs, Iterable):
+            raise UserError(f"`inputs` must be a list of RerankInput objects, got {type(inputs).__name__}")
+        inputs = list(inputs)  # a generator can be read only once
         for index, rerank_input in enumerate(inputs):
             if not isinstance(rerank_input, RerankInput):
                 name = type(rerank_input).__name__

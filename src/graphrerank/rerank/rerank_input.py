@@ -1,7 +1,7 @@
 """Input of a reranker: one query and its candidates."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from numbers import Integral
@@ -140,6 +140,9 @@ class RerankInput:
             )
         for name in PER_PASSAGE:
             if (entries := getattr(self, name)) is not None:
+                if isinstance(entries, Mapping | Set):
+                    kind = type(entries).__name__
+                    raise UserError(f"`{name}` must be a sequence or an array in the order of the passages, got {kind}")
                 try:
                     count = len(entries)
                 except TypeError as error:
@@ -169,6 +172,8 @@ class RerankInput:
             if count > 1:
                 raise UserError(f"`ids` must be unique, got {name!r} {count} times")
         check_counts(top_n=self.top_n)
+        if not isinstance(self.language, str):
+            raise UserError(f"`language` must be {AUTO} or the name of a language, got {self.language!r}")
         if self.language != AUTO:
             language_of(self.language)
         check_share(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
