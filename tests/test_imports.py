@@ -29,6 +29,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"feedback"},
     {"serving", "integrations"},
     {"cli"},
+    {"__main__"},
 ]
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below

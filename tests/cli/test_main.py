@@ -1,5 +1,6 @@
 """The console script ``graphrerank`` and its commands, and the scripts that call it."""
 
+import runpy
 import signal
 import subprocess
 import sys
@@ -25,6 +26,13 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert capsys.readouterr().out == f"graphrerank {version}\n"
     assert graphrerank.__version__ == version
+
+
+def test_the_package_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["graphrerank", "trian"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("graphrerank", run_name="__main__")
+    assert end.value.code == 2
 
 
 def test_sigterm_ends_any_command_with_one_line(
