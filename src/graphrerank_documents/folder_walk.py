@@ -4,6 +4,7 @@ import os
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
+from errno import EACCES
 from pathlib import Path
 
 from graphrerank_documents.ignore_rules import IGNORE_FILE, MAX_BYTES, IgnoreRule, IgnoreRules, parse_rules
@@ -29,6 +30,8 @@ from graphrerank_documents.sources import (
 MAX_COUNTED = 20_000
 #: Reason to skip a symbolic link to a file. Links to it lead to the file.
 SYMBOLIC_LINK = "a symbolic link"
+#: Start of the reason why the files in a folder are not read.
+NOT_OPENED = "folder cannot be opened"
 #: Start of the reason why the patterns of an ignore file have no effect.
 NO_RULES = "ignore file that cannot be opened, its patterns have no effect"
 _GIT = ".git"
@@ -79,6 +82,10 @@ class _Walk:
         top = _rules_above(self._folder)
         for root, folders, files in os.walk(self._folder, onerror=self._note_error):
             path = _relative(Path(root), self._folder)
+            if not os.access(root, os.X_OK):  # the names in the folder can be listed, but its files cannot be opened
+                self._note(f"{NOT_OPENED}: {os.strerror(EACCES)}", path)
+                folders.clear()
+                continue
             rules = self._rules.get(path.rpartition("/")[0], top) if path else top
             self._rules[path] = rules.below(path, self._rules_of(Path(root) / IGNORE_FILE, path))
             folders[:] = [name for name in sorted(folders) if self._enters(Path(root, name), path, files)]
@@ -88,7 +95,7 @@ class _Walk:
         return FileList(self._names, self._others, self._unread, left_out, self._redirects)
 
     def _note_error(self, error: OSError) -> None:
-        self._note(f"folder cannot be opened: {error.strerror}", _relative(Path(error.filename), self._folder))
+        self._note(f"{NOT_OPENED}: {error.strerror}", _relative(Path(error.filename), self._folder))
 
     def _note(self, reason: str, path: str) -> None:
         self._unread[reason].append(listed_name(path))

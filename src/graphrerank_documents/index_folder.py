@@ -5,8 +5,9 @@ import hashlib
 import json
 import os
 import shutil
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,7 +52,7 @@ SHOWN = 3
 #: File with the parsed documents of each source file, so that an update parses changed files only.
 READ = "documents.jsonl.gz"
 #: First line of :data:`READ`. Increase the number when a parser returns different documents for the same file.
-FORMAT = "graphrerank documents 9"
+FORMAT = "graphrerank documents 10"
 EDGES = "edges.tsv"
 _RST = ".rst"
 _MAX_INCLUDES = 4  # maximum depth of included files in included files that are not parsed as RST otherwise
@@ -59,6 +60,8 @@ _MAX_INCLUDES = 4  # maximum depth of included files in included files that are 
 NO_TEXT = "no text"
 #: Reason why a page that sends its readers to another one has no passages. Links to it lead to that page.
 REDIRECTED = "a redirect to another page"
+#: Reason to skip a document, such as a file in the folder ``a.zip#b`` if the archive ``a.zip`` has a folder ``b``.
+SAME_NAME = "another document has the same name"
 _NOT_DIVIDED = "cannot be divided into passages"
 _WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
 
@@ -204,14 +207,15 @@ def index_folder(
     site = source.site()
     for damage, paths in site.damaged.items():
         unread[damage] += paths
-    documents = resolve_names([each for file in read for each in file.documents])
+    documents = resolve_names(_uniquely_named((each for file in read for each in file.documents), unread))
     if site.is_vault or is_vault(documents):
         documents = [vault_note(document, is_named_by_heading=not site.is_vault) for document in documents]
     documents, passages, dropped = _divide(documents, max_words, unread)
     if not passages:
-        reasons = "".join(f"; {row}" for row in _unread_rows(unread))
+        skipped = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
-        raise UserError(f"`source` must contain documents ({formats}), found no text in {source}{reasons}")
+        message = f"`source` must contain documents with text, found none in {source}{skipped}"
+        raise UserError(f"{message}. The supported formats are {formats}")
     documents += redirect_documents((*site.redirects, *files.redirects), documents)
     names = {*files.names, *files.others}
     manifests = {file.path: file.manifest for file in read if file.manifest is not None}
@@ -236,16 +240,25 @@ def _read_before(out: Path) -> tuple[dict[str, ReadFile], set[str] | None]:
     """Return the files parsed by an earlier run and the hashes of its passages, or None if there was no earlier run."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}, None
-    if not (out / ACCOUNT).is_file():
+    if not (out / ACCOUNT).is_file() or not (out / CORPUS).is_file():
         raise UserError(f"`out` must be new or written by `graphrerank index`, got {out}. Choose another folder")
     files = {}
-    with suppress(OSError, EOFError, ValueError), gzip.open(out / READ, "rt", encoding="utf-8") as lines:
+    with suppress(OSError, EOFError, ValueError, zlib.error), gzip.open(out / READ, "rt", encoding="utf-8") as lines:
         if next(lines, "").strip() == FORMAT:  # all files are parsed again if the format differs or the file is damaged
             for line in lines:
                 file = ReadFile.from_record(line)
                 files[file.path] = file
-    with (out / CORPUS).open(encoding="utf-8") as lines:
-        return files, {*map(_hash, map(json.loads, lines))}
+    return files, _passage_hashes(out / CORPUS)
+
+
+def _passage_hashes(path: Path) -> set[str]:
+    """Return the hashes of the passages of an earlier run. Damaged lines are skipped."""
+    hashes = set()
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                hashes.add(_hash(json.loads(line)))
+    return hashes
 
 
 def _hash(row: Mapping[str, object]) -> str:
@@ -372,6 +385,17 @@ def _read_included(
 def _is_markup(path: str) -> bool:
     """Return whether the format of a file is not plain text, so that the file is parsed in its own format."""
     return suffix_of(path) not in ("", ".txt", ".text")
+
+
+def _uniquely_named(documents: Iterable[Document], unread: defaultdict[str, list[str]]) -> list[Document]:
+    """Return the documents without those whose names earlier ones have, because names become the ids of passages."""
+    unique: dict[str, Document] = {}
+    for document in documents:
+        if document.name in unique:
+            unread[SAME_NAME].append(document.name)
+        else:
+            unique[document.name] = document
+    return list(unique.values())
 
 
 class _DividedDocuments(NamedTuple):

@@ -6,11 +6,12 @@ Configurations are untrusted. They are parsed as text and never executed.
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice
 from posixpath import join, normpath
 from typing import Any, NamedTuple
 
+from graphrerank.installation.extras import MissingExtraError
 from graphrerank_documents.document import MAX_TARGET, Document, Link, UnreadableError
 from graphrerank_documents.untrusted_yaml import yaml_nodes
 
@@ -81,10 +82,12 @@ def redirects_of(
             path = normpath(join(folder, path.lstrip("/")))
             if path not in (".", "..") and not path.startswith("../") and 0 < len(target) <= MAX_TARGET >= len(path):
                 redirects.append(Redirect(path, target.strip()))
-    except UnreadableError as error:
+    except Exception as error:  # whatever an untrusted file causes: it must not end the whole run
+        is_described = isinstance(error, UnreadableError | MissingExtraError)
+        reason = str(error) if is_described else f"cannot be parsed ({type(error).__name__})"
         if damage is None:
-            raise
-        damage.setdefault(f"{DAMAGED_CONFIG}: {error}", []).append(join(folder, name))
+            raise UnreadableError(reason) from error
+        damage.setdefault(f"{DAMAGED_CONFIG}: {reason}", []).append(join(folder, name))
     return redirects
 
 
@@ -126,8 +129,9 @@ def _mkdocs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the entries of ``redirect_maps``. Both paths are relative to the folder of the pages."""
     root = yaml_nodes(text, "site configurations")
     pages = _scalar(_entry(root, "docs_dir")) or "docs"
-    plugins = getattr(_entry(root, "plugins"), "value", None)
-    settings = [value for plugin in plugins for _, value in _items(plugin)] if isinstance(plugins, list) else []
+    plugins = _entry(root, "plugins")  # a list of names and mappings, or one mapping
+    items = plugins.value if getattr(plugins, "tag", "").endswith(":seq") else [plugins]
+    settings = [value for item in items for _, value in _items(item)]
     for source, target in _scalars(pair for each in settings for pair in _items(_entry(each, "redirect_maps"))):
         yield f"{pages}/{source}", target if "://" in target else f"/{target}"
 
@@ -221,34 +225,48 @@ def _toml(text: str) -> Iterator[tuple[str, str]]:
     """Yield the entries of ``netlify.toml`` and of mdBook's ``book.toml``."""
     try:
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for an integer of thousands of digits
         raise UnreadableError(f"not valid TOML: {error}") from error
-    rows = data.get("redirects") or []
-    entries = [(each.get("from"), each.get("to")) for each in rows if isinstance(each, dict)]
     pages: object = data
     for key in ("output", "html", "redirect"):
-        pages = pages.get(key) if isinstance(pages, dict) else None
-    entries += (
-        [(f"src/{source.lstrip('/')}", target) for source, target in pages.items()] if isinstance(pages, dict) else []
-    )
-    for source, target in entries:
-        if isinstance(source, str) and isinstance(target, str):
-            yield source, target
-    _check_targets(
-        [str(source) for source, target in entries if not isinstance(source, str) or not isinstance(target, str)]
-    )
+        pages = pages.get(key, {}) if isinstance(pages, dict) else {}
+    if not isinstance(pages, dict):
+        raise UnreadableError(f"`output.html.redirect` must be a table, got {type(pages).__name__}")
+    entries = [(f"src/{source.lstrip('/')}", target) for source, target in pages.items()]
+    yield from _targets([*_rows(data, "from", "to"), *entries])
 
 
 def _json(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of ``vercel.json``, and of ``docs.json`` and ``mint.json`` of Mintlify."""
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # also for an integer of thousands of digits
         raise UnreadableError(f"not valid JSON: {error}") from error
     except RecursionError as error:
         raise UnreadableError("JSON with too many levels of nesting") from error
     if not isinstance(data, dict):
         raise UnreadableError("not a JSON object")
-    yield from _script(json.dumps(data.get("redirects") or []))
+    for source, target in _targets(_rows(data, "source", "destination")):
+        yield _WILDCARD.sub("*", source), target
+
+
+def _rows(data: Mapping[str, Any], source: str, target: str) -> list[tuple[Any, Any]]:
+    """Return the sources and targets in the list ``redirects`` of a configuration, as they are written."""
+    rows = data.get("redirects") or []
+    if not isinstance(rows, list):
+        raise UnreadableError(f"`redirects` must be a list, got {type(rows).__name__}")
+    return [(row.get(source), row.get(target)) if isinstance(row, dict) else (row, None) for row in rows]
+
+
+def _targets(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the entries whose sources and targets are texts, and raise an error if there are others."""
+    invalid = []
+    for source, target in entries:
+        if isinstance(source, str) and isinstance(target, str):
+            yield source, target
+        else:
+            invalid.append(str(source)[:100])
+    _check_targets(invalid)
 
 
 #: Functions that return the redirects in a configuration file, by its name.

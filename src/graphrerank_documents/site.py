@@ -84,7 +84,7 @@ def find_site(source: Path) -> Site:
     """
     source = source.absolute()
     configs: list[SiteConfig] = []
-    folders = (*_near_folders(source), *source.parents[:2])
+    folders = [folder for folder in (*_near_folders(source), *source.parents[:2]) if os.access(folder, os.X_OK)]
     for folder in folders:
         within = folder.relative_to(source).as_posix() if folder.is_relative_to(source) else None
         for path in (folder / name for name in CONFIG_NAMES):

@@ -1,5 +1,6 @@
 """Folders of documents, what reads data set folders on what is made of them, and updates."""
 
+import gzip
 import json
 import os
 import pkgutil
@@ -73,7 +74,7 @@ def test_bad_arguments_leave_nothing(documents, tmp_path):
     with pytest.raises(ValueError, match="`source` must contain documents"):
         index_folder(tmp_path / "empty", tmp_path / "out")
     (tmp_path / "empty" / "bad.json").write_text("{")
-    with pytest.raises(ValueError, match=r"found no text in .*empty; not read: 1 x not JSON.* \(bad.json\)"):
+    with pytest.raises(ValueError, match=r"found none in .*empty; not read: 1 x not JSON.* \(bad.json\)"):
         index_folder(tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match="`out` must be new or written by `graphrerank index`"):
@@ -144,13 +145,49 @@ def test_an_update_reads_what_changed_and_gives_what_a_new_folder_gives(document
 
 
 @pytest.mark.usefixtures("parses_here")
-@pytest.mark.parametrize("damage", [b"", b"\x1f\x8b\x08\x00half"])
+@pytest.mark.parametrize("damage", [b"", b"\x1f\x8b\x08\x00half", gzip.compress(b"x")[:10] + b"\xff" * 40])
 def test_a_damaged_record_of_what_was_read_is_read_again(documents, tmp_path, damage):
     index_folder(documents, tmp_path / "out")
     before = (tmp_path / "out" / "corpus.jsonl").read_bytes()
     (tmp_path / "out" / "documents.jsonl.gz").write_bytes(damage)
     index_folder(documents, tmp_path / "out")
     assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
+
+
+@pytest.mark.usefixtures("parses_here")
+@pytest.mark.parametrize("damage", [b"{", b'[1]\n"x"\n{}\n', b"\xff\n"])
+def test_a_damaged_corpus_is_written_anew(documents, tmp_path, damage):
+    made = index_folder(documents, tmp_path / "out")
+    before = (tmp_path / "out" / "corpus.jsonl").read_bytes()
+    lines = before.splitlines(keepends=True)
+    (tmp_path / "out" / "corpus.jsonl").write_bytes(b"".join([*lines[1:], damage]))
+    update = index_folder(documents, tmp_path / "out").update
+    assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
+    assert update is not None
+    assert update.kept_passages == made.passages - 1
+
+
+def test_a_folder_without_a_corpus_is_not_replaced(documents, tmp_path):
+    website = write_files(tmp_path / "website", {"index.json": "{}", "page.html": "<p>mine</p>"})
+    with pytest.raises(ValueError, match="`out` must be new or written by `graphrerank index`"):
+        index_folder(documents, website)
+    assert (website / "page.html").read_text() == "<p>mine</p>"
+
+
+def test_a_folder_that_can_be_listed_but_not_entered_is_named(documents, tmp_path, monkeypatch):
+    write_files(documents / "listed", {"a.md": "text", "below/b.md": "text", "mkdocs.yml": "site_url: x"})
+    real = os.stat
+
+    def status(path, *given, **further):
+        if "listed/" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *given, **further)
+
+    monkeypatch.setattr(os, "stat", status)
+    monkeypatch.setattr(os, "access", lambda path, mode: "listed" not in str(path))
+    made = index_folder(documents, tmp_path / "out")
+    assert made.unread["folder cannot be opened: Permission denied"] == ["listed"]
+    assert made.documents == 3
 
 
 @pytest.mark.usefixtures("parses_here")

@@ -10,7 +10,14 @@ from graphrerank_documents.document import PAGE, Document, Link, Section, Unread
 from graphrerank_documents.index_folder import IndexedFolder, index_folder
 from graphrerank_documents.links import resolve_links
 from graphrerank_documents.passages import Passage
-from graphrerank_documents.redirects import DAMAGED_CONFIG, REDIRECT, Redirect, redirect_documents, redirects_of
+from graphrerank_documents.redirects import (
+    DAMAGED_CONFIG,
+    READERS,
+    REDIRECT,
+    Redirect,
+    redirect_documents,
+    redirects_of,
+)
 from tests.support.documents import edges_of
 from tests.support.files import write_files
 
@@ -46,6 +53,9 @@ def index(tmp_path: Path, files: Mapping[str, str]) -> tuple[IndexedFolder, set[
         ("netlify.toml", '[[redirects]]\nfrom = "/old"\nto = "/new"\n', "", [("old", "/new")]),
         ("book.toml", '[output.html.redirect]\n"/a.html" = "b.html"\n', "", [("src/a.html", "b.html")]),
         ("vercel.json", '{"redirects": [{"source": "/old", "destination": "/new"}]}', "", [("old", "/new")]),
+        ("docs.json", '{"redirects": [{"source": "\\u00fc", "destination": "/n", "has": [{}]}]}', "", [("ü", "/n")]),
+        ("docs.json", '{"redirects": [{"source": "it\'s", "destination": "/n"}]}', "", [("it's", "/n")]),
+        ("mkdocs.yml", "plugins:\n  redirects:\n    redirect_maps: {a.md: b.md}\n", "", [("docs/a.md", "/b.md")]),
         (".gitbook.yaml", "redirects:\n  old/page: new/page.md\n", "", [("old/page", "/new/page.md")]),
         ("conf.py", 'redirects = {"../../etc": "x"}', "", []),
     ],
@@ -65,6 +75,12 @@ DAMAGED = [
     ("vercel.json", '{"redirects": [', "not valid JSON"),
     ("docs.json", "[" * 100_000, "JSON with too many levels of nesting"),
     ("mint.json", "[]", "not a JSON object"),
+    ("vercel.json", f'{{"redirects": {"9" * 5000}}}', "not valid JSON"),
+    ("vercel.json", '{"redirects": 5}', "`redirects` must be a list, got int"),
+    ("vercel.json", '{"redirects": [{"source": 5, "destination": "/a"}, 6]}', "2 redirects without a target: 5"),
+    ("netlify.toml", "redirects = 5\n", "`redirects` must be a list, got int"),
+    ("netlify.toml", f"a = {'9' * 5000}\n", "not valid TOML"),
+    ("book.toml", "[output.html]\nredirect = 5\n", "`output.html.redirect` must be a table, got int"),
     ("_redirects", "/a /b\n/c\n", r"1 redirects without a target: /c \(line 2\)"),
     ("docusaurus.config.js", "module.exports = {\n  redirects: [{from: '/a', to: '/b'}, // ]\n", r"closed \(line 2\)"),
     ("conf.py", "redirects = {\n  'a': 'b',  # }\n", r"the brackets of `redirects` are not closed \(line 1\)"),
@@ -80,6 +96,16 @@ def test_a_damaged_configuration_is_reported_by_name(name: str, content: str, re
     ((message, paths),) = damage.items()
     assert re.search(reason, message)
     assert paths == [f"site/{name}"]
+
+
+def test_no_configuration_ends_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(READERS, "vercel.json", fail)
+    damage: dict[str, list[str]] = {}
+    assert redirects_of("vercel.json", b"{}", "", damage) == []
+    assert damage == {f"{DAMAGED_CONFIG}: cannot be parsed (ZeroDivisionError)": ["vercel.json"]}
 
 
 @pytest.mark.parametrize(

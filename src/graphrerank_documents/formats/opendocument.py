@@ -161,7 +161,7 @@ class _Text:
     def _part(self, element: Any, tag: str) -> str:
         if tag == "s":
             count = _attribute(element, "c")
-            return " " * min(int(count) if count.isdecimal() else 1, _MAX_SPACES)
+            return " " * min(_number(count), _MAX_SPACES)
         if tag in ("tab", "line-break"):
             return "\t" if tag == "tab" else "<br>"
         if tag == "a":
@@ -182,7 +182,7 @@ class _Text:
         """Return the HTML element for a paragraph or heading."""
         if local_name(element) == "h":
             level = _attribute(element, "outline-level")
-            return f"h{min(max(int(level) if level.isdecimal() else 1, 1), 6)}"
+            return f"h{min(max(_number(level), 1), 6)}"
         style = _attribute(element, "style-name")
         for name in self._styles.get(style, [style.replace("_20_", " ")]):
             if heading := _HEADING_STYLE.match(name):
@@ -190,6 +190,16 @@ class _Text:
             if _CODE_STYLE.search(name):
                 return "pre"
         return "p"
+
+
+def _number(text: str) -> int:
+    """Return the number in an attribute, or 1 if there is none. Only its first digits are read: it may have thousands.
+
+    Example:
+        >>> _number("12"), _number(""), _number("9" * 5000)
+        (12, 1, 999999999)
+    """
+    return int(text[:9]) if text.isdecimal() else 1
 
 
 def _target(href: str) -> str:

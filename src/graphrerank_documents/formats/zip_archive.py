@@ -25,6 +25,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\\]|^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)")
 _LEFT_OUT = INSTALLED_FOLDERS | BUILT_FOLDERS | {"__MACOSX", "venv"}
 _SKIPPED = "files in ZIP archives that are hidden, installed, built or generated"
 _UNKNOWN = "files in ZIP archives in unknown formats"
+_REPLACED = "files in ZIP archives that later ones of the same name replace"
 _TOO_MANY = f"files in ZIP archives with more than {MAX_FILES:,} documents"
 
 
@@ -52,7 +53,9 @@ def read_zip(content: bytes, name: str) -> list[Document]:
         for entry in archive.infolist():
             if entry.is_dir():
                 continue
-            if kind := _omission(entry.filename):
+            if archive.NameToInfo[entry.filename] is not entry:
+                dropped[_REPLACED] += 1
+            elif kind := _omission(entry.filename):
                 dropped[kind] += 1
             elif read >= MAX_FILES:
                 dropped[_TOO_MANY] += 1

@@ -73,6 +73,14 @@ def test_the_title_is_that_of_the_metadata_if_no_heading_is_one() -> None:
     assert read(odt(f"{HEAD}{text}</office:document-content>", meta=meta)).title == "The manual"
 
 
+def test_numbers_of_thousands_of_digits() -> None:
+    huge = "9" * 5000
+    body = f'<text:h text:outline-level="{huge}">H</text:h><text:p>a<text:s text:c="{huge}"/>b</text:p>'
+    text = f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
+    (section,) = read(odt(f"{HEAD}{text}")).sections
+    assert (section.heading, section.blocks[0].text) == ("H", "a b")
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -1,7 +1,9 @@
 """Archives: the documents in them, and the limits."""
 
 import zlib
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -99,3 +101,23 @@ def test_an_archive_without_documents_has_no_text(tmp_path: Path) -> None:
     (tmp_path / "source" / "b.md").write_text("x")
     made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
     assert made.unread == {"no text": ["a.zip"]}
+
+
+def test_the_last_of_the_files_with_one_name_is_read() -> None:
+    buffer = BytesIO()
+    with ZipFile(buffer, "w") as archive:
+        archive.writestr("a.md", "old text")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("a.md", "new text")
+    (document,) = read_zip(buffer.getvalue(), "a.zip")
+    assert document.sections[0].blocks[0].text == "new text"
+    assert document.dropped == {"files in ZIP archives that later ones of the same name replace": 1}
+
+
+def test_a_folder_named_like_a_path_in_an_archive(tmp_path: Path) -> None:
+    """Ids of passages are unique, whatever files are called."""
+    (tmp_path / "source" / "a.zip#x").mkdir(parents=True)
+    (tmp_path / "source" / "a.zip").write_bytes(zip_of({"x/b.md": "# B\n\nfrom the archive"}))
+    (tmp_path / "source" / "a.zip#x" / "b.md").write_text("# B\n\nfrom the folder")
+    made = index_folder(tmp_path / "source", tmp_path / "out", workers=1)
+    assert (made.passages, made.unread) == (1, {"another document has the same name": ["a.zip#x/b.md"]})
