@@ -154,6 +154,8 @@ def _shown(found: re.Match[str], line: int, links: list[Link]) -> str:
 
 def _target(target: str) -> tuple[str, str]:
     """Return the kind and target of a link. The target is empty if the link does not point to a document."""
+    if not target:
+        return PATH, ""
     scheme, _, rest = target.partition(":")
     if scheme in ("http", "https") or target[0] == "#":
         return PATH, target

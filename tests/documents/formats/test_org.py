@@ -69,3 +69,10 @@ def test_links_have_kinds_and_lines() -> None:
 def test_too_many_headings_are_unreadable() -> None:
     with pytest.raises(UnreadableError, match="more than 50,000 headings"):
         _read("* a\n" * 60_000)
+
+
+def test_a_link_without_a_target_is_text() -> None:
+    (document,) = read_org(b"Before [[ ]] and [[ ][shown]] after.", "a.org")
+    (block,) = document.sections[0].blocks
+    assert block.text.split() == ["Before", "and", "shown", "after."]
+    assert [link.target for link in block.links if link.target] == []
