@@ -169,7 +169,8 @@ class DerivedEdges:
         Returns:
             Edges by source, and the entities of each passage (None if there are no entities).
         """
-        edges, incidence = dict[str, Edges](), None
+        edges: dict[str, Edges] = {}
+        incidence = None
         if self.rule.mention_type is not None:
             edges["mentions"] = of_type(find_mentions(titles, texts), self.rule.mention_type)
         if self.entity_names is not None:
@@ -234,20 +235,23 @@ class EdgeRecipe:
             pairs = number[self.stated[0]]
             is_visible = (pairs >= 0).all(1)
             stated = (pairs[is_visible], self.stated[1][is_visible], self.stated[2][is_visible])
-            if (guarded := whole.guarded) is not None:
+            guarded = whole.guarded
+            if guarded is not None:
                 allowed = guarded.select(number, guarded.allowed(principals))
                 stated = joined([stated, (allowed.pairs, allowed.weight, allowed.types)])
         names = None if self.entity_names is None else self.entity_names(nodes.numpy())
-        rule, below = self.rule, subgraph.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
-        if (automatic := rule.automatic) is not None:
+        rule = self.rule
+        automatic = rule.automatic
+        below = subgraph.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
+        if automatic is not None:
             rule, stated = _decided_again(rule, automatic, stated, subgraph.passages)
             below = automatic.knn_below(subgraph.num_nodes)
         graph = DerivedEdges(stated, rule, names).join(subgraph.passages)
         graph = replace(graph, vectors=subgraph.vectors, pages=subgraph.pages, part_of=subgraph.part_of)
         if not self.knn or graph.embedding is None:
             return graph
-        few = None if below is None else torch.nonzero(graph.degree < below).flatten()
-        pairs, similarity = nearest_neighbor_edges(graph.embedding.float(), k=self.knn, nodes=few)
+        sparse_nodes = None if below is None else torch.nonzero(graph.degree < below).flatten()
+        pairs, similarity = nearest_neighbor_edges(graph.embedding.float(), k=self.knn, nodes=sparse_nodes)
         return graph.with_edges(pairs, similarity, edge_type=SIMILARITY)
 
 
@@ -263,9 +267,9 @@ def _decided_again(
         chunks = automatic.neighbouring_chunks(records)
     except UserError:  # Two passages have the same position, so chunks cannot be ordered.
         chunks = None
-    return rule.model_copy(update={"mention_type": mention_type}), stated if chunks is None else joined(
-        [stated, chunks]
-    )
+    if chunks is not None:
+        stated = joined([stated, chunks])
+    return rule.model_copy(update={"mention_type": mention_type}), stated
 
 
 def of_type(pairs: Tensor, edge_type: int) -> Edges:

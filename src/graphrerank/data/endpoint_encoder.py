@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,18 @@ from graphrerank.utils.checks import UserError, check_choice, check_counts, chec
 from graphrerank.utils.redaction import check_no_password
 
 COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
+
+
+class _Embeddings(NamedTuple):
+    """Content of an endpoint's answer.
+
+    Attributes:
+        vectors: Vectors of the texts, ``[B, dim]``.
+        num_tokens: Number of tokens that the endpoint counted. 0 if it does not report them.
+    """
+
+    vectors: Tensor
+    num_tokens: int
 
 
 @dataclass(eq=False)
@@ -138,41 +150,24 @@ class EndpointEncoder(Encoder):
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        if len(widths := sorted({rows.shape[1] for rows in vectors})) > 1:
+        widths = sorted({rows.shape[1] for rows in vectors})
+        if len(widths) > 1:
             raise UserError(f"{self.base_url}: expected vectors of one length, got {widths}")
         return functional.normalize(torch.cat(vectors), dim=-1)
 
     def _ask(self, client: Any, batch: Sequence[str]) -> Tensor:
-        is_cohere = self.wire == "cohere"
-        body: dict[str, Any] = {"model": self.model}
-        body["texts" if is_cohere else "input"] = [self.prompt + text for text in batch]
-        if self.dimensions is not None:
-            body["output_dimension" if is_cohere else "dimensions"] = self.dimensions
-        if self.input_type is not None:
-            body["input_type"] = self.input_type
-        if is_cohere:
-            body["embedding_types"] = ["float"]
-
-        def read(answer: Any) -> tuple[Tensor, int]:
-            if is_cohere:
-                rows, usage = answer["embeddings"]["float"], (answer.get("meta") or {}).get("billed_units") or {}
-            else:
-                entries = sorted(answer["data"], key=lambda entry: entry["index"])
-                rows = [entry["embedding"] for number, entry in enumerate(entries) if entry["index"] == number]
-                usage = answer.get("usage") or {}
-            if len(rows) != len(batch):
-                raise UserError(f"expected {len(batch)} vectors, got {len(rows)}")
-            vectors = torch.tensor(rows, dtype=torch.float32)
-            if vectors.dim() != 2 or not bool(torch.isfinite(vectors).all()):
-                raise UserError(f"expected finite vectors, got a tensor of shape {list(vectors.shape)}")
-            tokens = (usage.get(key) for key in ("prompt_tokens", "total_tokens", "input_tokens"))
-            return vectors, int(next(filter(None, tokens), 0))
-
-        shown = f"{len(batch)} texts that begin with {batch[0][:60]!r}"
-        url = f"{self.base_url}/{'embed' if is_cohere else 'embeddings'}"
-        plan = {"max_retries": self.max_retries, "pause": self.pause}
+        """Return the vectors of a batch, and count the request."""
+        url = f"{self.base_url}/{'embed' if self._is_cohere else 'embeddings'}"
         try:
-            (vectors, tokens), attempts = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
+            reply, attempts = post(
+                client,
+                url,
+                self._body(batch),
+                lambda answer: self._parsed(answer, len(batch)),
+                shown=f"{len(batch)} texts that begin with {batch[0][:60]!r}",
+                max_retries=self.max_retries,
+                pause=self.pause,
+            )
         except EndpointError as error:
             if error.status in REQUEST_AT_FAULT and len(batch) > 1:
                 self._name_refused_text(client, batch, error)
@@ -180,9 +175,50 @@ class EndpointEncoder(Encoder):
                 raise RefusedTextError(f"{error}, for a text of {_described(batch[0])}", batch[0]) from error
             raise
         with self._lock:
-            for name, count in zip(COUNTED, (1, len(batch), tokens, attempts - 1), strict=False):
+            for name, count in zip(COUNTED, (1, len(batch), reply.num_tokens, attempts - 1), strict=False):
                 self.counts[name] += count
-        return vectors
+        return reply.vectors
+
+    @property
+    def _is_cohere(self) -> bool:
+        return self.wire == "cohere"
+
+    def _body(self, batch: Sequence[str]) -> dict[str, Any]:
+        """Return the JSON content of a request."""
+        body: dict[str, Any] = {"model": self.model}
+        body["texts" if self._is_cohere else "input"] = [self.prompt + text for text in batch]
+        if self.dimensions is not None:
+            body["output_dimension" if self._is_cohere else "dimensions"] = self.dimensions
+        if self.input_type is not None:
+            body["input_type"] = self.input_type
+        if self._is_cohere:
+            body["embedding_types"] = ["float"]
+        return body
+
+    def _parsed(self, answer: Any, num_texts: int) -> _Embeddings:
+        """Parse the JSON content of an answer.
+
+        Args:
+            answer: Content of the answer.
+            num_texts: Number of texts in the request.
+
+        Raises:
+            UserError: If the answer has not one finite vector for each text.
+        """
+        if self._is_cohere:
+            rows = answer["embeddings"]["float"]
+            usage = (answer.get("meta") or {}).get("billed_units") or {}
+        else:
+            entries = sorted(answer["data"], key=lambda entry: entry["index"])
+            rows = [entry["embedding"] for number, entry in enumerate(entries) if entry["index"] == number]
+            usage = answer.get("usage") or {}
+        if len(rows) != num_texts:
+            raise UserError(f"expected {num_texts} vectors, got {len(rows)}")
+        vectors = torch.tensor(rows, dtype=torch.float32)
+        if vectors.dim() != 2 or not bool(torch.isfinite(vectors).all()):
+            raise UserError(f"expected finite vectors, got a tensor of shape {list(vectors.shape)}")
+        counts = [usage.get(key) for key in ("prompt_tokens", "total_tokens", "input_tokens")]
+        return _Embeddings(vectors, int(next(filter(None, counts), 0)))
 
     def _name_refused_text(self, client: Any, batch: Sequence[str], error: EndpointError) -> None:
         """Raise an error that names the longest text of a refused batch if the endpoint also refuses it alone.

@@ -237,7 +237,8 @@ def derive_edges(folder: Path, corpus: FolderCorpus, file_edges: FileEdges, sett
     """
     documents = corpus.documents
     stated: dict[str, Edges] = {FILE_EDGES: (file_edges.pairs, file_edges.weight, file_edges.types)}
-    if (chunks := chunk_edges(folder, documents, settings)) is not None:
+    chunks = chunk_edges(folder, documents, settings)
+    if chunks is not None:
         stated[CHUNKS] = chunks
     source = entity_source(folder, settings)
     rule = EdgeRule(
@@ -251,7 +252,8 @@ def derive_edges(folder: Path, corpus: FolderCorpus, file_edges: FileEdges, sett
     searched, incidence = derived.search([d.title for d in documents], [d.text for d in documents])
     by_source = stated | searched
     if settings.num_random:
-        pairs, num_edges = joined(by_source.values())[0], settings.num_random * len(documents)
+        pairs, _, _ = joined(by_source.values())
+        num_edges = settings.num_random * len(documents)
         by_source[RANDOM] = of_type(random_edges(pairs, num_edges, num_nodes=len(documents)), OTHER)
         derived = replace(derived, stated=joined([derived.stated, by_source[RANDOM]]))
     knn, knn_below = nearest_neighbours(settings, len(documents))

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_lists import GuardedEdges
@@ -46,7 +45,9 @@ def load_merged(
     texts: list[str] = []
     query_ids: list[str] = []
     query_texts: list[str] = []
-    edges, splits, answers = [], {}, dict[str, Sequence[str]]()
+    edges = []
+    splits = {}
+    answers: dict[str, Sequence[str]] = {}
     for key, dataset in datasets.items():
         graph = dataset.graph
         if graph.entities is not None or graph.embedding is not None or graph.passages.removed is not None:
@@ -91,13 +92,21 @@ def _renamed(key: str, ids: Any) -> Any:
 
 def _guarded(datasets: Mapping[str, Dataset]) -> GuardedEdges | None:
     """Concatenate edges with principals, or return None if no data set has any."""
-    first, groups, edges = 0, list[str](), list[tuple[Tensor, Tensor, Tensor, Tensor]]()
+    all_edges: list[GuardedEdges] = []
+    groups: list[str] = []
+    first_node = 0
     for dataset in datasets.values():
-        if (guarded := dataset.graph.guarded) is not None:
-            edges.append((guarded.pairs + first, guarded.weight, guarded.types, guarded.group + len(groups)))
+        guarded = dataset.graph.guarded
+        if guarded is not None:
+            all_edges.append(replace(guarded, pairs=guarded.pairs + first_node, group=guarded.group + len(groups)))
             groups += guarded.groups
-        first += dataset.graph.num_nodes
-    if not edges:
+        first_node += dataset.graph.num_nodes
+    if not all_edges:
         return None
-    pairs, weight, types, group = (torch.cat(columns) for columns in zip(*edges, strict=True))
-    return GuardedEdges(pairs, weight, types, group, groups)
+    return GuardedEdges(
+        pairs=torch.cat([edges.pairs for edges in all_edges]),
+        weight=torch.cat([edges.weight for edges in all_edges]),
+        types=torch.cat([edges.types for edges in all_edges]),
+        group=torch.cat([edges.group for edges in all_edges]),
+        groups=groups,
+    )

@@ -225,10 +225,12 @@ class _Drafter:
             first = rng.choice(wording.questions)
             words = self._content(first)
             new = [other for other in wording.questions if self._share(other, words) <= MAX_SHARED_WORDS]
-            forms += [templates.both.format(first, rng.choice(new))] if new else []
+            if new:
+                forms.append(templates.both.format(first, rng.choice(new)))
             phrases = [wording.name, *self._phrases(wording, 2)]
             phrases = [phrase for phrase in phrases if phrase and self._share(phrase, words) <= MAX_SHARED_WORDS]
-            forms += [rng.choice(templates.situated).format(phrases[0], phrases[-1], first)] if len(phrases) > 1 else []
+            if len(phrases) > 1:
+                forms.append(rng.choice(templates.situated).format(phrases[0], phrases[-1], first))
         return nodes, rng.choice(forms) if forms else None
 
     def _content(self, text: str) -> set[str]:
@@ -253,9 +255,10 @@ class _Drafter:
         if wording is None or not wording.phrases:
             return nodes, None
         phrase = rng.choice(wording.phrases)
-        if self._says_enough(phrase) == (
-            self.word is _SHORT_WORD
-        ):  # In scripts without spaces, short phrases are names.
+        says_enough = self._says_enough(phrase)
+        if self.word is _SHORT_WORD:
+            says_enough = not says_enough  # in scripts without spaces, short phrases are names
+        if not says_enough:
             return nodes, None
         words = set(self.word.findall(phrase.lower())) - self.writer.stop_words
         spelled = re.compile(re.escape(phrase), re.IGNORECASE)
@@ -277,8 +280,10 @@ class _Drafter:
         if rng.random() < SHARE_WITHOUT_SHARED:
             without = set.intersection(*(self.words_of[node] for node in nodes))
         if rng.random() < SHARE_THIRD:
-            further = [node for node in self.graph.neighbours(torch.tensor(nodes[1:]))[1].tolist() if node not in nodes]
-            nodes += [rng.choice(further)] if further else []
+            neighbours = self.graph.neighbours(torch.tensor(nodes[1:]))[1].tolist()
+            further = [node for node in neighbours if node not in nodes]
+            if further:
+                nodes.append(rng.choice(further))
         wordings = [wording for node in nodes if (wording := self.wording(node)) is not None]
         if len(wordings) < len(nodes):
             return nodes, None
@@ -304,7 +309,8 @@ class _Drafter:
     def _replied(self) -> tuple[list[int], str | None]:
         """Draw a passage that ends with a question. The passage and later passages that refer to it are relevant."""
         node = self.rng.choice(self.asking)
-        wording, linked = self.wording(node), self.graph.neighbours(torch.tensor([node]), REFERENCE)[1].tolist()
+        wording = self.wording(node)
+        linked = self.graph.neighbours(torch.tensor([node]), REFERENCE)[1].tolist()
         replies = [other for other in linked if other > node]
         if wording is None or not wording.asked or not 0 < len(replies) <= MAX_REPLIES:
             return [node], None
