@@ -66,14 +66,7 @@ def diagnose(command: CommandContext) -> Path:
     parts = command.parts
     retriever, encoder = search_components(command, manifest)
     dataset = read_dataset_with_edges(command, manifest)
-    print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
-    account = Path(str(cfg.dataset)) / ACCOUNT
-    if account.is_file():
-        print(printable(str(read_json(account)["account"])))
-    print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
-    if dataset.graph.is_guarded:
-        pairs, crossing = crossing_edges(dataset.graph)
-        print(f"principals: {crossing:,} of {pairs:,} edges connect passages with different principals")
+    show_dataset(dataset, Path(str(cfg.dataset)))
     if not len(dataset.query_ids):
         show_no_questions(str(cfg.dataset))
         return command.run_dir
@@ -106,6 +99,23 @@ def diagnose(command: CommandContext) -> Path:
         settings = data_settings(prepared.dataset)
         show_diagnosis(outcome, next_command(outcome.decision, str(cfg.dataset), source, settings))
     return command.run_dir
+
+
+def show_dataset(dataset: Dataset, folder: Path) -> None:
+    """Print the number of questions, the account of an indexed folder, and the shape of the graph.
+
+    Args:
+        dataset: Data set that was loaded.
+        folder: Folder of the data set, which need not exist.
+    """
+    print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
+    account = folder / ACCOUNT
+    if account.is_file():
+        print(printable(str(read_json(account)["account"])))
+    print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
+    if dataset.graph.is_guarded:
+        pairs, crossing = crossing_edges(dataset.graph)
+        print(f"principals: {crossing:,} of {pairs:,} edges connect passages with different principals")
 
 
 def show_no_questions(dataset: str) -> None:

@@ -142,19 +142,21 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
     configs = model_configs(cfg, run_dir)
     settings = fit_settings(cfg)
     groups = {name: {group: resolved(config[group]) for group in BUILT_GROUPS} for name, config in configs.items()}
-    features = resolved(cfg.features)
-    loss = resolved(cfg.loss)
-    choice = command.choice("model")
+    model_choice = command.choice("model")
     rows = {
-        name: ModelRow(config, portable_config(config), ConfiguredComponent(config.model, choice), groups[name])
+        name: ModelRow(config, portable_config(config), ConfiguredComponent(config.model, model_choice), groups[name])
         for name, config in configs.items()
     }
-    data = {command.choice("data"): ConfiguredComponent(cfg.data, command.choice("data")), **command.mixed_data()}
-    encoder, pair_encoder = command.chosen("encoder"), command.chosen("pair_encoder")
+    data_choice = command.choice("data")
+    data = {data_choice: ConfiguredComponent(cfg.data, data_choice), **command.mixed_data()}
+    encoder = command.chosen("encoder")
+    pair_encoder = command.chosen("pair_encoder")
     retriever = ConfiguredComponent(cfg.retriever, command.choice("retriever"))
-    configured = command.chosen("teacher")
-    teacher = None if configured is None else build_teacher(command.parts, configured, pair_encoder)
-    check_loss_and_teacher(build_component(loss), has_teacher=teacher is not None)
+    teacher_component = command.chosen("teacher")
+    teacher = None
+    if teacher_component is not None:
+        teacher = build_teacher(command.parts, teacher_component, pair_encoder)
+    check_loss_and_teacher(build_component(resolved(cfg.loss)), has_teacher=teacher is not None)
     return TrainRun(
         rows=rows,
         data=data,
@@ -163,7 +165,7 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
         encoder=encoder,
         pair_encoder=pair_encoder,
         teacher=teacher,
-        features=features,
+        features=resolved(cfg.features),
         restart_probs={name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")},
         table_split=split,
     )
@@ -175,14 +177,15 @@ def table_split(cfg: DictConfig) -> str:
     Args:
         cfg: Configuration of the command.
     """
-    data, chosen = cfg.data, str(cfg.test_split)
+    data = cfg.data
+    test_split = str(cfg.test_split)
     only_drafts = data.get("drafted") and data.get("splits") is None and "path" in data
-    if only_drafts and chosen == TEST and TEST not in qrels_files(Path(str(data.path))):
+    if only_drafts and test_split == TEST and TEST not in qrels_files(Path(str(data.path))):
         LOGGER.warning(
             "%s has no judged questions, so the table is computed on drafted questions of the split %s", data.path, VAL
         )
         return VAL
-    return chosen
+    return test_split
 
 
 @contextmanager
@@ -250,7 +253,8 @@ def model_configs(cfg: DictConfig, run_dir: Path) -> dict[str, DictConfig]:
     """
     configs = {}
     for name, changes in row_changes(cfg).items():
-        config = configs[name] = model_config(cfg, run_dir, name)
+        config = model_config(cfg, run_dir, name)
+        configs[name] = config
         OmegaConf.set_struct(config.model, True)
         config.model = OmegaConf.merge(config.model, changes)
         if name != cfg.system:
@@ -277,7 +281,8 @@ def model_config(cfg: DictConfig, run_dir: Path, name: str) -> DictConfig:
         name: Name of the model.
     """
     copied = deepcopy(cfg)
-    copied.system, copied.paths.run_dir = name, str(run_dir)
+    copied.system = name
+    copied.paths.run_dir = str(run_dir)
     return copied
 
 

@@ -122,16 +122,21 @@ def with_teacher(
     splits = dict(prepared.dataset.splits)
     unjudged = unjudged[_num_candidates(prepared, unjudged) > 1]
     labels_validation = val_split not in splits
-    held_out = unjudged[HELD_OUT - 1 :: HELD_OUT] if labels_validation else unjudged[:0]
-    if labels_validation and not len(held_out):
-        prepared.dataset.check_splits(val_split)
+    if labels_validation:
+        held_out = unjudged[HELD_OUT - 1 :: HELD_OUT]
+        validation = held_out
+        if not len(held_out):
+            prepared.dataset.check_splits(val_split)
+    else:
+        held_out = unjudged[:0]
+        validation = splits[val_split].queries
     train = torch.cat([unjudged[~torch.isin(unjudged, held_out)], *_queries_of(splits, train_split)])
     if not len(train):
         prepared.dataset.check_splits(train_split)
-    validation = held_out if labels_validation else splits[val_split].queries
-    both = torch.cat([train, validation])
+    queries = torch.cat([train, validation])
+    num_required = len(queries) if labels_validation else len(train)
     all_scores = torch.full(prepared.ranking.nodes.shape, torch.nan)
-    all_scores[both] = _scores(prepared, teacher, both, num_required=len(both) if labels_validation else len(train))
+    all_scores[queries] = _scores(prepared, teacher, queries, num_required=num_required)
     if labels_validation:
         splits[val_split] = best_candidates(prepared, held_out, all_scores[held_out])
         LOGGER.warning(
@@ -142,9 +147,9 @@ def with_teacher(
             len(held_out),
         )
     dataset = replace(prepared.dataset, splits=splits, known_fingerprint=prepared.dataset.fingerprint)
-    taught = TeacherScores(all_scores, train[_num_scores(all_scores[train]) > 1], labels_validation)
-    LOGGER.info("%s: %s teaches %d training questions", dataset.name, teacher.name, len(taught.queries))
-    result = replace(prepared, dataset=dataset, teacher=taught)
+    teacher_scores = TeacherScores(all_scores, train[_num_scores(all_scores[train]) > 1], labels_validation)
+    LOGGER.info("%s: %s teaches %d training questions", dataset.name, teacher.name, len(teacher_scores.queries))
+    result = replace(prepared, dataset=dataset, teacher=teacher_scores)
     if not labels_validation:
         _compare_with_retriever(result, teacher, val_split)
     return result
@@ -208,31 +213,32 @@ def _scores(prepared: PreparedDataset, teacher: Teacher, queries: Tensor, *, num
 def _compare_with_retriever(prepared: PreparedDataset, teacher: Teacher, split: str) -> None:
     """Log whether the teacher ranks the candidates of the validation split better than the retriever."""
     assert prepared.teacher is not None
-    qrels, nodes = prepared.dataset.split(split), prepared.ranking.nodes
+    qrels = prepared.dataset.split(split)
     scored = qrels.queries[_num_scores(prepared.teacher.scores[qrels.queries]) > 1]
     if not len(scored):
         return
     measure = parse_measure(MEASURE)
     gains = qrels.gains(scored)
-    relevance = qrels.relevance(scored, nodes[scored], num_nodes=prepared.dataset.graph.num_nodes)
+    nodes = prepared.ranking.nodes[scored]
+    relevance = qrels.relevance(scored, nodes, num_nodes=prepared.dataset.graph.num_nodes)
     order = prepared.teacher.scores[scored].nan_to_num(nan=-torch.inf).argsort(dim=1, descending=True, stable=True)
-    retriever = float(measure(relevance, gains).mean())
-    taught = float(measure(relevance.gather(1, order), gains).mean())
+    retriever_mean = float(measure(relevance, gains).mean())
+    teacher_mean = float(measure(relevance.gather(1, order), gains).mean())
     LOGGER.info(
         "%s: %s of the teacher %.3f, of the retriever %.3f, on %d questions of split %r",
         prepared.dataset.name,
         MEASURE,
-        taught,
-        retriever,
+        teacher_mean,
+        retriever_mean,
         len(scored),
         split,
     )
-    if taught < retriever:
+    if teacher_mean < retriever_mean:
         LOGGER.warning(
             "%s: the teacher ranks split %r worse than the retriever (%s %.3f, %.3f), and the model learns its errors",
             prepared.dataset.name,
             split,
             MEASURE,
-            taught,
-            retriever,
+            teacher_mean,
+            retriever_mean,
         )
