@@ -447,7 +447,8 @@ def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, 
     writer.writerow(HEADER)
     pooled = torch.cat([ranking.nodes[:, :depth].cpu() for ranking in rankings], dim=1)
     for query, row in zip(queries.tolist(), pooled.tolist(), strict=True):
-        query_id, query_text = dataset.query_ids[query], dataset.query_texts[query]
+        query_id = dataset.query_ids[query]
+        query_text = dataset.query_texts[query]
         ids = {node: dataset.graph.node_ids[node] for node in row if node >= 0}
         for node in sorted(ids, key=lambda node: hash_texts([query_id, ids[node]])):
             texts = [_without_formula(text) for text in (query_text, dataset.graph.texts[node])]

@@ -39,10 +39,12 @@ def shuffle_edges(
     ends = torch.stack([first, key - first * num_nodes])  # [2, P]
     for _ in range(ROUNDS if len(key) > 1 else 0):
         _swap(ends, weights, graph, num_nodes, generator)
-    edges, weight = torch.cat([ends, ends.flip(0)], dim=1), weights.flatten()
-    edges, weight = edges[:, weight > 0], weight[weight > 0]
+    edges = torch.cat([ends, ends.flip(0)], dim=1)
+    weight = weights.flatten()
+    is_edge = weight > 0
+    edges = edges[:, is_edge]
     order = torch.argsort(edges[1] * num_nodes + edges[0])
-    return edges[:, order], weight[order]
+    return edges[:, order], weight[is_edge][order]
 
 
 def shuffle_each_type(
@@ -80,7 +82,8 @@ def _swap(ends: Tensor, weights: Tensor, graph: Tensor, num_nodes: int, generato
     """Try to swap each edge of ``ends [2, P]`` with another edge of the same graph, in place."""
     count = ends.shape[1]
     is_reversed = torch.rand(count, generator=generator) < 0.5
-    ends[:, is_reversed], weights[:, is_reversed] = ends.flip(0)[:, is_reversed], weights.flip(0)[:, is_reversed]
+    ends[:, is_reversed] = ends.flip(0)[:, is_reversed]
+    weights[:, is_reversed] = weights.flip(0)[:, is_reversed]
     shuffled = torch.randperm(count, generator=generator)
     graph_of_edge = graph[ends[0]]
     order = shuffled[torch.argsort(graph_of_edge[shuffled], stable=True)]

@@ -80,11 +80,13 @@ def measure_leakage(
     Returns:
         Fractions of results that would reveal hidden passages.
     """
-    graph, metadata = dataset.graph, dataset.graph.passages.metadata
+    graph = dataset.graph
+    metadata = graph.passages.metadata
     audiences = [] if metadata is None else metadata.audiences()
     principals = Counter(name for names in audiences for name in names or ())
     callers = [frozenset[str](), *(frozenset([name]) for name, _ in principals.most_common(MAX_CALLERS))]
-    changed, revealed = torch.zeros(()), torch.zeros(())
+    changed = torch.zeros(())  # sum over the callers
+    revealed = torch.zeros(())
     for caller in callers:
         visible = dataset.seen_by(caller)
         nodes = torch.arange(graph.num_nodes) if visible.part_of is None else visible.part_of[1]

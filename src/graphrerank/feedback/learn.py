@@ -79,16 +79,20 @@ def learn_log(
     parent = start if isinstance(start, Checkpoint) else load_primary(start)
     manifest = parent.graph_reranker
     dataset = parts.dataset(data)
-    read = read_log(log, known=set(dataset.graph.node_ids), corpora=None if any_corpus else [dataset.fingerprint])
-    if not read.sessions:
-        others = read.left_out[OTHER_CORPUS]
-        hint = (
-            f". {others:,} lists are from other corpora: set `data` to the corpus that was served, or any_corpus=true"
-        )
-        raise UserError(f"{log}: the log has no lists of corpus {dataset.name!r} ({read}){hint if others else ''}")
+    corpora = None if any_corpus else [dataset.fingerprint]
+    feedback_log = read_log(log, known=set(dataset.graph.node_ids), corpora=corpora)
+    if not feedback_log.sessions:
+        num_others = feedback_log.left_out[OTHER_CORPUS]
+        hint = ""
+        if num_others:
+            hint = (
+                f". {num_others:,} lists are from other corpora: set `data` to the corpus that was served, or "
+                "any_corpus=true"
+            )
+        raise UserError(f"{log}: the log has no lists of corpus {dataset.name!r} ({feedback_log}){hint}")
     if encoder is None and manifest.encoder is not None:
         encoder = parts.from_manifest("encoder", manifest.encoder)
-    queries, guards = with_guards(dataset, [session.query for session in read.sessions], drafted, seed=seed)
+    queries, guards = with_guards(dataset, [session.query for session in feedback_log.sessions], drafted, seed=seed)
     prepared = parts.prepare(
         queries,
         retriever=retriever or parts.from_manifest("retriever", manifest.retriever),
@@ -100,7 +104,7 @@ def learn_log(
     prepared = prepared.with_features(manifest.retriever.feature_names)
     material = LearningData.of(prepared, parent.model, guards)
     learned = learn_from_sessions(
-        material, read.sessions, margin=margin, level=level, seed=seed, allow_anonymous=allow_anonymous
+        material, feedback_log.sessions, margin=margin, level=level, seed=seed, allow_anonymous=allow_anonymous
     )
     settings = {
         "drafted": drafted,
@@ -109,7 +113,7 @@ def learn_log(
         "seed": seed,
         "allow_anonymous": allow_anonymous,
     }
-    learned.log = read
+    learned.log = feedback_log
     if learned.accepted:
         name = parent.manifest.name if isinstance(start, Checkpoint) else Path(start).name
         learned.checkpoint = _checkpoint(parent, name, material, learned, settings)

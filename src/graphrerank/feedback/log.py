@@ -188,11 +188,11 @@ class FeedbackLog:
     digest: str = ""
 
     def __str__(self) -> str:
-        left = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
+        left_out = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
         users = len({session.known_user for session in self.sessions} - {None})
         positive = sum(any(session.gains) for session in self.sessions)
-        shown = f"{len(self.sessions):,} lists shown, {positive:,} of them with positive feedback"
-        return f"{self.lines:,} lines: {shown}, {users:,} known users; left out: {left}"
+        lists = f"{len(self.sessions):,} lists shown, {positive:,} of them with positive feedback"
+        return f"{self.lines:,} lines: {lists}, {users:,} known users; left out: {left_out}"
 
 
 def read_log(

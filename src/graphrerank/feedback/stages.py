@@ -106,22 +106,28 @@ def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
     probes = [_folded(model, {EDGE_TYPES[number]: PROBE_FACTOR}) for number in range(model.num_edge_types)]
     activations: list[Tensor] = []
     hook = model.norm.register_forward_hook(lambda _, __, out: activations.append(out.half()))
-    batches, present = [], set[int]()
+    batches = []
+    present_types: set[int] = set()
     try:
         for graphs in _batches(model, prepared, torch.arange(len(prepared.dataset.query_ids))):
-            present |= set() if graphs.edge_type is None else set(graphs.edge_type.unique().tolist())
+            if graphs.edge_type is not None:
+                present_types |= set(graphs.edge_type.unique().tolist())
             arguments = graphs.model_inputs(model.inputs)
             gcs_scores, learned = model.score_parts(*arguments)
             columns = [graphs.nodes + 1, gcs_scores, learned, *activations.pop().T]
             for number, probe in enumerate(probes):
-                change = probe(*arguments) - gcs_scores - learned if number in present else torch.zeros_like(learned)
+                change = torch.zeros_like(learned)
+                if number in present_types:
+                    change = probe(*arguments) - gcs_scores - learned
                 columns.append(change / math.log(PROBE_FACTOR))
             batches.append([_padded(graphs, column, prepared.top_k) for column in columns])
     finally:
         hook.remove()
     nodes, gcs_scores, learned, *others = map(torch.cat, zip(*batches, strict=True))
-    hidden, slopes = others[: len(others) - len(probes)], others[len(others) - len(probes) :]
-    types = tuple(sorted(present)) if probes else ()
+    num_hidden = len(others) - len(probes)
+    hidden = others[:num_hidden]
+    slopes = others[num_hidden:]
+    types = tuple(sorted(present_types)) if probes else ()
     type_slopes = torch.stack([slopes[number] for number in types]) if types else learned.new_zeros(0, *learned.shape)
     return ScoredLists(nodes - 1, gcs_scores, learned, type_slopes, types, torch.stack(hidden, dim=-1))
 
@@ -237,7 +243,8 @@ def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
 def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: int) -> ModelUpdate:
     changed = copy.deepcopy(model)
     parameters = [p for name, p in changed.named_parameters() if name.split(".")[0] in HEAD_LAYERS]
-    optimizer, generator = torch.optim.Adam(parameters, lr=LAST_RATE), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(parameters, lr=LAST_RATE)
+    generator = torch.Generator().manual_seed(seed)
     for _ in range(LAST_STEPS):
         for rows in torch.split(torch.randperm(len(targets), generator=generator), LAST_BATCH):
             optimizer.zero_grad()

@@ -124,13 +124,20 @@ def _response(
         scores: Scores of the passages.
         version: Version of the corpus.
     """
-    scorer, num_ranked = scorer_of(corpus.pipeline.last_step), sum(node >= 0 for node in nodes)
+    scorer = scorer_of(corpus.pipeline.last_step)
+    num_ranked = sum(node >= 0 for node in nodes)
     confidence = None if scorer is None else scorer.confidence
     probabilities = None if scorer is None else scorer.probabilities(scores[:num_ranked])
-    ends = {"min_probability": request.min_probability, "min_perfect_recall": request.min_perfect_recall}
     # a calibrated scorer returns no probabilities if all scores are equal
     is_unknown = probabilities is None and scorer is not None and scorer.calibration is not None
-    cutoff = None if is_unknown else adaptive_k(probabilities, confidence, **ends)
+    cutoff = None
+    if not is_unknown:
+        cutoff = adaptive_k(
+            probabilities,
+            confidence,
+            min_probability=request.min_probability,
+            min_perfect_recall=request.min_perfect_recall,
+        )
     count = min(request.top_n, num_ranked if cutoff is None else cutoff)
     perfect_recall = None
     if request.return_confidence:

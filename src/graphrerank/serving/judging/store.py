@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphrerank.data.readers.judgements import JUDGEMENT_HEADER, qrels_files
 from graphrerank.data.readers.records import bad_line, find_record_files, parse_number, read_jsonl, read_tsv
@@ -34,6 +34,20 @@ class JudgedQuestion:
     def relevant(self) -> list[str]:
         """Ids of the relevant passages."""
         return [passage for passage, score in self.scores.items() if score > 0]
+
+
+class _JudgementRow(NamedTuple):
+    """Row of a file of judgements.
+
+    Attributes:
+        query_id: Id of the question.
+        doc_id: Id of the passage.
+        score: Score as written.
+    """
+
+    query_id: str
+    doc_id: str
+    score: str
 
 
 class JudgementStore:
@@ -78,8 +92,8 @@ class JudgementStore:
             UserError: If a line is invalid. The message names file and line.
         """
         scores: dict[str, dict[str, float]] = {}
-        for query_id, passage, score in self._rows():
-            scores.setdefault(query_id, {})[passage] = float(score)
+        for query_id, doc_id, score in self._rows():
+            scores.setdefault(query_id, {})[doc_id] = float(score)
         return [
             JudgedQuestion(str(record["_id"]), str(record["text"]), scores.get(str(record["_id"]), {}))
             for record in self._records()
@@ -110,7 +124,8 @@ class JudgementStore:
         if unknown := [passage for passage in (*relevant, *shown) if passage not in self._passages]:
             raise UserError(f"passages must have ids of the corpus, got {unknown[0]!r}")
         with sole_use(self.folder, wait=True):
-            records, rows = self._records(), self._rows()
+            records = self._records()
+            rows = self._rows()
             if query_id is None:
                 same = next((str(record["_id"]) for record in records if record["text"] == text), None)
                 query_id = same or new_id([str(record["_id"]) for record in records])
@@ -120,9 +135,10 @@ class JudgementStore:
                 records.append({"_id": query_id, "text": text})
             else:
                 records[position] = {**records[position], "text": text}
-            others = [row for row in rows if row[0] != query_id]
+            other_rows = [row for row in rows if row.query_id != query_id]
+            new_rows = [_JudgementRow(query_id, passage, f"{score:g}") for passage, score in scores.items()]
             self._write_records(records)
-            self._write_rows([*others, *((query_id, passage, f"{score:g}") for passage, score in scores.items())])
+            self._write_rows([*other_rows, *new_rows])
         return JudgedQuestion(query_id, text, scores)
 
     def remove(self, query_id: str) -> None:
@@ -136,14 +152,14 @@ class JudgementStore:
         """
         with sole_use(self.folder, wait=True):
             records = self._records()
-            rest = [record for record in records if str(record["_id"]) != query_id]
-            if len(rest) == len(records):
+            remaining = [record for record in records if str(record["_id"]) != query_id]
+            if len(remaining) == len(records):
                 raise UserError(f"the question must exist, got the id {query_id!r}")
             for split, path in qrels_files(self.folder).items():
                 if split != self.split and f"\n{query_id}\t" in path.read_text(encoding="utf-8"):
                     raise UserError(f"question {query_id!r} is judged in the split {split}, too. Edit {path}")
-            self._write_rows([row for row in self._rows() if row[0] != query_id])
-            self._write_records(rest)
+            self._write_rows([row for row in self._rows() if row.query_id != query_id])
+            self._write_records(remaining)
 
     def _records(self) -> list[dict[str, Any]]:
         if not self._queries.is_file():
@@ -155,7 +171,7 @@ class JudgementStore:
             records.append(record)
         return records
 
-    def _rows(self) -> list[tuple[str, str, str]]:
+    def _rows(self) -> list[_JudgementRow]:
         if not self._qrels.is_file():
             return []
         lines = read_tsv(self._qrels)
@@ -170,7 +186,7 @@ class JudgementStore:
                     raise bad_line(self._qrels, line, needed="3 columns", actual="\t".join(columns))
                 if math.isnan(parse_number(columns[2])):
                     raise bad_line(self._qrels, line, needed="a number as score", actual=columns[2])
-                rows.append((columns[0], columns[1], columns[2]))
+                rows.append(_JudgementRow(*columns))
         return rows
 
     def _write_records(self, records: Sequence[Mapping[str, Any]]) -> None:
@@ -179,8 +195,8 @@ class JudgementStore:
             return
         write_text(self._queries, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
-    def _write_rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        if not any(float(score) > 0 for _, _, score in rows):  # a split needs a relevant passage
+    def _write_rows(self, rows: Sequence[_JudgementRow]) -> None:
+        if not any(float(row.score) > 0 for row in rows):  # a split needs a relevant passage
             self._qrels.unlink(missing_ok=True)
             return
         self._qrels.parent.mkdir(exist_ok=True)
