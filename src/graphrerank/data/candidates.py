@@ -131,10 +131,13 @@ class PreparedDataset:
             self.pages.release()
         if split is None:
             return graphs
-        qrels, nodes = self._judgements(split), candidates.ranking.nodes
-        relevance = qrels.relevance(queries, nodes, num_nodes=self.dataset.graph.num_nodes)[candidates.is_candidate]
-        teacher_scores = None if self.teacher is None else self.teacher.scores[queries][candidates.is_candidate]
-        return replace(graphs, relevance=relevance, gains=qrels.gains(queries), teacher_scores=teacher_scores)
+        qrels = self._judgements(split)
+        is_candidate = candidates.is_candidate
+        relevance = qrels.relevance(queries, candidates.ranking.nodes, num_nodes=self.dataset.graph.num_nodes)
+        teacher_scores = None if self.teacher is None else self.teacher.scores[queries][is_candidate]
+        return replace(
+            graphs, relevance=relevance[is_candidate], gains=qrels.gains(queries), teacher_scores=teacher_scores
+        )
 
     def graph_sizes(self, queries: Tensor, *, with_edges: bool = True) -> GraphSizes:
         """Count the nodes and edges of the candidate graphs of queries.
@@ -236,8 +239,11 @@ class PreparedDataset:
         """
         self._check_prepared(queries)
         row, column = torch.nonzero(self.ranking.nodes[queries, :top_k] >= 0, as_tuple=True)
-        nodes, query_texts = self.ranking.nodes[queries[row], column].tolist(), self.dataset.query_texts
-        return [query_texts[query] for query in queries[row].tolist()], [self.dataset.graph.texts[n] for n in nodes]
+        pair_queries = queries[row]
+        pair_nodes = self.ranking.nodes[pair_queries, column]
+        query_texts = [self.dataset.query_texts[query] for query in pair_queries.tolist()]
+        passages = [self.dataset.graph.texts[node] for node in pair_nodes.tolist()]
+        return query_texts, passages
 
     def answerable(self, split: str) -> Tensor:
         """Return the queries of a split that have a relevant candidate.
@@ -251,7 +257,8 @@ class PreparedDataset:
         Raises:
             UserError: If the split does not exist, or if one of its queries was not prepared.
         """
-        qrels, num_nodes = self._judgements(split), self.dataset.graph.num_nodes
+        qrels = self._judgements(split)
+        num_nodes = self.dataset.graph.num_nodes
         self._check_prepared(qrels.queries)
         blocks = torch.split(qrels.queries, ANSWER_QUERIES)
         gains = (qrels.relevance(block, self.ranking.nodes[block], num_nodes=num_nodes) for block in blocks)
@@ -330,11 +337,11 @@ def prepare(
     vectors = _encode_queries(dataset, encoder, is_prepared)
     path = _cache_file(Path(cache), dataset, decisive)
     rank = partial(_rank_queries, dataset, retriever, vectors, is_prepared)
-    tensors = (
-        cached_tensors(path, CANDIDATE_TENSORS, rank)
-        if is_prepared is None
-        else _selected_candidates(path, _cache_file(Path(cache), dataset, decisive, is_prepared), is_prepared, rank)
-    )
+    if is_prepared is None:
+        tensors = cached_tensors(path, CANDIDATE_TENSORS, rank)
+    else:
+        path_of_selected = _cache_file(Path(cache), dataset, decisive, is_prepared)
+        tensors = _selected_candidates(path, path_of_selected, is_prepared, rank)
     return PreparedDataset(
         dataset,
         vectors,
@@ -474,13 +481,15 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Data
     graph = dataset.graph.with_embedding(encode_passages(encoder, dataset.graph.node_ids, dataset.graph.texts))
     if not dataset.knn:
         return dataset.with_graph(graph)
-    parts = [str(CANDIDATES_FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
-    path = cache / f"{dataset.name}-{NEAREST}-{short_hash(hash_texts(parts))}.safetensors"
+    key = [str(CANDIDATES_FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
+    path = cache / f"{dataset.name}-{NEAREST}-{short_hash(hash_texts(key))}.safetensors"
 
     def find() -> dict[str, Tensor]:
         assert graph.embedding is not None
-        few = None if dataset.knn_below is None else torch.nonzero(graph.degree < dataset.knn_below).flatten()
-        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few)
+        sparse_nodes = None
+        if dataset.knn_below is not None:
+            sparse_nodes = torch.nonzero(graph.degree < dataset.knn_below).flatten()
+        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=sparse_nodes)
         return {"pairs": pairs, "similarity": similarity}
 
     edges = cached_tensors(path, ("pairs", "similarity"), find)

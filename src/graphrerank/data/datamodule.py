@@ -150,7 +150,7 @@ class CandidateDataModule(ResumableDataModule):
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
         if not self.parts:
             raise UserError("`prepared` must contain at least one data set, got none")
-        names = {name: part.feature_names for name, part in self.parts.items()}
+        names = {name: dataset.feature_names for name, dataset in self.parts.items()}
         if len(set(names.values())) > 1:
             raise UserError(f"`prepared` must have the same features in all data sets, got {names}")
         if shares is not None and (
@@ -174,8 +174,8 @@ class CandidateDataModule(ResumableDataModule):
 
     def train_dataloader(self) -> "Loader":
         """Return a loader of shuffled training batches."""
-        queries = {name: part.training_queries(self.train_split) for name, part in self.parts.items()}
-        graphs = [self._graphs(part, queries[name], self.train_split) for name, part in self.parts.items()]
+        queries = {name: dataset.training_queries(self.train_split) for name, dataset in self.parts.items()}
+        graphs = [self._graphs(dataset, queries[name], self.train_split) for name, dataset in self.parts.items()]
         sizes = {name: len(numbers) for name, numbers in queries.items()}
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
@@ -209,12 +209,12 @@ class CandidateDataModule(ResumableDataModule):
         """Return one loader per data set over all queries of a split, in their order."""
         loaders: list[Loader] = []
         for name in names:
-            part = self.parts[name]
-            queries = part.dataset.split(split).queries
+            prepared = self.parts[name]
+            queries = prepared.dataset.split(split).queries
             plans = [self._plan(name, queries, split)]
             sampler = RepeatedBatches([len(queries)], batch_size=self.batch_size, seed=None, plans=plans)
-            graphs = self._graphs(part, queries, split)
-            loaders.append(self._loader([graphs], sampler, dataset=part if with_ids else None))
+            graphs = self._graphs(prepared, queries, split)
+            loaders.append(self._loader([graphs], sampler, dataset=prepared if with_ids else None))
         return loaders if len(self.parts) > 1 else loaders[0]
 
     def transfer_batch_to_device(
@@ -245,7 +245,8 @@ class CandidateDataModule(ResumableDataModule):
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         num_workers = self.num_workers
         if num_workers is None:
-            num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if on_gpu and can_fork(self.inputs.reads_pairs) else 0
+            uses_workers = on_gpu and can_fork(self.inputs.reads_pairs)
+            num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if uses_workers else 0
         options: dict[str, Any] = {"num_workers": num_workers, "pin_memory": on_gpu}
         if num_workers:
             options |= {"multiprocessing_context": "fork", "persistent_workers": True, "prefetch_factor": self.prefetch}
@@ -375,9 +376,9 @@ class EpochBatches(Sampler[Batch]):
     def _mixed(self, generator: torch.Generator) -> Iterator[Batch]:
         """Yield the batches of several data sets in random order, each with a seed."""
         batches = [
-            Batch(part, items, seed=0)
-            for part, count in enumerate(self.counts)
-            for items in islice(self.plans[part].passes(generator), count)
+            Batch(number, items, seed=0)
+            for number, (plan, count) in enumerate(zip(self.plans, self.counts, strict=True))
+            for items in islice(plan.passes(generator), count)
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()

@@ -55,8 +55,10 @@ def measure_dataset(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
     Raises:
         ValueError: If a measure belongs to a stage that was not run.
     """
-    dataset, queries = ranked.dataset, ranked.queries
-    qrels, graph = dataset.split(ranked.split), dataset.graph
+    dataset = ranked.dataset
+    graph = dataset.graph
+    queries = ranked.queries
+    qrels = dataset.split(ranked.split)
     indices = queries.tolist()
     reliability = measure_reliability(ranked, qrels)
     ceiling = candidate_ceiling(ranked.candidates, qrels, queries, num_nodes=graph.num_nodes)
@@ -211,8 +213,8 @@ def query_groups(stages: Sequence[StageResult]) -> dict[str, dict[str, list[int]
         Row indices of the queries, by kind of group and name of the group.
     """
     return {
-        by: {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()}
-        for by, groups in _merged(stage.groups for stage in stages).items()
+        kind: {name: mask.nonzero().flatten().tolist() for name, mask in masks.items()}
+        for kind, masks in _merged(stage.groups for stage in stages).items()
     }
 
 

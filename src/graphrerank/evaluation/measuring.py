@@ -223,9 +223,11 @@ def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
         Indices of the passages, ``[Q, R]`` int64, padded with -1.
     """
     order = torch.argsort(qrels.query, stable=True)
-    query, node = qrels.query[order], qrels.node[order]
-    ends = [torch.searchsorted(query, queries, right=right).tolist() for right in (False, True)]
-    rows = [node[start:stop] for start, stop in zip(*ends, strict=True)]
+    ordered_queries = qrels.query[order]
+    nodes = qrels.node[order]
+    starts = torch.searchsorted(ordered_queries, queries).tolist()
+    stops = torch.searchsorted(ordered_queries, queries, right=True).tolist()
+    rows = [nodes[start:stop] for start, stop in zip(starts, stops, strict=True)]
     return pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
@@ -251,8 +253,8 @@ def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, r
     depth = relevance.shape[1]
     for row, (ranked_gains, all_gains) in enumerate(zip(relevance.long().tolist(), gains.long().tolist(), strict=True)):
         hits = {str(rank): gain for rank, gain in enumerate(ranked_gains) if gain > 0}
-        left = Counter(gain for gain in all_gains if gain > 0) - Counter(hits.values())
-        judged[str(row)] = hits | {f"missed {index}": gain for index, gain in enumerate(left.elements())}
+        missed = Counter(gain for gain in all_gains if gain > 0) - Counter(hits.values())
+        judged[str(row)] = hits | {f"missed {index}": gain for index, gain in enumerate(missed.elements())}
         run[str(row)] = {str(rank): float(depth - rank) for rank in ranked[row].nonzero().flatten().tolist()}
     parsed: Mapping[str, Any] = {name: _parse_foreign(name) for name in measures}
     scores = {name: torch.zeros(len(relevance), dtype=torch.float64) for name in measures}

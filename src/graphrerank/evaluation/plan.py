@@ -265,7 +265,9 @@ def short_names(sources: Sequence[str]) -> list[str]:
     paths = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
     for count in range(1, max(map(len, paths)) + 1):
         ends = [[component for component in path[-count:] if component != "/"] for path in paths]
-        names = ["-".join(re.sub(ENDINGS, "", part).strip(".-_") or part for part in end) for end in ends]
+        names = [
+            "-".join(re.sub(ENDINGS, "", component).strip(".-_") or component for component in end) for end in ends
+        ]
         if len({*names, *BASELINES}) == len(names) + len(BASELINES):
             return names
     raise UserError(

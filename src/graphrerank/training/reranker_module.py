@@ -199,7 +199,8 @@ class RerankerModule(TrainingModule):
                 {f"retriever/{key}": mean for key, mean in retriever.items() if key != "loss"}, sync_dist=True
             )
         if self._validated and not self.trainer.sanity_checking:
-            scores, relevance = (torch.cat(each).cpu() for each in zip(*self._validated, strict=True))
+            scores = torch.cat([batch_scores for batch_scores, _ in self._validated]).cpu()
+            relevance = torch.cat([batch_relevance for _, batch_relevance in self._validated]).cpu()
             self._validated = []
             if len(scores) and bool(scores.isfinite().all()):
                 self.calibration = fit_logistic(scores.double(), (relevance > 0).long())
