@@ -328,8 +328,18 @@ class PartialAnswer(NamedTuple):
     numbers: tuple[int, ...]
 
 
-#: Row of the question, message, and numbers of the passages that the answer may cite.
-Request = tuple[int, str, set[int]]
+class Request(NamedTuple):
+    """Request for a partial or merged answer.
+
+    Attributes:
+        row: Index of the question.
+        message: Filled prompt.
+        citable: Numbers of the passages that the answer may cite, 1-based.
+    """
+
+    row: int
+    message: str
+    citable: set[int]
 
 
 @dataclass(eq=False)
@@ -392,28 +402,28 @@ class MapReduceWriter:
             :class:`CitedReply` to each question. The text is empty if the writer abstains.
         """
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
-        asked = list(dict.fromkeys(keys))
+        distinct = list(dict.fromkeys(keys))
         model = RecordedModel(self.model, self.cache)
         requests: list[Request] = []
-        for row, (question, passages) in enumerate(asked):
-            for part in self._parts(question, passages):
-                summaries = "\n\n".join(f"[{number}] {passages[number - 1]}" for number in part)
-                requests.append((row, self.map_prompt.fill(question=question, summaries=summaries), set(part)))
+        for row, (question, passages) in enumerate(distinct):
+            for numbers in self._parts(question, passages):
+                summaries = "\n\n".join(f"[{number}] {passages[number - 1]}" for number in numbers)
+                message = self.map_prompt.fill(question=question, summaries=summaries)
+                requests.append(Request(row, message, set(numbers)))
         answers = self._ask(model, requests, self.map_prompt)
-        parts = grouped(zip((row for row, *_ in requests), answers, strict=True), len(asked))
+        partial_answers = grouped(zip((request.row for request in requests), answers, strict=True), len(distinct))
         final: list[Request] = []
-        for row, (question, _) in enumerate(asked):
-            if fitting := self._fitting(parts[row]):
-                shown = [
-                    f"(helpfulness {p.helpfulness}; summaries {str([*p.numbers])[1:-1]}) {p.text}" for p in fitting
-                ]
-                message = self.reduce_prompt.fill(question=question, answers="\n\n".join(shown))
-                final.append((row, message, {number for part in fitting for number in part.numbers}))
-        merged = dict(zip((row for row, *_ in final), self._ask(model, final, self.reduce_prompt), strict=True))
-        messages = grouped((request[:2] for request in (*requests, *final)), len(asked))
+        for row, (question, _) in enumerate(distinct):
+            if fitting := self._fitting(partial_answers[row]):
+                message = self.reduce_prompt.fill(question=question, answers="\n\n".join(map(_prompt_line, fitting)))
+                citable = {number for answer in fitting for number in answer.numbers}
+                final.append(Request(row, message, citable))
+        merged_answers = self._ask(model, final, self.reduce_prompt)
+        merged = dict(zip((request.row for request in final), merged_answers, strict=True))
+        messages = grouped(((request.row, request.message) for request in (*requests, *final)), len(distinct))
         replies = {
-            key: _reply(merged.get(row), parts[row], model.replies_to(messages[row]), len(messages[row]))
-            for row, key in enumerate(asked)
+            key: _reply(merged.get(row), partial_answers[row], model.replies_to(messages[row]), len(messages[row]))
+            for row, key in enumerate(distinct)
         }
         return [replies[key] for key in keys]
 
@@ -444,13 +454,20 @@ class MapReduceWriter:
         """Ask for partial answers, and reject answers that cite passages outside their part."""
 
         def check(index: int, answer: PartialAnswer) -> None:
-            *_, shown = requests[index]
-            if unknown := sorted(set(answer.numbers) - shown):
-                raise UserError(f"`summaries` must be among {sorted(shown)}, got {unknown[0]}")
+            citable = requests[index].citable
+            if unknown := sorted(set(answer.numbers) - citable):
+                raise UserError(f"`summaries` must be among {sorted(citable)}, got {unknown[0]}")
 
         parse = partial(parse_partial_answer, is_final=prompt is self.reduce_prompt)
         settings: dict[str, Any] = {"system": prompt.instructions(), "form": prompt.form, "tries": self.tries}
-        return ask_strictly(model, [message for _, message, _ in requests], parse=parse, check=check, **settings)
+        messages = [request.message for request in requests]
+        return ask_strictly(model, messages, parse=parse, check=check, **settings)
+
+
+def _prompt_line(answer: PartialAnswer) -> str:
+    """Return a partial answer as the prompt for merged answers contains it."""
+    numbers = ", ".join(map(str, answer.numbers))
+    return f"(helpfulness {answer.helpfulness}; summaries {numbers}) {answer.text}"
 
 
 def parse_partial_answer(content: str, *, is_final: bool = False) -> PartialAnswer:

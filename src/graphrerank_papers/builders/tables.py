@@ -5,7 +5,7 @@ A passage describes a table, an edge is a foreign key, and the tables that a que
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphrerank.data.readers.records import Record
 from graphrerank.installation.extras import require_extra
@@ -20,8 +20,22 @@ BIRD_SPLITS = ("dev", "train")
 MAX_SQL_CHARS = 1_000_000
 _DUAL = "dual"  # Oracle's one-row dummy table
 _SEPARATOR = "#sep#"  # between database and table in BEAVER's names
-#: Table and column of a foreign key, and the table and column that it refers to.
-Reference = tuple[str, str, str, str]
+
+
+class Reference(NamedTuple):
+    """Foreign key.
+
+    Attributes:
+        table: Table with the foreign key.
+        column: Column of the foreign key.
+        target: Table that it refers to.
+        target_column: Column that it refers to.
+    """
+
+    table: str
+    column: str
+    target: str
+    target_column: str
 
 
 class UnreadableSqlError(UserError):
@@ -204,14 +218,14 @@ def gold_tables(sql: str, tables: Collection[str], *, dialect: str = "sqlite") -
         >>> gold_tables(sql, ["Singer", "Song"])
         ['Singer', 'Song']
     """
-    found = set()
+    gold = set()
     for name in _table_names(sql, dialect):
         table = find_table(name, tables)
         if table is not None:
-            found.add(table)
+            gold.add(table)
         elif name.casefold().rsplit(".", 1)[-1] != _DUAL:
             raise UnreadableSqlError("names a table that its database does not have", name)
-    return sorted(found)
+    return sorted(gold)
 
 
 def find_table(name: str, tables: Collection[str]) -> str | None:
@@ -230,11 +244,11 @@ def find_table(name: str, tables: Collection[str]) -> str | None:
         return name
     parts = name.casefold().split(".")
     for ending in (parts[start:] for start in range(len(parts))):
-        found = sorted(table for table in tables if table.casefold().split(".")[-len(ending) :] == ending)
-        if len(found) > 1:
-            raise UnreadableSqlError("names a table that may be one of several", f"{name} of {found}")
-        if found:
-            return found[0]
+        matches = sorted(table for table in tables if table.casefold().split(".")[-len(ending) :] == ending)
+        if len(matches) > 1:
+            raise UnreadableSqlError("names a table that may be one of several", f"{name} of {matches}")
+        if matches:
+            return matches[0]
     return None
 
 
@@ -297,13 +311,13 @@ def _write_tables(
             text = f"table {table} ({title}) in database {base.name.replace('_', ' ')}: columns {listed}"
             metadata = {"db_id": base.name, "table": table, **lists, "split": base.split}
             writer.document(f"{base.name}.{table}", title, text, **metadata)
-        for table, column, other, other_column in base.references:
-            if table in base.tables and other in base.tables and table != other:
-                ends = f"{base.name}.{table}", f"{base.name}.{other}"
-                writer.edge(*ends, "foreign_key", source_column=column, target_column=other_column)
+        for table, column, target, target_column in base.references:
+            if table in base.tables and target in base.tables and table != target:
+                ends = f"{base.name}.{table}", f"{base.name}.{target}"
+                writer.edge(*ends, "foreign_key", source_column=column, target_column=target_column)
             else:
-                reason = "refers to its own table" if other == table else "refers to a table that is not there"
-                writer.drop("edge", f"{base.name}.{table}.{column} -> {other}.{other_column}", reason)
+                reason = "refers to its own table" if target == table else "refers to a table that is not there"
+                writer.drop("edge", f"{base.name}.{table}.{column} -> {target}.{target_column}", reason)
 
 
 def _database(record: Record, split: str | None = None) -> Database:
@@ -317,7 +331,8 @@ def _database(record: Record, split: str | None = None) -> Database:
         lists = zip(*(entry[1:] for entry in own), strict=True) if own else ([], [], [])
         base.tables[name] = title, _lists(*map(list, lists), [column for i, column, *_ in own if i in keys])
     ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
-    base.references += [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
+    for (table_index, column), (target_index, target_column) in ends:
+        base.references.append(Reference(originals[table_index], column, originals[target_index], target_column))
     return base
 
 
@@ -338,9 +353,9 @@ def _beaver_databases(file: RawFile) -> dict[str, Database]:
         base.tables[table] = title, _lists(columns, words, record["column_types"], primary)
         for entry in record.get("foreign_key") or []:
             target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
-            base.references.append((table, entry["column_name"], target, entry["referenced_column_name"]))
+            base.references.append(Reference(table, entry["column_name"], target, entry["referenced_column_name"]))
     for base in databases.values():
-        base.references = [(t, column, _spelled(u, base.tables), other) for t, column, u, other in base.references]
+        base.references = [each._replace(target=_spelled(each.target, base.tables)) for each in base.references]
     return databases
 
 

@@ -307,18 +307,18 @@ class AdapterTraining:
 
     def _thresholds(self, sets: Sequence[Judged], model: ComplexityAdapter) -> tuple[ThresholdChoice, ThresholdChoice]:
         """Choose the thresholds on the validation questions of all data sets, with and without fusion."""
-        outcomes: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, correctness and seconds of each data set
+        all_scores, all_correct, all_seconds = list[Tensor](), list[Tensor](), list[Tensor]()  # of each data set
         for judged in sets:
             with torch.inference_mode():
                 predicted = model(judged.features)
             rankings, seconds = judged.paths.routes(predicted)
             right = judged.paths.is_right(rankings[FUSION].nodes, self.right, answers=self.answers)
             correct = torch.cat([judged.right, right.unsqueeze(1)], dim=1)
-            outcomes.append(
-                (predicted[judged.is_validation], correct[judged.is_validation], seconds[judged.is_validation])
-            )
-        scores, correct, seconds = map(torch.cat, zip(*outcomes, strict=True))
-        choose = partial(choose_thresholds, scores, correct, seconds, price=self.price)
+            all_scores.append(predicted[judged.is_validation])
+            all_correct.append(correct[judged.is_validation])
+            all_seconds.append(seconds[judged.is_validation])
+        outcomes = map(torch.cat, (all_scores, all_correct, all_seconds))
+        choose = partial(choose_thresholds, *outcomes, price=self.price)
         return choose(fuse=True), choose(fuse=False)
 
 

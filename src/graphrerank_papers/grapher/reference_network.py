@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
@@ -101,22 +101,37 @@ def cited_references(texts: Sequence[str], references: Sequence[Sequence[Referen
 def _keys(text: str) -> Iterator[str]:
     """Yield the keys in square brackets in lower case, with ranges expanded."""
     for group in _BRACKETS.findall(text):
-        for part in re.split(r"[,;]", group):
-            span = _RANGE.fullmatch(part.strip())
+        for key in map(str.strip, re.split(r"[,;]", group)):
+            span = _RANGE.fullmatch(key)
             if span is not None and int(span[1]) < int(span[2]):
                 yield from map(str, range(int(span[1]), int(span[2]) + 1))
-            elif part.strip():
-                yield part.strip().casefold()
+            elif key:
+                yield key.casefold()
 
 
-def _dated_names(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the first surname, the second surname (or an empty string) and the year of each likely citation."""
+class _DatedNames(NamedTuple):
+    """Names and year of a likely citation, such as "Smith and Jones (2020)".
+
+    Attributes:
+        first: Normalised surname of the first author.
+        second: Normalised surname of the second author, or empty.
+        year: Year, which a letter may follow.
+    """
+
+    first: str
+    second: str
+    year: str
+
+
+def _dated_names(text: str) -> Iterator[_DatedNames]:
+    """Yield the names and year of each likely citation."""
     for match in _AUTHOR_YEAR.finditer(text):
         for year in re.split(r"\s*,\s*", match[4]):
-            yield normalize_entity(match[1]), normalize_entity(match[3] or ""), year
+            yield _DatedNames(normalize_entity(match[1]), normalize_entity(match[3] or ""), year)
 
 
-def _names_and_year(entry: Reference, dated: set[tuple[str, str, str]]) -> bool:
+def _names_and_year(entry: Reference, dated: set[_DatedNames]) -> bool:
+    """Return whether a text cites a reference by the names of its authors and the year."""
     year = _YEAR.fullmatch(entry.year.strip())
     if year is None or not entry.authors:
         return False
@@ -124,8 +139,8 @@ def _names_and_year(entry: Reference, dated: set[tuple[str, str, str]]) -> bool:
     surnames = [normalize_entity(author.partition(",")[0]).rpartition(" ")[2] for author in entry.authors]
     years = {year[0]} if year[2] else {year[1], *(f"{year[1]}{letter}" for letter in "abcdefgh")}
     return any(
-        first == surnames[0] and when in years and (not second or second in surnames[1:])
-        for first, second, when in dated
+        names.first == surnames[0] and names.year in years and (not names.second or names.second in surnames[1:])
+        for names in dated
     )
 
 
@@ -184,26 +199,28 @@ def load_reference_network(
     if not papers:
         raise UserError(f"{folder}: the corpus must contain at least one document, got none")
     index_of = {paper.doc_id: i for i, paper in enumerate(papers)}
-    # Id, text, text before the bibliography, and paper of each chunk.
-    rows: list[tuple[str, str, str, int]] = []
-    nodes_of: list[range] = []
+    ids, texts = list[str](), list[str]()  # of each chunk
+    texts_to_search: list[str] = []  # text of each chunk before the bibliography
+    paper_of: list[int] = []  # paper of each chunk
+    nodes_of: list[range] = []  # chunks of each paper
     for number, paper in enumerate(papers):
         chunks = split_chunks(paper.text, max_size=max_size)
         headings = list(_BIBLIOGRAPHY.finditer(paper.text))
         end = headings[-1].start() if headings else len(paper.text)
-        pieces = [(paper.text[start:stop], paper.text[start : min(stop, end)]) for start, stop in chunks] or [("", "")]
-        nodes_of.append(range(len(rows), len(rows) + len(pieces)))
-        for chunk, (text, before) in enumerate(pieces):
-            rows.append((f"{paper.doc_id}#{chunk}", paper._replace(text=text).passage, before, number))
-    ids, texts, searched, paper_of = map(list, zip(*rows, strict=True))
+        first_node = len(ids)
+        for chunk, (start, stop) in enumerate(chunks or [(0, 0)]):  # a paper without text is one empty chunk
+            ids.append(f"{paper.doc_id}#{chunk}")
+            texts.append(paper._replace(text=paper.text[start:stop]).passage)
+            texts_to_search.append(paper.text[start : min(stop, end)])
+            paper_of.append(number)
+        nodes_of.append(range(first_node, len(ids)))
     references = [_references(folder, paper, index_of) for paper in papers]
-    cited = cited_references(searched, [references[paper] for paper in paper_of])
-    pairs = {
-        (node, other)
-        for node, entries in enumerate(cited)
-        for entry in entries
-        for other in nodes_of[index_of[references[paper_of[node]][entry].id]]
-    }
+    cited = cited_references(texts_to_search, [references[number] for number in paper_of])
+    pairs: set[tuple[int, int]] = set()  # chunk and each chunk of a paper that it cites
+    for node, entries in enumerate(cited):
+        for entry in entries:
+            cited_paper = index_of[references[paper_of[node]][entry].id]
+            pairs.update((node, other) for other in nodes_of[cited_paper])
     edges = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
     graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=REFERENCE)
     nodes_by_id = dict(zip(ids, range(len(ids)), strict=True)) if gold == "chunk" else index_of

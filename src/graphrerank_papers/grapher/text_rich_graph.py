@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -19,8 +20,19 @@ from graphrerank_papers.knowledge.corpus_knowledge import grouped
 #: Prefix of the id of a node that is a whole passage.
 PASSAGE = "passage:"
 
-#: Name of an entity, description, and index of the passage.
-Mention = tuple[str, str, int]
+
+class Mention(NamedTuple):
+    """Mention of an entity in a passage, or a whole passage.
+
+    Attributes:
+        name: Name as written, or empty for a passage.
+        description: Description of the entity, or the text of the passage.
+        passage: Index of the passage.
+    """
+
+    name: str
+    description: str
+    passage: int
 
 
 def load_text_rich_graph(
@@ -73,11 +85,12 @@ def load_text_rich_graph(
         node_of: dict[str, int] = {}
         for entity in _kept(known, max_entities):
             if comparable := normalize_entity(entity.name):
-                mentions.setdefault(comparable, []).append((entity.name, entity.description, passage))
+                mentions.setdefault(comparable, []).append(Mention(entity.name, entity.description, passage))
                 node_of[entity.name] = number.setdefault(comparable, len(number))
         if not node_of:
             node_id = f"{PASSAGE}{source.graph.node_ids[passage]}"
-            number[node_id], mentions[node_id] = len(number), [("", source.graph.texts[passage], passage)]
+            number[node_id] = len(number)
+            mentions[node_id] = [Mention("", source.graph.texts[passage], passage)]
         for relation in known.relations:
             low, high = sorted(node_of.get(end, -1) for end in (relation.head, relation.tail))
             if 0 <= low < high:
@@ -85,10 +98,12 @@ def load_text_rich_graph(
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
-    texts = [_text(of_node, max_characters) for of_node in mentions.values()]
+    texts = [_text(node_mentions, max_characters) for node_mentions in mentions.values()]
     graph = CorpusGraph.from_edges(list(mentions), texts, edges, weights, edge_type=REFERENCE)
-    pairs_of = ((mention[2], node) for node, of_node in enumerate(mentions.values()) for mention in of_node)
-    nodes_of = grouped(dict.fromkeys(pairs_of), len(knowledge))
+    nodes_by_passage = (
+        (mention.passage, node) for node, node_mentions in enumerate(mentions.values()) for mention in node_mentions
+    )
+    nodes_of = grouped(dict.fromkeys(nodes_by_passage), len(knowledge))
     return Dataset(
         name or f"{source.name}-G",
         graph,
@@ -101,9 +116,9 @@ def load_text_rich_graph(
 
 def _text(mentions: Sequence[Mention], max_characters: int) -> str:
     """Join the most frequent name and the descriptions. The first of equally frequent names is used."""
-    ((name, _),) = Counter(name for name, *_ in mentions).most_common(1)
+    ((name, _),) = Counter(mention.name for mention in mentions).most_common(1)
     text = ""
-    for description in dict.fromkeys(description for _, description, _ in mentions if description):
+    for description in dict.fromkeys(mention.description for mention in mentions if mention.description):
         if text and len(text) + 1 + len(description) > max_characters:
             break
         text = f"{text} {description}" if text else description

@@ -203,7 +203,8 @@ class KETRetrieval:
         if queries.dim() != 2 or (queries.shape[1] != self._vectors.shape[1] and len(self._vectors)):
             raise UserError(f"`queries` must be [B, {self._vectors.shape[1]}], got {list(queries.shape)}")
         queries = queries.to(self._vectors)
-        unit, parts = _unit(queries), [dict[str, list[int]]() for _ in queries]
+        unit = _unit(queries)
+        parts = [dict[str, list[int]]() for _ in queries]  # selected indices by kind of text, for each query
         for channel, limit in self.limits.items():
             if channel == "graph":
                 seeds = _nearest(self._entity_vectors, queries, self._num_seeds, by_distance=True).tolist()

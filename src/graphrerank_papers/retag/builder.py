@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,8 +45,6 @@ from graphrerank_papers.retag.steps import (
 )
 
 Steps = ExtractiveSteps | GenerativeSteps
-#: Graph with its communities and their summaries.
-Part = tuple[Subgraph, Hierarchy, "GraphSummaries"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,20 @@ class GraphSummaries:
     sources: Sequence[Sequence[int]]
     vectors: Tensor
     skipped: int
+
+
+class SummarisedGraph(NamedTuple):
+    """Graph with its communities and their summaries.
+
+    Attributes:
+        graph: General graph, or the graph of a topic.
+        hierarchy: Communities of the graph.
+        summaries: Summaries of the communities.
+    """
+
+    graph: Subgraph
+    hierarchy: Hierarchy
+    summaries: GraphSummaries
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +136,7 @@ class ReTAGIndexBuilder:
         )
         divided = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
         limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
-        parts: list[Part] = []
+        graphs: list[SummarisedGraph] = []
         for index, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
             graph_depends = (key if index else graph_key, index)
             hierarchy_key = self._stages.key("communities", *graph_depends, *divided)
@@ -131,8 +144,9 @@ class ReTAGIndexBuilder:
             hierarchy = self._stages.get(hierarchy_key, Hierarchy, find)
             summary_key = self._stages.key("community_summaries", hierarchy_key, *limits, *models)
             summarise = partial(_summarise, graph, hierarchy, corpus, steps)
-            parts.append((graph, hierarchy, self._stages.get(summary_key, GraphSummaries, summarise)))
-        return self._assemble(ids, passages, corpus, topics, parts, steps, skipped)
+            summaries = self._stages.get(summary_key, GraphSummaries, summarise)
+            graphs.append(SummarisedGraph(graph, hierarchy, summaries))
+        return self._assemble(ids, passages, corpus, topics, graphs, steps, skipped)
 
     def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Add passages to an index. Its topics do not change, and its communities grow with their graphs.
@@ -168,11 +182,12 @@ class ReTAGIndexBuilder:
         relations = steps.relevant_relations(corpus, index.topics, entities)
         for topic, subgraph in enumerate(index.graphs[1:]):
             relations[corpus.graph.positions(subgraph.edges), topic] = True
-        skipped, parts = steps.num_skipped, list[Part]()
+        skipped = steps.num_skipped
+        graphs: list[SummarisedGraph] = []
         for number, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
             hierarchy = graft(_hierarchy(index.communities, number), graph.edges, graph.weight, settings)
-            parts.append((graph, hierarchy, _summarise(graph, hierarchy, corpus, steps)))
-        return self._assemble(ids, passages, corpus, index.topics, parts, steps, skipped)
+            graphs.append(SummarisedGraph(graph, hierarchy, _summarise(graph, hierarchy, corpus, steps)))
+        return self._assemble(ids, passages, corpus, index.topics, graphs, steps, skipped)
 
     def _steps(self, settings: ReTAGSettings) -> Steps:
         if self.model is None:
@@ -197,8 +212,8 @@ class ReTAGIndexBuilder:
         material = stages.get(key, Material, lambda: steps.material(knowledge, graph))
         vectors = stages.encode(self.encoder, graph.sentences)
         entity_vectors = graph.entity_vectors(vectors)
-        named = entity_vectors[entity_vectors.abs().sum(dim=1) > 0]
-        centre = named.mean(dim=0) if len(named) else named.new_zeros(named.shape[1])
+        nonzero = entity_vectors[entity_vectors.abs().sum(dim=1) > 0]
+        centre = nonzero.mean(dim=0) if len(nonzero) else nonzero.new_zeros(nonzero.shape[1])
         return graph_key, Corpus(graph, material, vectors, entity_vectors, centre)
 
     def _assemble(
@@ -207,30 +222,37 @@ class ReTAGIndexBuilder:
         passages: Sequence[str],
         corpus: Corpus,
         topics: Topics,
-        parts: Sequence[Part],
+        graphs: Sequence[SummarisedGraph],
         steps: Steps,
         skipped: int,
     ) -> ReTAGIndex:
         """Number the communities of all graphs, general graph first, and collect the quoted sentences."""
         graph = corpus.graph
-        quoted = sorted({sentence for *_, each in parts for row in each.sentences for sentence in row})
+        all_summaries = [each.summaries for each in graphs]
+        quoted_by_community = [row for summaries in all_summaries for row in summaries.sentences]
+        quoted = sorted({sentence for row in quoted_by_community for sentence in row})
         sentence_index = {sentence: index for index, sentence in enumerate(quoted)}
-        rows: list[tuple[int, int, int, Sequence[int]]] = []  # graph, level, parent and entities of each community
-        for number, (_, hierarchy, _) in enumerate(parts):
-            first = len(rows)
+        graph_numbers, levels, parents = list[int](), list[int](), list[int]()
+        members: list[Sequence[int]] = []
+        for number, each in enumerate(graphs):
+            first = len(members)  # number of the first community of the graph
+            hierarchy = each.hierarchy
             for level, parent, entities in zip(hierarchy.level, hierarchy.parent, hierarchy.members, strict=True):
-                rows.append((number, level, parent if parent < 0 else first + parent, entities))
-        texts = [text for *_, each in parts for text in each.texts]
+                graph_numbers.append(number)
+                levels.append(level)
+                parents.append(parent if parent < 0 else first + parent)
+                members.append(entities)
+        texts = [text for summaries in all_summaries for text in summaries.texts]
         communities = Communities(
-            graph=torch.tensor([number for number, *_ in rows], dtype=torch.int64),
-            level=torch.tensor([level for _, level, *_ in rows], dtype=torch.int64),
-            parent=torch.tensor([parent for _, _, parent, _ in rows], dtype=torch.int64),
-            members=Rows.of(entities for *_, entities in rows),
+            graph=torch.tensor(graph_numbers, dtype=torch.int64),
+            level=torch.tensor(levels, dtype=torch.int64),
+            parent=torch.tensor(parents, dtype=torch.int64),
+            members=Rows.of(members),
             texts=texts,
             num_tokens=torch.tensor(count_tokens(self.tokenizer, texts), dtype=torch.int64),
-            vectors=torch.cat([each.vectors for *_, each in parts]),
-            sentences=Rows.of([sentence_index[s] for s in row] for *_, each in parts for row in each.sentences),
-            sources=Rows.of(sources for *_, each in parts for sources in each.sources),
+            vectors=torch.cat([summaries.vectors for summaries in all_summaries]),
+            sentences=Rows.of([sentence_index[sentence] for sentence in row] for row in quoted_by_community),
+            sources=Rows.of(sources for summaries in all_summaries for sources in summaries.sources),
         )
         lengths = [corpus.material.num_tokens[sentence] for sentence in quoted]
         quotations = Sentences(
@@ -244,10 +266,10 @@ class ReTAGIndexBuilder:
             entities=len(graph.names),
             relations=len(graph.edges),
             unrelated=len(graph.names) - sum(len(communities.members[c]) for c in communities.at_level(0, 0).tolist()),
-            skipped=skipped + sum(each.skipped for *_, each in parts),
+            skipped=skipped + sum(summaries.skipped for summaries in all_summaries),
         )
-        graphs = [subgraph for subgraph, *_ in parts]
-        return ReTAGIndex(steps.settings, list(ids), graph.names, topics, graphs, communities, quotations, report)
+        subgraphs = [each.graph for each in graphs]
+        return ReTAGIndex(steps.settings, list(ids), graph.names, topics, subgraphs, communities, quotations, report)
 
 
 def _hierarchy(communities: Communities, graph: int) -> Hierarchy:
