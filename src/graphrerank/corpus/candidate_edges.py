@@ -74,12 +74,13 @@ def candidate_edges(graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = Fal
     if graph.entities is None:
         return CandidateEdges(edge_index, weight, ptr, edge_type)
     shared_index, shared_weight, _ = conceptual_edges(graph.entities, nodes)
-    both, weights = torch.cat([edge_index, shared_index], dim=1), torch.cat([weight, shared_weight])
-    wanted = both[1] * graph.num_nodes + packed[both[0]]
+    both = torch.cat([edge_index, shared_index], dim=1)
+    weights = torch.cat([weight, shared_weight])
+    edge_key = both[1] * graph.num_nodes + packed[both[0]]  # equal for parallel edges
     if edge_type is not None:
         types = torch.cat([edge_type, torch.full_like(shared_index[0], ENTITY)])
-        wanted = wanted * len(EDGE_TYPES) + types
-    key, group = torch.unique(wanted, return_inverse=True)
+        edge_key = edge_key * len(EDGE_TYPES) + types
+    key, group = torch.unique(edge_key, return_inverse=True)
     merged = both.new_empty(2, key.numel()).index_copy_(1, group, both)
     edge_type = None if edge_type is None else key % len(EDGE_TYPES)
     largest = weights.new_zeros(key.numel()).scatter_reduce_(0, group, weights, "amax")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.core.sparse_rows import row_slots
-from graphrerank.corpus.edge_lists import GuardedEdges, check_edges, lay_out_types, merge_parallel
+from graphrerank.corpus.edge_lists import GuardedEdges, TypedEdges, check_edges, lay_out_types, merge_parallel
 from graphrerank.corpus.edge_types import ENTITY, OTHER
 from graphrerank.corpus.entity_incidence import EntityIncidence
 from graphrerank.corpus.filters import Filter
@@ -263,15 +263,16 @@ class CorpusGraph:
             raise UserError(f"`entities` must have {self.num_nodes} passages, got {entities.num_nodes}")
         return replace(self, entities=entities)
 
-    def typed_edges(self) -> tuple[Tensor, Tensor, Tensor]:
+    def typed_edges(self) -> TypedEdges:
         """List the stored edges, with one entry for each type of an edge.
 
         Returns:
             Pairs (node, neighbour) ``[M, 2]``, weights ``[M]`` and type indices ``[M]``.
         """
         row, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
-        position, weight, edge_type = self.types_of(slots)
-        return torch.stack([row[position], self.indices[slots[position]]], dim=1), weight, edge_type
+        position, weight, types = self.types_of(slots)
+        pairs = torch.stack([row[position], self.indices[slots[position]]], dim=1)
+        return TypedEdges(pairs, weight, types)
 
     def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """List the types of stored edges, with one entry for each type of an edge.
@@ -328,7 +329,8 @@ class CorpusGraph:
         types = torch.as_tensor(edge_type, device=edges.device).expand(len(edges))
         check_edges(self.num_nodes, edges, weight, types)
         if undirected:
-            edges, weight, types = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight]), types.repeat(2)
+            edges = torch.cat([edges, edges.flip(1)])
+            weight, types = weight.repeat(2), types.repeat(2)
         merged, largest = merge_parallel(edges, weight, self.num_nodes)
         indptr = torch.zeros(self.num_nodes + 1, dtype=torch.int64, device=edges.device)
         indptr[1:] = torch.bincount(merged[:, 0], minlength=self.num_nodes).cumsum(0)

@@ -121,7 +121,8 @@ class Postings:
             own_statistics: Whether BM25 uses the numbers of texts and tokens of the selection. If False, it uses those
                 of the whole corpus.
         """
-        lengths, numbers = self.lengths[nodes], renumbered(nodes, len(self.lengths), self.numbers)
+        lengths = self.lengths[nodes]
+        numbers = renumbered(nodes, len(self.lengths), self.numbers)
         num_tokens = int(lengths.sum(dtype=np.int64))
         statistics = None if own_statistics else self.whole or self
         return replace(self, lengths=lengths, num_tokens=num_tokens, numbers=numbers, whole=statistics)
@@ -165,7 +166,8 @@ class Postings:
             texts, counts = self.texts[rows], self.counts[rows]
         if token >= 0 and self.added is not None:
             added_texts, added_counts = self.added.lookup(token)
-            texts, counts = np.concatenate([texts, added_texts]), np.concatenate([counts, added_counts])
+            texts = np.concatenate([texts, added_texts])
+            counts = np.concatenate([counts, added_counts])
         if self.numbers is None:
             return texts, counts
         texts = self.numbers[texts]

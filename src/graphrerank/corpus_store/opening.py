@@ -185,8 +185,9 @@ class ColumnWriter:
         column, path = self.entries[name], self.folder / name
         content = np.ascontiguousarray(rows, dtype=column.dtype).data.cast("B")
         append_bytes(path, column.num_bytes, content)
-        pieces, length, sha256 = list(column.pieces), len(content), hashlib.sha256(content).hexdigest()
-        size = column.num_bytes + len(content)
+        pieces = list(column.pieces)
+        size = column.num_bytes + len(content)  # of the column
+        length, sha256 = len(content), hashlib.sha256(content).hexdigest()  # of its last piece
         while len(pieces) > 1 and pieces[-1][0] <= length:
             length += pieces.pop()[0]
             sha256 = _hash(path, (size - length, size))
@@ -245,9 +246,10 @@ class Columns:
             numbers = self.array(name, column.dtype, column.shape[1:])
             if name in ("edges.moved", "token.postings"):
                 numbers = numbers.reshape(len(numbers), -1)[:, 0]
-            least, most, count = int(numbers.min()), int(numbers.max()), self.entries[strings].shape[0] - 1
-            if least < 0 or most >= count:
-                number = least if least < 0 else most
+            smallest, largest = int(numbers.min()), int(numbers.max())
+            count = self.entries[strings].shape[0] - 1
+            if smallest < 0 or largest >= count:
+                number = smallest if smallest < 0 else largest
                 raise self._damage(name, f"must contain numbers from 0 to {count - 1:,}, got {number:,}")
 
     def check_rows(self, name: str, start: Array, count: int, stop: Array | None = None) -> None:
@@ -268,7 +270,8 @@ class Columns:
             raise self._damage(name, f"must have rows from 0 to {count:,}, got {bounds}")
         first, last = (start[:-1], start[1:]) if stop is None else (start, stop)
         for offset in range(0, len(first), CHECKED_ROWS):
-            begins, ends = first[offset : offset + CHECKED_ROWS], last[offset : offset + CHECKED_ROWS]
+            rows = slice(offset, offset + CHECKED_ROWS)
+            begins, ends = first[rows], last[rows]
             invalid = np.flatnonzero((begins < 0) | (begins > ends) | (ends > count))
             if len(invalid):
                 bounds = f"{int(begins[invalid[0]]):,} to {int(ends[invalid[0]]):,} of {count:,}"
@@ -504,8 +507,10 @@ def stated_edges(columns: Columns) -> Edges | None:
     """
     if "stated.pairs" not in columns:
         return None
-    weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
-    return columns.tensor("stated.pairs", "<i8", (2,)), weight, types
+    pairs = columns.tensor("stated.pairs", "<i8", (2,))
+    weight = columns.tensor("stated.weight", "<f4")
+    types = columns.tensor("stated.type", "<i8")
+    return pairs, weight, types
 
 
 def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifest, Columns]:
@@ -575,16 +580,21 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
     Raises:
         ValueError: If a column is missing or inconsistent with the others.
     """
-    gone, node_ids, removed = columns.array("removed", "<i8"), columns.strings("node_ids"), None
-    if len(gone):
+    node_ids = columns.strings("node_ids")
+    removed_nodes = columns.array("removed", "<i8")
+    removed = None
+    if len(removed_nodes):
         removed = torch.zeros(len(node_ids), dtype=torch.bool)
-        removed[torch.from_numpy(gone.copy())] = True
+        removed[torch.from_numpy(removed_nodes.copy())] = True
     passages = Passages(
         node_ids,
         columns.strings("texts"),
         title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
         language=language_of(manifest.language).name,
-        words=WordIndex(_tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)),
+        words=WordIndex(
+            tokens=_tokens(columns, manifest.num_tokens, removed),
+            stems=_stems(columns, manifest.num_stems, removed_nodes),
+        ),
         removed=removed,
         metadata=_metadata(columns, manifest.num_prepared) if "metadata.ptr" in columns else None,
     )
@@ -606,9 +616,11 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
 
 def _qrels(columns: Columns, number: int, removed: Tensor | None) -> Qrels:
     """Map the judgements of a split, without those of removed passages."""
-    query, node = (columns.tensor(f"split{number}.{name}", "<i8") for name in ("query", "node"))
-    mask = slice(None) if removed is None else ~removed[node]
-    return Qrels(query[mask], node[mask], columns.tensor(f"split{number}.gain", "<f4")[mask])
+    query = columns.tensor(f"split{number}.query", "<i8")
+    node = columns.tensor(f"split{number}.node", "<i8")
+    gain = columns.tensor(f"split{number}.gain", "<f4")
+    remains = slice(None) if removed is None else ~removed[node]
+    return Qrels(query[remains], node[remains], gain[remains])
 
 
 def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
@@ -643,14 +655,22 @@ def _vectors(columns: Columns) -> NodeVectors:
 
 def _metadata(columns: Columns, num_prepared: int) -> Metadata:
     """Map metadata and the index that was written at preparation. The index of added passages is built on demand."""
-    ptr, holders = columns.array("metadata.ptr", "<i8"), columns.array("metadata.holders", "<i4")
-    return Metadata(columns.strings("metadata"), Entries(columns.strings("metadata.terms"), ptr, holders), num_prepared)
+    entries = Entries(
+        columns.strings("metadata.terms"),
+        columns.array("metadata.ptr", "<i8"),
+        columns.array("metadata.holders", "<i4"),
+    )
+    return Metadata(columns.strings("metadata"), entries, num_prepared)
 
 
 def _guarded(columns: Columns) -> GuardedEdges:
-    pairs, weight = columns.tensor("guarded.pairs", "<i8", (2,)), columns.tensor("guarded.weight", "<f4")
-    types, group = (columns.tensor(f"guarded.{name}", "<i8") for name in ("types", "group"))
-    return GuardedEdges(pairs, weight, types, group, columns.strings("guarded.groups")[:])
+    return GuardedEdges(
+        columns.tensor("guarded.pairs", "<i8", (2,)),
+        columns.tensor("guarded.weight", "<f4"),
+        columns.tensor("guarded.types", "<i8"),
+        columns.tensor("guarded.group", "<i8"),
+        columns.strings("guarded.groups")[:],
+    )
 
 
 def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> EntityIncidence | None:
