@@ -230,7 +230,7 @@ class EdgeRecipe:
         nodes = torch.arange(whole.num_nodes) if subgraph.part_of is None else subgraph.part_of[1]
         number = torch.full((whole.num_nodes,), -1)
         number[nodes] = torch.arange(len(nodes))
-        stated = subgraph.typed_edges()
+        stated: Edges = subgraph.typed_edges()
         if self.stated is not None:
             pairs = number[self.stated[0]]
             is_visible = (pairs >= 0).all(1)

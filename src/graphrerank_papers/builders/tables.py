@@ -22,7 +22,7 @@ _DUAL = "dual"  # Oracle's one-row dummy table
 _SEPARATOR = "#sep#"  # between database and table in BEAVER's names
 
 
-class Reference(NamedTuple):
+class ForeignKey(NamedTuple):
     """Foreign key.
 
     Attributes:
@@ -36,6 +36,9 @@ class Reference(NamedTuple):
     column: str
     target: str
     target_column: str
+
+
+Reference = ForeignKey  # its former name
 
 
 class UnreadableSqlError(UserError):
@@ -71,7 +74,7 @@ class Database:
 
     name: str
     tables: dict[str, tuple[str, Mapping[str, Sequence[str]]]] = field(default_factory=dict)
-    references: list[Reference] = field(default_factory=list)
+    references: list[ForeignKey] = field(default_factory=list)
     split: str | None = None
 
 
@@ -332,7 +335,7 @@ def _database(record: Record, split: str | None = None) -> Database:
         base.tables[name] = title, _lists(*map(list, lists), [column for i, column, *_ in own if i in keys])
     ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
     for (table_index, column), (target_index, target_column) in ends:
-        base.references.append(Reference(originals[table_index], column, originals[target_index], target_column))
+        base.references.append(ForeignKey(originals[table_index], column, originals[target_index], target_column))
     return base
 
 
@@ -353,7 +356,7 @@ def _beaver_databases(file: RawFile) -> dict[str, Database]:
         base.tables[table] = title, _lists(columns, words, record["column_types"], primary)
         for entry in record.get("foreign_key") or []:
             target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
-            base.references.append(Reference(table, entry["column_name"], target, entry["referenced_column_name"]))
+            base.references.append(ForeignKey(table, entry["column_name"], target, entry["referenced_column_name"]))
     for base in databases.values():
         base.references = [each._replace(target=_spelled(each.target, base.tables)) for each in base.references]
     return databases

@@ -21,7 +21,7 @@ from graphrerank_papers.knowledge.corpus_knowledge import grouped
 PASSAGE = "passage:"
 
 
-class Mention(NamedTuple):
+class NodeMention(NamedTuple):
     """Mention of an entity in a passage, or a whole passage.
 
     Attributes:
@@ -33,6 +33,9 @@ class Mention(NamedTuple):
     name: str
     description: str
     passage: int
+
+
+Mention = NodeMention  # its former name
 
 
 def load_text_rich_graph(
@@ -78,19 +81,19 @@ def load_text_rich_graph(
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
     knowledge = extractor.extract(source.graph.all_texts)
-    mentions: dict[str, list[Mention]] = {}  # keyed by node id, in the order of the nodes
+    mentions: dict[str, list[NodeMention]] = {}  # keyed by node id, in the order of the nodes
     number: dict[str, int] = {}
     weight: Counter[tuple[int, int]] = Counter()
     for passage, known in enumerate(knowledge):
         node_of: dict[str, int] = {}
         for entity in _kept(known, max_entities):
             if comparable := normalize_entity(entity.name):
-                mentions.setdefault(comparable, []).append(Mention(entity.name, entity.description, passage))
+                mentions.setdefault(comparable, []).append(NodeMention(entity.name, entity.description, passage))
                 node_of[entity.name] = number.setdefault(comparable, len(number))
         if not node_of:
             node_id = f"{PASSAGE}{source.graph.node_ids[passage]}"
             number[node_id] = len(number)
-            mentions[node_id] = [Mention("", source.graph.texts[passage], passage)]
+            mentions[node_id] = [NodeMention("", source.graph.texts[passage], passage)]
         for relation in known.relations:
             low, high = sorted(node_of.get(end, -1) for end in (relation.head, relation.tail))
             if 0 <= low < high:
@@ -114,7 +117,7 @@ def load_text_rich_graph(
     )
 
 
-def _text(mentions: Sequence[Mention], max_characters: int) -> str:
+def _text(mentions: Sequence[NodeMention], max_characters: int) -> str:
     """Join the most frequent name and the descriptions. The first of equally frequent names is used."""
     ((name, _),) = Counter(mention.name for mention in mentions).most_common(1)
     text = ""

@@ -80,6 +80,9 @@ class SummarisedGraph(NamedTuple):
     summaries: GraphSummaries
 
 
+Part = SummarisedGraph  # its former name
+
+
 @dataclass(frozen=True, eq=False)
 class ReTAGIndexBuilder:
     """Build an index in stages. Completed stages are read from the folder, so an interrupted build can be resumed.
